@@ -1,0 +1,130 @@
+/* Megalith: trains deep networks too large for one device or one machine.
+ *
+ * Five nouns in one chain: context -> graph -> plan -> trainer, plus data. Options are strings of
+ * `word=value` pairs ("batch=256 micro=4"), checked against tables: an unknown word is an error
+ * that lists the known ones. Functions that can fail return a meg_status; the message, which says
+ * what was wrong and what would be right, is in the context (meg_message).
+ *
+ * Ownership: parents outlive children: context > graph > plan > trainer, context > data > trainer.
+ * Every _free and _close accepts NULL. Strings passed in are copied.
+ */
+#ifndef MEGALITH_H
+#define MEGALITH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum meg_status {
+    MEG_OK = 0,
+    MEG_EARG,         /* an option, a name or a shape is wrong */
+    MEG_EIO,          /* a file could not be read or written */
+    MEG_EDATA,        /* a file was read, but its content is not valid */
+    MEG_ENOMEM,       /* no memory */
+    MEG_EBUDGET,      /* the plan needs more memory than the budget allows */
+    MEG_ENAN,         /* the loss is not finite */
+    MEG_EINTERRUPTED, /* asked to stop; the trainer is at a whole step */
+    MEG_EUNSUPPORTED  /* known, but not possible here */
+} meg_status;
+
+typedef struct meg_context meg_context;
+typedef struct meg_graph meg_graph;
+typedef struct meg_data meg_data;
+typedef struct meg_plan meg_plan;
+typedef struct meg_trainer meg_trainer;
+typedef int meg_val; /* a value of a graph; -1 after an error, which later calls pass on */
+
+typedef struct meg_report {
+    int64_t step;                 /* steps done so far */
+    double loss, accuracy;        /* means over the samples of the call; accuracy 0..1 */
+    double seconds_per_step;      /* median of the call */
+    double images_per_second;
+    double predicted_seconds_per_step;
+    int64_t predicted_peak_bytes; /* of the arena */
+    int64_t measured_peak_bytes;  /* highest arena byte written + 1; 0 unless "measure=1" */
+    int64_t peak_rss_bytes;       /* of the process */
+} meg_report;
+
+/* ---- context ---- */
+
+/* Not collective. Opens a context. Options: device=cpu|ref|ref64|check threads=N seed=N log=LEVEL.
+ * `out` is set even on failure, so that meg_message can say why; close it in any case. */
+meg_status meg_open(const char *options, meg_context **out);
+void meg_close(meg_context *ctx);
+
+/* Not collective. The message of the last failed call; "" if none. Owned by the context. */
+const char *meg_message(const meg_context *ctx);
+
+/* Not collective. The i-th entry of a registry ("ops", "devices", "readers", "optimizers",
+ * "models"); false past its end or for an unknown registry. */
+bool meg_list(const char *registry, int i, const char **name, const char **doc);
+
+/* ---- graph ---- */
+
+/* Not collective. An empty graph, to be filled by the calls below and closed by meg_graph_done. */
+meg_status meg_graph_new(meg_context *ctx, const char *name, meg_graph **out);
+
+/* Not collective. A network of the zoo: meg_list("models", ...) names them.
+ * Options: classes=N image=CxHxW (or CxDxHxW), and those of the model. */
+meg_status meg_graph_model(meg_context *ctx, const char *model, const char *options,
+                           meg_graph **out);
+
+/* Not collective. The input of a graph, e.g. "Nx1x28x28": N samples of one 28 x 28 channel. */
+meg_val meg_input(meg_graph *g, const char *name, const char *shape);
+
+/* Not collective. Applies an operator; its weights are made with it. Options: name=PATH and those
+ * of the operator (meg_list, `megalith list ops`). An error is kept until meg_graph_done. */
+meg_val meg_layer(meg_graph *g, const char *op, const char *options, meg_val x);
+meg_val meg_join(meg_graph *g, const char *op, const char *options, int count, const meg_val x[]);
+
+/* Not collective. Ends the graph with a loss over `logits` ("softmax_xent"); class labels become
+ * its second input. Reports the first error of the chain, if any. */
+meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits);
+int64_t meg_graph_parameters(const meg_graph *g); /* trainable */
+void meg_graph_free(meg_graph *g);
+
+/* ---- data ---- */
+
+/* Not collective. Opens a data set, "reader:options": "fashion-mnist:split=train",
+ * "npy:images=x.npy labels=y.npy", "synthetic:image=3x224x224 classes=1000". */
+meg_status meg_data_open(meg_context *ctx, const char *source, meg_data **out);
+int64_t meg_data_count(const meg_data *d);
+void meg_data_free(meg_data *d);
+
+/* ---- plan ---- */
+
+/* Collective. Plans the training of a graph; pure, nothing runs.
+ * Options: batch=N micro=N norm=N budget=BYTES recompute=auto|none optimizer=sgd|adam|adamw ... */
+meg_status meg_plan_new(meg_graph *g, const char *options, meg_plan **out);
+int64_t meg_plan_bytes(const meg_plan *p);    /* predicted peak of the arena */
+double meg_plan_seconds(const meg_plan *p);   /* predicted seconds per step */
+/* Not collective. Writes "summary" or "program" (every instruction) as text. */
+meg_status meg_plan_print(const meg_plan *p, const char *what, FILE *out);
+void meg_plan_free(meg_plan *p);
+
+/* ---- trainer ---- */
+
+/* Collective. Makes the plan's arena and weights. Options: lr=X schedule=... epochs=N
+ * augment=shift,flip and those of the optimizer. */
+meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_trainer **out);
+
+/* Collective. Trains until `steps` further steps are done (0: to the end of the schedule). */
+meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *report);
+
+/* Collective. Loss and accuracy over all of `d`, in evaluation mode. */
+meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *report);
+
+/* Collective. Weights to or from a safetensors file; written beside it, synced, renamed. */
+meg_status meg_trainer_save(meg_trainer *t, const char *path);
+meg_status meg_trainer_load(meg_trainer *t, const char *path);
+void meg_trainer_free(meg_trainer *t);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

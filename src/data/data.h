@@ -1,0 +1,69 @@
+/* Data sets: readers, each one file and one line in readers.def, and the loader that turns them
+ * into batches ahead of their use.
+ *
+ * A reader hands out one sample at a time, or any box of it (so that a rank reads only what it
+ * needs), is stateless after opening and may be called from several threads.
+ */
+#ifndef MEG_DATA_DATA_H
+#define MEG_DATA_DATA_H
+
+#include "base/option.h"
+#include "graph/box.h"
+
+typedef struct meg_dataset {
+    const struct meg_reader *reader;
+    int64_t count;          /* samples */
+    int rank;               /* of a batch, n included: 4 for images */
+    int64_t dims[MEG_AXES]; /* file order, dims[0] = count */
+    meg_box sample;         /* of one sample in index space: n is [0,1) */
+    int classes;            /* labels are 0..classes-1 */
+    void *state;            /* of the reader */
+    char source[MEG_TEXT];  /* as opened, for messages */
+} meg_dataset;
+
+typedef struct meg_reader {
+    const char *name, *doc;
+    const meg_param *params;
+    size_t settings_bytes;
+    meg_status (*open)(meg_error *e, const void *settings, meg_dataset *out);
+    void (*close)(meg_dataset *d);
+    /* The box of sample `index` (n of the box is [0,1)) as float, row-major, and its label. */
+    meg_status (*read)(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                       float *out, int32_t *label);
+} meg_reader;
+
+const meg_reader *meg_reader_find(const char *name);
+const meg_reader *meg_reader_at(int i);
+
+/* "reader:options" */
+meg_status meg_dataset_open(meg_error *e, const char *source, meg_dataset *out);
+void meg_dataset_close(meg_dataset *d);
+
+/* The loader: a background thread that keeps one batch ready. Batch k of a pass holds samples
+ * [k*batch, min((k+1)*batch, count)) of the pass's order: shuffled by the counter-based generator
+ * (seed, epoch), or as they are. Augmentation is keyed by (seed, epoch, sample). */
+typedef struct meg_loader meg_loader;
+
+typedef struct meg_loader_options {
+    int64_t batch;
+    bool shuffle;
+    int64_t shift;  /* augmentation: up to so many pixels in h and w, zeros shifted in */
+    bool flip;      /* mirror w with probability 1/2 */
+    uint64_t seed;
+} meg_loader_options;
+
+typedef struct meg_batch { /* borrowed until the next call of meg_loader_next */
+    int64_t count;         /* samples in it */
+    const float *samples;  /* (count, c, d, h, w) */
+    const int32_t *labels; /* (count) */
+} meg_batch;
+
+meg_status meg_loader_new(meg_error *e, const meg_dataset *d, const meg_loader_options *o,
+                          meg_loader **out);
+void meg_loader_free(meg_loader *l);
+
+/* Batch `index` of pass `epoch`. Asking in sequence is prefetched; any order is allowed. */
+meg_status meg_loader_next(meg_loader *l, meg_error *e, int64_t epoch, int64_t index,
+                           meg_batch *out);
+
+#endif

@@ -1,0 +1,24 @@
+/* The parts of the cpu device. Its own kernels are written once over a vector of `block` floats
+ * (device/simd/) and compiled per instruction set; the set is chosen at run time: AVX-512 has blocks
+ * of 16 channels, AVX2 and the portable build of 8. oneDNN's kernels use the same blocks.
+ */
+#ifndef MEG_DEVICE_CPU_H
+#define MEG_DEVICE_CPU_H
+
+#include "device/device.h"
+
+typedef struct meg_cpu {
+    int block;                    /* 8 or 16: format c8 or c16 */
+    const struct meg_simd *simd;  /* our own kernels for this machine */
+    struct meg_onednn *onednn;    /* engine and stream (device/onednn.c) */
+    int threads;
+} meg_cpu;
+
+typedef struct meg_cpu_op { /* kernels of one operator, or of one instruction */
+    meg_code code;
+    const char *op; /* MEG_KERNEL: its name; else NULL */
+    bool (*describe)(meg_device *d, const meg_request *r, meg_spec *s);
+    bool (*prepare)(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out);
+} meg_cpu_op;
+
+#endif

@@ -1,0 +1,114 @@
+/* Devices: who runs kernels, and what a plan must know of them.
+ *
+ * A *request* names one piece of work: an instruction with the boxes of its operands. `describe`
+ * answers with a *spec*, pure data: formats, bytes, seconds. `prepare` makes a kernel of it,
+ * `launch` runs the kernel asynchronously, in order, on the device's queue. Planning uses
+ * `describe` alone. What a device does not have itself, the op's plain C serves.
+ */
+#ifndef MEG_DEVICE_DEVICE_H
+#define MEG_DEVICE_DEVICE_H
+
+#include "graph/format.h"
+#include "graph/op.h"
+#include "ops/optimizer.h"
+
+typedef enum meg_code { /* instructions; docs/design.md says more of each */
+    MEG_LOAD,   /* input or label from the data set      (the engine) */
+    MEG_KERNEL, /* a pass of a node                                   */
+    MEG_COPY,   /* X0 -> Y, between formats                            */
+    MEG_ADD,    /* Y = X0 + X1, same box and format; Y may be X0       */
+    MEG_ZERO,   /* Y = 0                                               */
+    MEG_UPDATE, /* optimizer: X0 weight and AUX states in place, X1 gradient, X2 scalars */
+    MEG_FREE,   /* the slot of X0 is dead                              */
+    MEG_CODES
+} meg_code;
+
+typedef struct meg_request {
+    meg_code code;
+    const meg_graph *graph;
+    const meg_node *node; /* KERNEL; COPY of a weight: the node that uses it; else NULL */
+    meg_pass pass;
+    meg_work work;
+    const meg_optimizer *optimizer; /* UPDATE, with its settings */
+    const void *settings;
+    meg_box box[MEG_OPERANDS];
+    meg_dtype dtype[MEG_OPERANDS];
+    meg_format format[MEG_OPERANDS]; /* what there is: of X, Y as stored, of DY */
+} meg_request;
+
+/* What a kernel wants and costs. Formats of read operands are wishes: the plan copies where it has
+ * another. Those of written operands are facts. */
+typedef struct meg_spec {
+    meg_format format[MEG_OPERANDS];
+    int64_t bytes[MEG_OPERANDS]; /* of scratch and weight formats; 0: meg_format_bytes of the box */
+    meg_mask in_place; /* which of Y, DX may lie on X0, DY respectively (same box and format) */
+    meg_mask shared;   /* DX operands that equal one another: one slot serves (add) */
+    bool second_dy;    /* takes a second gradient to be added to DY, in operand MEG_DY + 1 */
+    double seconds;    /* predicted */
+    char impl[48];     /* "jit:avx2", "own:avx512", "plain" */
+} meg_spec;
+
+typedef struct meg_device meg_device;
+typedef struct meg_prepared meg_prepared; /* a kernel, ready to launch */
+
+typedef struct meg_device_kind {
+    const char *name, *doc;
+    meg_dtype real;
+    /* Kinds share the queue, the arena and the plain-C path (device/device.c) and add: */
+    void *(*open)(meg_device *d, meg_error *e); /* NULL with e->status set on error; may be NULL */
+    void (*close)(void *state);
+    bool (*describe)(meg_device *d, const meg_request *r, meg_spec *s); /* false: plain C serves */
+    /* false: as describe. Sets run, own, free_own. */
+    bool (*prepare)(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out);
+    void (*released)(meg_device *d, void *memory, int64_t bytes); /* on FREE; may be NULL */
+    void (*before)(meg_device *d, const meg_prepared *k);         /* each kernel; may be NULL */
+} meg_device_kind;
+
+struct meg_prepared {
+    meg_request request;
+    meg_spec spec;
+    /* Runs on the worker thread. `at[operand]` is its memory, NULL if absent. */
+    void (*run)(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m);
+    void *own; /* of the device kind */
+    void (*free_own)(void *own);
+};
+
+typedef struct meg_rates { /* of this machine with this many threads: probed once per device */
+    double flops;     /* multiply-adds of well-blocked loops, floating-point operations / s */
+    double bandwidth; /* bytes / s, read and written */
+    double launch;    /* seconds per kernel */
+} meg_rates;
+
+const meg_device_kind *meg_device_kind_find(const char *name);
+const meg_device_kind *meg_device_kind_at(int i);
+
+meg_status meg_device_open(meg_error *e, const char *kind, int threads, meg_device **out);
+void meg_device_close(meg_device *d);
+const meg_device_kind *meg_device_kind_of(const meg_device *d);
+int meg_device_threads(const meg_device *d);
+void *meg_device_state(const meg_device *d); /* what kind->open returned */
+meg_dtype meg_device_real(const meg_device *d);
+const meg_rates *meg_device_rates(meg_device *d);
+
+void meg_device_describe(meg_device *d, const meg_request *r, meg_spec *s);
+meg_status meg_device_prepare(meg_device *d, meg_error *e, const meg_request *r,
+                              meg_prepared **out);
+void meg_prepared_free(meg_prepared *k);
+
+/* The arena: one mapping with a no-access page behind its last byte (rounded up to pages).
+ * `fill` is written to every byte first, so that what was touched can be told. */
+meg_status meg_device_arena(meg_device *d, meg_error *e, int64_t bytes, int fill, void **out);
+void meg_device_arena_free(meg_device *d, void *arena, int64_t bytes);
+
+/* The queue: in order, asynchronous. */
+void meg_device_launch(meg_device *d, const meg_prepared *k, void *const at[MEG_OPERANDS],
+                       const meg_moment *m);
+void meg_device_call(meg_device *d, void (*function)(void *), void *argument); /* host work */
+void meg_device_release(meg_device *d, void *memory, int64_t bytes);
+void meg_device_wait(meg_device *d); /* sleeps until the queue is empty */
+
+/* Times every launch when on: seconds of each kernel, by its request (bench --kernels, --trace). */
+typedef void meg_observer(void *context, const meg_prepared *k, double start, double seconds);
+void meg_device_observe(meg_device *d, meg_observer *observer, void *context);
+
+#endif

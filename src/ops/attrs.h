@@ -1,0 +1,58 @@
+/* The attributes of operators, as their files and the devices' kernels read them.
+ *
+ * Lists that users write ("kernel=3", "stride=2x1") are resolved by `infer` into one window per
+ * spatial axis; axes that the value does not have get the neutral window {1, 1, 1, 0, 0}.
+ */
+#ifndef MEG_OPS_ATTRS_H
+#define MEG_OPS_ATTRS_H
+
+#include "base/option.h"
+#include "graph/box.h"
+
+enum { MEG_SPACE = 3 }; /* d, h, w: window i belongs to axis MEG_D + i */
+
+typedef struct meg_window { /* along one axis: output p reads p*stride - before + t*dilation */
+    int64_t taps, stride, dilation, before, after;
+} meg_window;
+
+typedef struct meg_conv_attr {
+    int64_t filters, groups;
+    meg_axes kernel, stride, dilation;
+    meg_pads pad;
+    bool bias;
+    meg_window win[MEG_SPACE]; /* resolved */
+} meg_conv_attr; /* inputs: x, weight (filters, channels/groups, d, h, w)[, bias (c = filters)] */
+
+typedef struct meg_pool_attr {
+    meg_axes kernel, stride, dilation; /* stride defaults to the kernel; dilation: max-pool only */
+    meg_pads pad;
+    bool ceil;      /* output extent rounds up; a last window wholly outside is dropped */
+    bool count_pad; /* average: padding counts in the denominator (not the ceil overhang) */
+    meg_window win[MEG_SPACE];
+} meg_pool_attr; /* maxpool aux 0: winning tap, d-h-w order, u8 (i32 above 256 taps) */
+
+typedef struct meg_dense_attr {
+    int64_t units;
+    bool bias;
+} meg_dense_attr; /* a full-extent convolution: x (n,c,d,h,w), weight (units,c,d,h,w)[, bias] */
+
+typedef struct meg_norm_attr {
+    double epsilon;
+    double momentum; /* running = (1 - momentum) * running + momentum * batch, as PyTorch has it */
+    int variance;    /* running variance: 0 unbiased (PyTorch), 1 population (Keras) */
+    int64_t norm;    /* samples per group, counted from the work's sample 0; 0: all of the work */
+    bool relu;       /* rectifies the output; backward finds the mask from the input */
+} meg_norm_attr; /* batchnorm: x, weight, bias, running_mean, running_var (all on c);
+                    aux 0 mean (n = groups, c), aux 1 biased variance.
+                    norm: x, mean, var, weight, bias, running_mean, running_var; mean, var: x[, mean] */
+
+typedef struct meg_add_attr {
+    bool relu; /* rectifies the sum; backward finds the mask from the output */
+} meg_add_attr;
+
+typedef struct meg_dropout_attr {
+    double rate; /* of zeros; the rest is scaled by 1 / (1 - rate) */
+} meg_dropout_attr;
+
+/* Window of one axis for an attribute list; resolves counts of 1 to all axes of the value. */
+#endif
