@@ -105,7 +105,6 @@ meg_status meg_graph_rebatch(meg_graph *g, meg_error *e, int64_t batch);
 
 int64_t meg_graph_trainable(const meg_graph *g); /* elements of all parameters */
 int meg_graph_find_value(const meg_graph *g, const char *name); /* -1: none */
-bool meg_graph_consumes(const meg_graph *g, int node, int value);
 int meg_graph_consumers(const meg_graph *g, int value); /* how many (node, input) read it */
 
 #endif

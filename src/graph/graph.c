@@ -1,0 +1,272 @@
+/* Building graphs: see graph.h. */
+#include "graph/graph.h"
+#include "graph/op.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+meg_graph *meg_graph_create(const char *name)
+{
+    meg_pool *pool = meg_pool_new();
+    meg_graph *g = meg_pool_alloc(pool, sizeof *g);
+    *g = (meg_graph){.pool = pool, .name = meg_pool_text(pool, "%s", name), .batch = 1};
+    g->correct = -1;
+    return g;
+}
+
+void meg_graph_destroy(meg_graph *g)
+{
+    if (!g) return;
+    free(g->node);
+    free(g->value);
+    meg_pool_free(g->pool);
+}
+
+meg_graph *meg_graph_copy(const meg_graph *g)
+{
+    meg_graph *copy = meg_graph_create(g->name);
+    meg_pool *pool = copy->pool;
+    *copy = *g;
+    copy->pool = pool;
+    copy->name = meg_pool_text(pool, "%s", g->name);
+    copy->node = NULL, copy->node_room = 0;
+    copy->value = NULL, copy->value_room = 0;
+    copy->node = meg_grow(NULL, &copy->node_room, (size_t)g->nodes + 1, sizeof *g->node);
+    copy->value = meg_grow(NULL, &copy->value_room, (size_t)g->values + 1, sizeof *g->value);
+    for (int i = 0; i < g->values; i++) {
+        copy->value[i] = g->value[i];
+        copy->value[i].name = meg_pool_text(pool, "%s", g->value[i].name);
+    }
+    for (int i = 0; i < g->nodes; i++) {
+        meg_node *v = &copy->node[i];
+        *v = g->node[i];
+        v->name = meg_pool_text(pool, "%s", v->name);
+        v->attr = meg_pool_alloc(pool, v->op->attr_bytes);
+        if (v->op->attr_bytes) memcpy(v->attr, g->node[i].attr, v->op->attr_bytes);
+    }
+    return copy;
+}
+
+int meg_graph_find_value(const meg_graph *g, const char *name)
+{
+    for (int i = 0; i < g->values; i++)
+        if (strcmp(g->value[i].name, name) == 0) return i;
+    return -1;
+}
+
+/* n and c first; the spatial axes are the last ones: rank 4 is n c h w, rank 3 n c w. */
+static meg_box box_of_dims(int rank, const int64_t dims[])
+{
+    meg_box b = meg_box_of(1, 1, 1, 1, 1);
+    for (int i = 0; i < rank; i++)
+        b.hi[i < 2 ? i : MEG_AXES - rank + i] = dims[i];
+    return b;
+}
+
+static int add_value(meg_graph *g, const char *name, meg_value v)
+{
+    if (g->error.status != MEG_OK) return -1;
+    if (meg_graph_find_value(g, name) >= 0) {
+        meg_fail(&g->error, MEG_EARG, "%s: there is already a value of this name", name);
+        return -1;
+    }
+    g->value = meg_grow(g->value, &g->value_room, (size_t)g->values + 1, sizeof *g->value);
+    v.id = g->values;
+    v.name = meg_pool_text(g->pool, "%s", name);
+    g->value[g->values] = v;
+    return g->values++;
+}
+
+static int add_leaf(meg_graph *g, const char *name, meg_value v, int rank, const int64_t dims[])
+{
+    if (g->error.status != MEG_OK) return -1;
+    if (rank < 1 || rank > MEG_AXES) {
+        meg_fail(&g->error, MEG_EARG, "%s: rank %d, but 1 to %d axes are supported", name, rank,
+                 MEG_AXES);
+        return -1;
+    }
+    for (int i = 0; i < rank; i++) {
+        if (dims[i] >= 1) continue;
+        meg_fail(&g->error, MEG_EARG, "%s: axis %d has extent %" PRId64 ", but must have 1 or more",
+                 name, i, dims[i]);
+        return -1;
+    }
+    v.rank = rank;
+    v.maker = -1;
+    memcpy(v.dims, dims, (size_t)rank * sizeof *dims);
+    v.shape = box_of_dims(rank, dims);
+    g->batch = v.kind == MEG_INPUT ? dims[0] : g->batch;
+    return add_value(g, name, v);
+}
+
+int meg_graph_input(meg_graph *g, const char *name, int rank, const int64_t dims[])
+{
+    return add_leaf(g, name, (meg_value){.kind = MEG_INPUT, .dtype = MEG_F32}, rank, dims);
+}
+
+int meg_graph_label(meg_graph *g, const char *name, int rank, const int64_t dims[])
+{
+    int id = add_leaf(g, name, (meg_value){.kind = MEG_LABEL, .dtype = MEG_I32}, rank, dims);
+    /* A label has no channels: its second axis is already space. */
+    if (id >= 0 && rank > 1) {
+        g->value[id].shape = meg_box_of(dims[0], 1, 1, 1, 1);
+        for (int i = 1; i < rank; i++)
+            g->value[id].shape.hi[MEG_AXES - rank + i] = dims[i];
+    }
+    return id;
+}
+
+int meg_graph_parameter(meg_graph *g, const char *name, const meg_weight_spec *spec)
+{
+    meg_value v = {.kind = spec->kind, .dtype = MEG_F32, .shape = spec->shape, .rank = spec->rank,
+                   .maker = -1, .start = spec->start, .bound = spec->bound};
+    memcpy(v.dims, spec->dims, sizeof v.dims);
+    return add_value(g, name, v);
+}
+
+static meg_status check_inputs(meg_graph *g, const meg_op *op, const char *name, int inputs)
+{
+    bool variadic = op->data_inputs_max > op->data_inputs;
+    int most = variadic ? op->data_inputs_max : MEG_INPUTS;
+    MEG_CHECK(&g->error, inputs >= op->data_inputs && inputs <= most, MEG_EARG,
+              "%s: %s takes %s%d input%s, but got %d", name, op->name, variadic ? "at least " : "",
+              op->data_inputs, op->data_inputs == 1 ? "" : "s", inputs);
+    return MEG_OK;
+}
+
+/* Makes the weights that were not given. */
+static meg_status add_weights(meg_graph *g, meg_node *v)
+{
+    meg_weight_spec spec[MEG_INPUTS];
+    if (!v->op->weights) return MEG_OK;
+    int count = v->op->weights(g, v, spec);
+    for (int i = v->inputs - v->op->data_inputs; i < count; i++) {
+        char *name = meg_pool_text(g->pool, "%s.%s", v->name, spec[i].suffix);
+        int id = meg_graph_parameter(g, name, &spec[i]);
+        if (id < 0) return g->error.status;
+        v->in[v->inputs++] = id;
+    }
+    return MEG_OK;
+}
+
+/* Infers a node's outputs into `out`; on success they are complete but for id and name. */
+static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])
+{
+    for (int i = 0; i < MEG_OUTPUTS; i++)
+        out[i] = (meg_value){.kind = MEG_MADE, .dtype = MEG_F32, .maker = v->id};
+    v->outputs = 1;
+    return v->op->infer(g, v, e, out);
+}
+
+static meg_status add_node(meg_graph *g, const meg_op *op, meg_node v, const char *attrs)
+{
+    meg_value out[MEG_OUTPUTS];
+    v.id = g->nodes;
+    v.op = op;
+    v.attr = meg_pool_alloc(g->pool, op->attr_bytes);
+    if (op->params)
+        MEG_TRY(&g->error, meg_options_parse(&g->error, op->params, v.name, attrs, v.attr));
+    else
+        MEG_CHECK(&g->error, !attrs || strspn(attrs, " ") == strlen(attrs), MEG_EARG,
+                  "%s: %s takes no options, but got '%s'", v.name, op->name, attrs);
+    MEG_TRY(&g->error, add_weights(g, &v));
+    MEG_TRY(&g->error, infer(g, &v, &g->error, out));
+    for (int i = 0; i < v.outputs; i++) {
+        const char *name = i ? meg_pool_text(g->pool, "%s:%d", v.name, i) : v.name;
+        v.out[i] = add_value(g, name, out[i]);
+        if (v.out[i] < 0) return g->error.status;
+    }
+    g->node = meg_grow(g->node, &g->node_room, (size_t)g->nodes + 1, sizeof *g->node);
+    g->node[g->nodes++] = v;
+    return MEG_OK;
+}
+
+int meg_graph_add(meg_graph *g, const char *op, const char *name, const char *attrs, int inputs,
+                  const int in[])
+{
+    if (g->error.status != MEG_OK) return -1;
+    const meg_op *known = meg_op_find(op);
+    if (!known) {
+        char names[512];
+        meg_op_names(names, sizeof names);
+        meg_fail(&g->error, MEG_EARG, "%s: unknown operator '%s'; known: %s",
+                 name && *name ? name : g->name, op, names);
+        return -1;
+    }
+    meg_node v = {.inputs = inputs};
+    v.name = name && *name ? meg_pool_text(g->pool, "%s", name)
+                           : meg_pool_text(g->pool, "%s%d", op, g->nodes);
+    if (check_inputs(g, known, v.name, inputs) != MEG_OK) return -1;
+    for (int i = 0; i < inputs; i++) {
+        v.in[i] = in[i];
+        if (in[i] >= 0 && in[i] < g->values) continue;
+        meg_fail(&g->error, MEG_EARG, "%s: input %d is not a value of this graph", v.name, i);
+        return -1;
+    }
+    if (add_node(g, known, v, attrs) != MEG_OK) return -1;
+    return g->node[g->nodes - 1].out[0];
+}
+
+int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight)
+{
+    if (g->error.status != MEG_OK || logits < 0) return -1;
+    if (g->losses == MEG_LOSSES) {
+        meg_fail(&g->error, MEG_EARG, "%s: more than %d losses", g->name, MEG_LOSSES);
+        return -1;
+    }
+    int64_t dims[MEG_AXES];
+    int rank = 0; /* labels have all axes of the logits but the channels */
+    const meg_value *x = &g->value[logits];
+    for (int i = 0; i < x->rank; i++)
+        if (i != 1) dims[rank++] = x->dims[i];
+    const char *suffix = g->losses ? meg_pool_text(g->pool, "%d", g->losses + 1) : "";
+    char *name = meg_pool_text(g->pool, "label%s", suffix);
+    int label = meg_graph_label(g, name, rank, dims);
+    name = meg_pool_text(g->pool, "label_count%s", suffix);
+    int count = meg_graph_add(g, "label_count", name, "", 1, &label);
+    name = meg_pool_text(g->pool, "loss%s", suffix);
+    int loss = meg_graph_add(g, op, name, attrs, 3, (int[]){logits, label, count});
+    if (g->losses == 0)
+        g->correct = meg_graph_add(g, "correct", "correct", "", 2, (int[]){logits, label});
+    g->loss[g->losses++] = (meg_loss){loss, weight};
+    return loss;
+}
+
+meg_status meg_graph_rebatch(meg_graph *g, meg_error *e, int64_t batch)
+{
+    MEG_CHECK(e, batch >= 1, MEG_EARG, "batch=%" PRId64 ", but must be 1 or more", batch);
+    g->batch = batch;
+    for (int i = 0; i < g->values; i++) {
+        meg_value *x = &g->value[i];
+        if (x->kind != MEG_INPUT && x->kind != MEG_LABEL) continue;
+        x->dims[0] = x->shape.hi[MEG_N] = batch;
+    }
+    for (int i = 0; i < g->nodes; i++) {
+        meg_value out[MEG_OUTPUTS];
+        MEG_TRY(e, infer(g, &g->node[i], e, out));
+        for (int k = 0; k < g->node[i].outputs; k++) {
+            out[k].id = g->node[i].out[k];
+            out[k].name = g->value[out[k].id].name;
+            g->value[out[k].id] = out[k];
+        }
+    }
+    return MEG_OK;
+}
+
+int64_t meg_graph_trainable(const meg_graph *g)
+{
+    int64_t count = 0;
+    for (int i = 0; i < g->values; i++)
+        if (g->value[i].kind == MEG_PARAMETER) count += meg_box_size(&g->value[i].shape);
+    return count;
+}
+
+int meg_graph_consumers(const meg_graph *g, int value)
+{
+    int count = 0;
+    for (int i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].inputs; k++)
+            count += g->node[i].in[k] == value;
+    return count;
+}

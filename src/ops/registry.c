@@ -1,0 +1,34 @@
+/* The registry of operators: see graph/op.h. */
+#include "graph/op.h"
+
+#include <string.h>
+
+#define MEG_OP(name) extern const meg_op meg_op_##name;
+#include "ops/ops.def"
+#undef MEG_OP
+
+static const meg_op *const table[] = {
+#define MEG_OP(name) &meg_op_##name,
+#include "ops/ops.def"
+#undef MEG_OP
+};
+
+const meg_op *meg_op_at(int i)
+{
+    return i >= 0 && i < (int)(sizeof table / sizeof *table) ? table[i] : NULL;
+}
+
+const meg_op *meg_op_find(const char *name)
+{
+    for (int i = 0; meg_op_at(i); i++)
+        if (strcmp(meg_op_at(i)->name, name) == 0) return meg_op_at(i);
+    return NULL;
+}
+
+void meg_op_names(char *text, size_t size)
+{
+    size_t used = 0;
+    for (int i = 0; meg_op_at(i) && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " " : "",
+                                 meg_op_at(i)->name);
+}
