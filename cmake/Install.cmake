@@ -1,0 +1,32 @@
+# What is installed: header, both libraries, command, and the two ways to find them
+# (`pkg-config megalith`, `find_package(megalith)` for the target megalith::megalith).
+include(CMakePackageConfigHelpers)
+
+# The shared library shows what the header declares, nothing else: its ABI is megalith.h.
+set(header ${PROJECT_SOURCE_DIR}/include/megalith.h)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+file(STRINGS ${header} declarations REGEX "^[a-z].*meg_[a-z_]+\\(")
+list(TRANSFORM declarations REPLACE "^.*(meg_[a-z_]+)\\(.*$" "\\1")
+list(JOIN declarations ";\n  " declarations)
+set(exports ${PROJECT_BINARY_DIR}/megalith.map)
+file(CONFIGURE OUTPUT ${exports}
+     CONTENT "MEGALITH_@PROJECT_VERSION_MAJOR@ {\nglobal:\n  @declarations@;\nlocal:\n  *;\n};\n" @ONLY)
+target_link_options(megalith PRIVATE -Wl,--version-script=${exports} -Wl,--as-needed)
+set_target_properties(megalith PROPERTIES VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${exports} PUBLIC_HEADER ${header})
+
+install(TARGETS megalith EXPORT megalithConfig)
+install(TARGETS megalith_static)
+if(TARGET megalith_command)
+  install(TARGETS megalith_command)
+endif()
+
+set(config ${CMAKE_INSTALL_LIBDIR}/cmake/megalith)
+install(EXPORT megalithConfig NAMESPACE megalith:: DESTINATION ${config})
+write_basic_package_version_file(megalithConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/megalithConfigVersion.cmake DESTINATION ${config})
+
+# Relative to the .pc file itself, so that an installed tree may be moved.
+file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(cmake/megalith.pc.in megalith.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/megalith.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
