@@ -1,0 +1,52 @@
+#!/bin/sh
+# The include rule of docs/design.md: a layer includes only downwards. Prints every line that breaks
+# it, and what would be right. Usage: check-layers.sh [SOURCE_DIR]
+#
+#   cli
+#   train
+#   exec
+#   plan                                   pure: sees only types of the layer below
+#   machine  device  data  import  zoo     do not know each other
+#   ops
+#   graph
+#   base
+cd "${1:-.}/src" || exit 2
+find . -name '*.[ch]' -o -name '*.def' | sed 's|^\./||' | sort | xargs grep -n '^ *# *include' |
+awk -F: '
+BEGIN {
+    split("base graph ops device plan exec train cli", ladder, " ")
+    for (i in ladder) level[ladder[i]] = i
+    split("machine data import zoo comm", peers, " ")
+    for (i in peers) level[peers[i]] = level["device"]
+
+    # What plan may see of the layer below it: pure types.
+    pure["device/device.h"] = pure["machine/machine.h"] = 1
+    split("pthread.h threads.h omp.h mpi.h time.h sys/time.h unistd.h fcntl.h", names, " ")
+    for (i in names) impure[names[i]] = 1
+
+    home["dnnl.h"] = "device"; home["mpi.h"] = "comm" # foreign headers live in one folder
+}
+function bad(why) { print "src/" $1 ":" $2 ": " $3 "\n    " why; count++ }
+{
+    from = $1; sub("/.*", "", from)
+    file = $3; gsub(/^[^"<]*["<]|[">].*$/, "", file)
+    to = file; sub("/.*", "", to)
+    files[$1] = 1
+}
+!(from in level) { bad("src/" from " is no layer: name it in tools/check-layers.sh"); next }
+(file in home) && home[file] != from { bad("<" file "> belongs into src/" home[file] "/ only") }
+from == "plan" && (file in impure) { bad("plan is pure: no threads, clocks, files or messages") }
+$3 ~ /</ { next }
+!(to in level) { bad("no layer: write \"folder/file.h\", as seen from src/"); next }
+from == to { next }
+level[to] > level[from] { bad(from " is below " to ": a layer includes only downwards"); next }
+level[to] == level[from] { bad(from " and " to " do not know each other"); next }
+from == "plan" && level[to] == level["device"] && !(file in pure) {
+    bad("plan sees only pure types of the layer below it: device/device.h, machine/machine.h")
+}
+END {
+    for (f in files) total++
+    if (!total) { print "no file was looked at: is this the source directory?"; exit 1 }
+    printf "%d files, %d includes against the layers\n", total, count
+    exit count > 0
+}'
