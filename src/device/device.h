@@ -75,15 +75,23 @@ struct meg_prepared {
 
 typedef struct meg_rates { /* of this machine with this many threads: probed once per device */
     double flops;     /* multiply-adds of well-blocked loops, floating-point operations / s */
+    double plain;     /* the same of the plain-C kernels */
     double bandwidth; /* bytes / s, read and written */
     double launch;    /* seconds per kernel */
 } meg_rates;
 
+/* The descriptors, one in each file of devices.def: `const meg_device_kind meg_device_ref = ...` */
+#define MEG_DEVICE(id) extern const meg_device_kind meg_device_##id;
+#include "device/devices.def"
+#undef MEG_DEVICE
+
 const meg_device_kind *meg_device_kind_find(const char *name);
 const meg_device_kind *meg_device_kind_at(int i);
 
+/* `threads` 0: one per processor that this process may use. A device serves one thread at a time;
+ * work on its queue calls none of the functions that wait (rates, wait, a full queue). */
 meg_status meg_device_open(meg_error *e, const char *kind, int threads, meg_device **out);
-void meg_device_close(meg_device *d);
+void meg_device_close(meg_device *d); /* waits first */
 const meg_device_kind *meg_device_kind_of(const meg_device *d);
 int meg_device_threads(const meg_device *d);
 void *meg_device_state(const meg_device *d); /* what kind->open returned */
@@ -93,12 +101,30 @@ const meg_rates *meg_device_rates(meg_device *d);
 void meg_device_describe(meg_device *d, const meg_request *r, meg_spec *s);
 meg_status meg_device_prepare(meg_device *d, meg_error *e, const meg_request *r,
                               meg_prepared **out);
-void meg_prepared_free(meg_prepared *k);
+void meg_prepared_free(meg_prepared *k); /* after the last launch of it is done */
+
+/* Which operands a request reads and writes, absent ones included; UPDATE's X0 and AUX are both. */
+meg_mask meg_request_reads(const meg_request *r);
+meg_mask meg_request_writes(const meg_request *r);
+
+/* Bytes of an operand: what the spec says, else those of its box; 0 if absent. */
+int64_t meg_operand_bytes(const meg_request *r, const meg_spec *s, int operand);
+
+/* The plain-C path (device/plain.c), which serves what a kind leaves to it. Kernels and copies want
+ * plain formats; ADD, ZERO and UPDATE take any, since they see elements only. Where a kind has
+ * described such an instruction (bytes of a weight format) and does not prepare it, this does. */
+void meg_plain_describe(meg_device *d, const meg_request *r, meg_spec *s);
+meg_status meg_plain_prepare(meg_device *d, meg_error *e, const meg_request *r, meg_prepared *out);
+
+/* Measures (device/rates.c); meg_device_rates keeps the result. Waits for the queue. */
+void meg_rates_probe(meg_device *d, meg_rates *out);
 
 /* The arena: one mapping with a no-access page behind its last byte (rounded up to pages).
- * `fill` is written to every byte first, so that what was touched can be told. */
+ * `fill` is written to every byte first, so that what was touched can be told; 0 leaves the fresh
+ * pages as they are: zeros not yet in memory, on `check` NaN. */
 meg_status meg_device_arena(meg_device *d, meg_error *e, int64_t bytes, int fill, void **out);
 void meg_device_arena_free(meg_device *d, void *arena, int64_t bytes);
+int64_t meg_arena_touched(const void *arena, int64_t bytes, int fill); /* last other byte + 1 */
 
 /* The queue: in order, asynchronous. */
 void meg_device_launch(meg_device *d, const meg_prepared *k, void *const at[MEG_OPERANDS],
