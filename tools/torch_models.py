@@ -1,0 +1,190 @@
+"""The zoo's networks in PyTorch, with the parameter names that src/zoo gives them.
+
+build("resnet-cifar", "depth=110 version=2") returns an nn.Module and the shape of one sample;
+model names, options and defaults are those of `megalith list models`. ResNets and VGGs for
+ImageNet are torchvision's own.
+"""
+import torch
+import torchvision
+from torch import nn
+
+COMMON = {"resnet": {"image": "3x224x224", "classes": "1000"},
+          "vgg": {"image": "3x224x224", "classes": "1000", "bn": "0", "dropout": "0.5",
+                  "hidden": "4096"},
+          "resnet-cifar": {"image": "3x32x32", "classes": "10", "depth": "20", "version": "1",
+                           "width": "16"},
+          "cnn": {"image": "1x28x28", "classes": "10", "width": "16", "dropout": "0.25"}}
+
+
+class PopulationNorm(nn.BatchNorm2d):
+    """Batch norm whose running variance takes the population variance, as Keras has it."""
+
+    def forward(self, x):
+        before = self.running_var.clone()
+        y = super().forward(x)
+        if self.training:
+            var = x.detach().var((0, 2, 3), unbiased=False)
+            self.running_var.copy_((1 - self.momentum) * before + self.momentum * var)
+        return y
+
+
+class BasicBlock(nn.Module):
+    """Version 1: conv, bn, relu, conv, bn, and the sum rectified."""
+
+    def __init__(self, cin, width, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(cin, width, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.downsample = None
+        if stride != 1 or cin != width:
+            self.downsample = nn.Sequential(nn.Conv2d(cin, width, 1, stride, bias=False),
+                                            nn.BatchNorm2d(width))
+
+    def forward(self, x):
+        y = self.bn1(self.conv1(x)).relu()
+        y = self.bn2(self.conv2(y))
+        return (y + (x if self.downsample is None else self.downsample(x))).relu()
+
+
+class PreBlock(nn.Module):
+    """Version 2: three times bn, relu, conv; the network's first block begins with its conv."""
+
+    def __init__(self, cin, inside, outside, stride, first, project):
+        super().__init__()
+        self.bn1 = None if first else PopulationNorm(cin, 1e-3, 0.01)
+        self.conv1 = nn.Conv2d(cin, inside, 1, stride)
+        self.bn2 = PopulationNorm(inside, 1e-3, 0.01)
+        self.conv2 = nn.Conv2d(inside, inside, 3, 1, 1)
+        self.bn3 = PopulationNorm(inside, 1e-3, 0.01)
+        self.conv3 = nn.Conv2d(inside, outside, 1)
+        self.downsample = nn.Conv2d(cin, outside, 1, stride) if project else None
+
+    def forward(self, x):
+        y = x if self.bn1 is None else self.bn1(x).relu()
+        y = self.conv1(y)
+        y = self.conv2(self.bn2(y).relu())
+        y = self.conv3(self.bn3(y).relu())
+        return (x if self.downsample is None else self.downsample(x)) + y
+
+
+class ResNetCifar(nn.Module):
+    def __init__(self, channels, classes, depth, version, width):
+        super().__init__()
+        convs = 3 * (version + 1)
+        if depth < convs + 2 or (depth - 2) % convs:
+            raise ValueError(f"depth={depth}, but version {version} has {convs}n+2 layers")
+        blocks = (depth - 2) // convs
+        self.conv1 = nn.Conv2d(channels, width, 3, 1, 1, bias=version == 2)
+        self.bn1 = nn.BatchNorm2d(width) if version == 1 else PopulationNorm(width, 1e-3, 0.01)
+        group = self.basic if version == 1 else self.bottlenecks
+        cin = width
+        for s in range(3):
+            layers, cin = group(s, cin, width, blocks)
+            setattr(self, f"layer{s + 1}", nn.Sequential(*layers))
+        self.bn2 = None if version == 1 else PopulationNorm(cin, 1e-3, 0.01)
+        self.fc = nn.Linear(cin, classes)
+
+    @staticmethod
+    def basic(s, cin, width, blocks):
+        outside = width << s
+        layers = [BasicBlock(cin, outside, 2 if s else 1)]
+        layers += [BasicBlock(outside, outside, 1) for _ in range(blocks - 1)]
+        return layers, outside
+
+    @staticmethod
+    def bottlenecks(s, cin, width, blocks):
+        inside, outside = (cin, 2 * cin) if s else (width, 4 * width)
+        layers = [PreBlock(cin, inside, outside, 2 if s else 1, s == 0, True)]
+        layers += [PreBlock(outside, inside, outside, 1, False, False) for _ in range(blocks - 1)]
+        return layers, outside
+
+    def forward(self, x):
+        x = self.bn1(self.conv1(x)).relu()
+        x = self.layer3(self.layer2(self.layer1(x)))
+        if self.bn2 is not None:
+            x = self.bn2(x).relu()
+        return self.fc(x.mean((2, 3)))
+
+
+class Cnn(nn.Module):
+    def __init__(self, image, classes, width, dropout):
+        super().__init__()
+        channels, height, across = image
+        for i, (cin, cout) in enumerate([(channels, width), (width, width), (width, 2 * width),
+                                         (2 * width, 2 * width)], 1):
+            setattr(self, f"conv{i}", nn.Conv2d(cin, cout, 3, 1, 1, bias=False))
+            setattr(self, f"bn{i}", nn.BatchNorm2d(cout))
+        pixels = (height // 2 // 2) * (across // 2 // 2)
+        self.fc1 = nn.Linear(2 * width * pixels, 8 * width)
+        self.dropout = nn.Dropout(dropout)
+        self.fc2 = nn.Linear(8 * width, classes)
+
+    def forward(self, x):
+        x = self.bn1(self.conv1(x)).relu()
+        x = nn.functional.max_pool2d(self.bn2(self.conv2(x)).relu(), 2)
+        x = self.bn3(self.conv3(x)).relu()
+        x = nn.functional.max_pool2d(self.bn4(self.conv4(x)).relu(), 2)
+        return self.fc2(self.dropout(self.fc1(x.flatten(1)).relu()))
+
+
+def make_resnet(name, image, o):
+    model = torchvision.models.get_model(name, num_classes=int(o["classes"]))
+    if image[0] != 3:
+        model.conv1 = nn.Conv2d(image[0], 64, 7, 2, 3, bias=False)
+    return model
+
+
+def make_vgg(name, image, o):
+    """Without adaptive pooling: the first dense layer fits the image, as in src/zoo/vgg.c."""
+    hidden, classes, rate = int(o["hidden"]), int(o["classes"]), float(o["dropout"])
+    bn = o["bn"] in ("1", "yes", "true", "on")
+    with torch.device("meta"):  # torchvision's own head is thrown away
+        shape = torchvision.models.get_model(name + "_bn" if bn else name)
+    model = shape.to_empty(device="cpu")
+    if image[0] != 3:
+        model.features[0] = nn.Conv2d(image[0], 64, 3, 1, 1)
+    for m in model.features:
+        if hasattr(m, "reset_parameters"):
+            m.reset_parameters()
+    model.avgpool = nn.Identity()
+    pixels = (image[1] >> 5) * (image[2] >> 5)
+    model.classifier = nn.Sequential(
+        nn.Linear(512 * pixels, hidden), nn.ReLU(True), nn.Dropout(rate),
+        nn.Linear(hidden, hidden), nn.ReLU(True), nn.Dropout(rate), nn.Linear(hidden, classes))
+    return model
+
+
+def make_resnet_cifar(name, image, o):
+    depth, version, width = (int(o[k]) for k in ("depth", "version", "width"))
+    return ResNetCifar(image[0], int(o["classes"]), depth, version, width)
+
+
+def make_cnn(name, image, o):
+    return Cnn(image, int(o["classes"]), int(o["width"]), float(o["dropout"]))
+
+
+MAKERS = {"resnet-cifar": make_resnet_cifar, "cnn": make_cnn, "resnet": make_resnet,
+          "vgg": make_vgg}
+
+
+def build(name, options=""):
+    """The network in float, in training mode, and the shape of one sample, (c, h, w)."""
+    family = name if name in MAKERS else name.rstrip("0123456789")
+    if family not in MAKERS:
+        raise ValueError(f"unknown model '{name}'; known families: {' '.join(MAKERS)}")
+    o = dict(COMMON[family])
+    for word in options.split():
+        key, _, value = word.partition("=")
+        if key not in o:
+            raise ValueError(f"{name}: unknown word '{key}'; known: {' '.join(o)}")
+        o[key] = value
+    image = tuple(int(extent) for extent in o["image"].split("x"))
+    if len(image) != 3:
+        raise ValueError(f"{name}: image={o['image']}, but PyTorch's net wants CxHxW")
+    return MAKERS[family](name, image, o).train(), image
+
+
+def parameters(model):
+    return sum(p.numel() for p in model.parameters())
