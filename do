@@ -1,0 +1,167 @@
+#!/bin/sh
+# Megalith's front door. Each command installs the Debian packages it lacks and builds what it needs.
+#
+#   ./do demo           trains a residual network on Fashion-MNIST, a few minutes
+#   ./do test           builds and runs all tests
+#   ./do build          builds only: build/megalith, build/libmegalith.a, build/libmegalith.so
+#   ./do asan           all tests again under the address and undefined-behaviour sanitizers
+#   ./do test-torch     compares losses and gradients with PyTorch (downloads it once, several GB)
+#   ./do bench-torch    compares speed with PyTorch (same)
+#   ./do fresh          demo and test in a bare Debian, made for the purpose (root only)
+#   ./do format         applies the house style to all C files
+#   ./do help           prints this
+set -eu
+cd "$(dirname "$0")"
+
+demo="train resnet-cifar"
+
+packages_build="gcc libc6-dev cmake ninja-build libdnnl-dev zlib1g-dev dataset-fashion-mnist"
+packages_test="libcmocka-dev pkgconf"
+packages_torch="google-perftools libtcmalloc-minimal4"
+
+say() { echo "do: $*" >&2; }
+fail() { say "$*"; exit 1; }
+
+# Installs those of the named packages that are missing; touches nothing when there are none.
+need()
+{
+    if ! command -v dpkg-query > /dev/null; then
+        say "not a Debian system: I take it that the likes of these are installed: $*"
+        return
+    fi
+    missing=
+    for package in "$@"; do
+        status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2> /dev/null) || :
+        [ "$status" = installed ] || missing="$missing $package"
+    done
+    [ -n "$missing" ] || return 0
+
+    command -v apt-get > /dev/null || fail "missing, and there is no apt-get to install them:$missing"
+    sudo=
+    if [ "$(id -u)" != 0 ]; then
+        sudo=sudo
+        command -v sudo > /dev/null ||
+            fail "only root can install missing packages: apt-get install --no-install-recommends$missing"
+    fi
+    say "installing$missing"
+    log=$(mktemp)
+    apt="$sudo env DEBIAN_FRONTEND=noninteractive ${http_proxy:+http_proxy=$http_proxy} \
+        ${https_proxy:+https_proxy=$https_proxy} apt-get -qq -o DPkg::Lock::Timeout=300"
+    # An update that fails for a foreign source may still do for ours: the install decides.
+    if ! { $apt update || :; $apt install -y --no-install-recommends $missing; } > "$log" 2>&1; then
+        tail -n 30 "$log" >&2
+        rm -f "$log"
+        fail "apt-get could not install$missing: is the network up, is a Debian mirror in /etc/apt?"
+    fi
+    rm -f "$log"
+}
+
+# Configures and builds a preset (and of it the given targets); quiet, unless there is something to see.
+build()
+{
+    preset=$1
+    shift
+    log=$(mktemp)
+    [ -d "build${preset#default}" ] || say "building"
+    if ! { cmake --preset "$preset" && cmake --build --preset "$preset" ${1:+--target "$@"}; } \
+        > "$log" 2>&1; then
+        cat "$log" >&2
+        rm -f "$log"
+        fail "the build failed"
+    fi
+    grep -A 4 'warning:' "$log" >&2 || :
+    rm -f "$log"
+}
+
+# PyTorch in a virtual environment of its own, made once; then runs the given script in it.
+torch()
+{
+    need $packages_torch
+    if ! .venv-torch/bin/python -c 'import torch, torchvision, numpy, safetensors' 2> /dev/null; then
+        python3 -c 'import venv, ensurepip' 2> /dev/null || need python3 python3-venv
+        say "installing PyTorch into .venv-torch: a download of several GB, once"
+        python3 -m venv .venv-torch
+        .venv-torch/bin/pip install --quiet torch torchvision numpy safetensors ||
+            fail "pip could not install PyTorch: is the network up?"
+    fi
+    .venv-torch/bin/python "$@"
+}
+
+# Runs the commands in a bare Debian, on a clean clone, with this machine's mirrors and proxies.
+fresh()
+{
+    [ "$(id -u)" = 0 ] || fail "fresh makes a Debian of its own and must be root: sudo ./do fresh"
+    need mmdebstrap git
+    [ -z "$(git status --porcelain)" ] || say "fresh sees the last commit, not what came after it"
+    suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+    root=$(mktemp -d)
+    trap 'rm -rf --one-file-system "$root" "$root.conf"' EXIT
+    trap 'exit 1' HUP INT TERM
+
+    say "making a bare Debian $suite"
+    apt-config dump | grep '^Acquire::' > "$root.conf" # mirrors, proxies, certificates
+    mmdebstrap --quiet --mode=root --variant=minbase --include=git,ca-certificates \
+        --aptopt="$root.conf" "$suite" "$root" \
+        $(find /etc/apt -name '*.list' -o -name '*.sources') ||
+        fail "mmdebstrap could not make a Debian from the sources in /etc/apt"
+    for path in /etc/resolv.conf /etc/hosts /etc/apt/keyrings /etc/ssl/certs/ca-certificates.crt; do
+        [ ! -e $path ] || cp -aL $path "$root$(dirname $path)/"
+    done
+    git clone --quiet . "$root/root/megalith"
+
+    for command in ${FRESH_COMMANDS:-demo test}; do
+        say "fresh: ./do $command"
+        # The mounts live in a name space of their own and end with it.
+        unshare --mount --pid --fork --kill-child sh -c '
+            root=$1
+            shift
+            mount --bind /dev "$root/dev" && mount -t proc proc "$root/proc" &&
+            exec chroot "$root" "$@"' sh "$root" \
+            env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
+            ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+            sh -c "cd /root/megalith && ./do $command" ||
+            fail "./do $command does not work on a bare Debian $suite"
+    done
+    say "fresh: all works on a bare Debian $suite"
+}
+
+command=${1:-help}
+[ $# = 0 ] || shift
+case $command in
+demo)
+    need $packages_build
+    build default megalith_command
+    build/megalith $demo "$@"
+    ;;
+test | asan)
+    preset=default
+    [ "$command" = test ] || preset=asan
+    need $packages_build $packages_test
+    build $preset
+    ctest --preset $preset "$@"
+    ;;
+build)
+    need $packages_build
+    build default
+    ;;
+test-torch | bench-torch)
+    need $packages_build
+    build default megalith_command megalith
+    script=tools/torch_compare.py
+    [ "$command" = test-torch ] || script=tools/torch_bench.py
+    torch $script "$@"
+    ;;
+fresh)
+    fresh
+    ;;
+format)
+    need clang-format
+    find src include tests examples -name '*.[ch]' -exec clang-format -i {} +
+    ;;
+help)
+    sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' do
+    ;;
+*)
+    fail "no command '$command': ./do help lists them"
+    ;;
+esac
