@@ -188,3 +188,7 @@ def build(name, options=""):
 
 def parameters(model):
     return sum(p.numel() for p in model.parameters())
+
+
+def classes(model):
+    return [m for m in model.modules() if isinstance(m, nn.Linear)][-1].out_features
