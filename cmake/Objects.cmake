@@ -35,8 +35,8 @@ foreach(file ${ops})
     list(APPEND kernels ${file})
   endif()
 endforeach()
-if(kernels)
-  meg_objects(objects_f64 SOURCES ${kernels} OPTIONS -DMEG_F64)
+if(kernels) # defined as itself: the name is a data type, too
+  meg_objects(objects_f64 SOURCES ${kernels} OPTIONS -DMEG_F64=MEG_F64)
 endif()
 
 file(GLOB simd CONFIGURE_DEPENDS src/device/simd/*.c)
