@@ -1,0 +1,222 @@
+/* What all kinds of devices share: the registry, opening, describing, preparing, and launching on
+ * the queue. A kind answers first; what it leaves, plain C serves (device/plain.c).
+ */
+#define _GNU_SOURCE
+#include "device/device.h"
+#include "device/queue.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct meg_device {
+    const meg_device_kind *kind;
+    int threads;
+    void *state; /* of the kind */
+    meg_queue *queue;
+    bool probed;
+    meg_rates rates;
+    meg_observer *observer;
+    void *context;
+};
+
+static const meg_device_kind *const table[] = {
+#define MEG_DEVICE(id) &meg_device_##id,
+#include "device/devices.def"
+#undef MEG_DEVICE
+};
+
+enum { KINDS = sizeof table / sizeof *table, THREADS_MAX = 4096 };
+
+const meg_device_kind *meg_device_kind_at(int i)
+{
+    return i >= 0 && i < KINDS ? table[i] : NULL;
+}
+
+const meg_device_kind *meg_device_kind_find(const char *name)
+{
+    for (int i = 0; i < KINDS; i++)
+        if (strcmp(table[i]->name, name) == 0) return table[i];
+    return NULL;
+}
+
+/* ---- opening and closing ---- */
+
+static meg_status unknown_kind(meg_error *e, const char *name)
+{
+    char known[256] = "";
+    for (int i = 0; i < KINDS; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? " " : "", table[i]->name);
+    }
+    return meg_fail(e, MEG_EARG, "unknown device '%s'; known: %s", name, known);
+}
+
+static int processors(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    return CPU_COUNT(&set);
+}
+
+meg_status meg_device_open(meg_error *e, const char *kind, int threads, meg_device **out)
+{
+    const meg_device_kind *found = meg_device_kind_find(kind);
+    if (!found) return unknown_kind(e, kind);
+    MEG_CHECK(e, threads >= 0 && threads <= THREADS_MAX, MEG_EARG,
+              "threads=%d: use 1..%d, or 0 for one per processor", threads, THREADS_MAX);
+    meg_device *d = calloc(1, sizeof *d);
+    MEG_CHECK(e, d, MEG_ENOMEM, "no memory for a device: %zu bytes", sizeof *d);
+    d->kind = found;
+    d->threads = threads ? threads : processors();
+
+    meg_status status = meg_queue_new(e, d, d->threads, &d->queue);
+    if (status == MEG_OK && found->open) {
+        meg_error_clear(e);
+        d->state = found->open(d, e);
+        status = e->status;
+    }
+    if (status != MEG_OK) {
+        meg_queue_free(d->queue);
+        free(d);
+        return meg_trail(e, status, __func__);
+    }
+    *out = d;
+    return MEG_OK;
+}
+
+void meg_device_close(meg_device *d)
+{
+    if (!d) return;
+    meg_queue_free(d->queue);
+    if (d->kind->close) d->kind->close(d->state);
+    free(d);
+}
+
+const meg_device_kind *meg_device_kind_of(const meg_device *d)
+{
+    return d->kind;
+}
+
+int meg_device_threads(const meg_device *d)
+{
+    return d->threads;
+}
+
+void *meg_device_state(const meg_device *d)
+{
+    return d->state;
+}
+
+meg_dtype meg_device_real(const meg_device *d)
+{
+    return d->kind->real;
+}
+
+const meg_rates *meg_device_rates(meg_device *d)
+{
+    if (!d->probed) meg_rates_probe(d, &d->rates);
+    d->probed = true;
+    return &d->rates;
+}
+
+/* ---- kernels ---- */
+
+void meg_device_describe(meg_device *d, const meg_request *r, meg_spec *s)
+{
+    *s = (meg_spec){0};
+    if (d->kind->describe && d->kind->describe(d, r, s)) return;
+    meg_plain_describe(d, r, s);
+}
+
+meg_status meg_device_prepare(meg_device *d, meg_error *e, const meg_request *r,
+                              meg_prepared **out)
+{
+    meg_prepared *k = calloc(1, sizeof *k);
+    MEG_CHECK(e, k, MEG_ENOMEM, "no memory for a kernel: %zu bytes", sizeof *k);
+    k->request = *r;
+    meg_device_describe(d, r, &k->spec);
+    meg_status status = MEG_OK;
+    if (!d->kind->prepare || !d->kind->prepare(d, r, &k->spec, k))
+        status = meg_plain_prepare(d, e, r, k);
+    if (status != MEG_OK) {
+        free(k);
+        return meg_trail(e, status, __func__);
+    }
+    *out = k;
+    return MEG_OK;
+}
+
+void meg_prepared_free(meg_prepared *k)
+{
+    if (!k) return;
+    if (k->free_own) k->free_own(k->own);
+    free(k);
+}
+
+/* ---- the queue ---- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void run_kernel(meg_device *d, const meg_item *item)
+{
+    const meg_prepared *k = item->kernel;
+    if (d->kind->before) d->kind->before(d, k);
+    if (!d->observer) {
+        k->run(k, item->at, &item->moment);
+        return;
+    }
+    double start = now();
+    k->run(k, item->at, &item->moment);
+    d->observer(d->context, k, start, now() - start);
+}
+
+static void run_call(meg_device *d, const meg_item *item)
+{
+    (void)d;
+    item->function(item->argument);
+}
+
+static void run_release(meg_device *d, const meg_item *item)
+{
+    d->kind->released(d, item->memory, item->bytes);
+}
+
+void meg_device_launch(meg_device *d, const meg_prepared *k, void *const at[MEG_OPERANDS],
+                       const meg_moment *m)
+{
+    meg_item item = {.run = run_kernel, .kernel = k, .moment = *m};
+    memcpy(item.at, at, sizeof item.at);
+    meg_queue_put(d->queue, &item);
+}
+
+void meg_device_call(meg_device *d, void (*function)(void *), void *argument)
+{
+    meg_queue_put(d->queue,
+                  &(meg_item){.run = run_call, .function = function, .argument = argument});
+}
+
+void meg_device_release(meg_device *d, void *memory, int64_t bytes)
+{
+    if (!d->kind->released) return;
+    meg_queue_put(d->queue, &(meg_item){.run = run_release, .memory = memory, .bytes = bytes});
+}
+
+void meg_device_wait(meg_device *d)
+{
+    meg_queue_wait(d->queue);
+}
+
+/* An idle worker reads the device only after the next put, so setting it here is no race. */
+void meg_device_observe(meg_device *d, meg_observer *observer, void *context)
+{
+    meg_device_wait(d);
+    d->observer = observer;
+    d->context = context;
+}

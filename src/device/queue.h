@@ -1,0 +1,36 @@
+/* The queue of a device: one worker thread that runs items in the order they were put.
+ *
+ *     putter   [ 7 8 9 . . . . 5 6 ]   worker
+ *              put here ^       ^ being run: its place is free only when it is done
+ *
+ * A ring of fixed size. Whoever puts into a full one sleeps until half of it is done, so that a
+ * long program costs a change of threads per half ring and not per item. Waiting never spins.
+ */
+#ifndef MEG_DEVICE_QUEUE_H
+#define MEG_DEVICE_QUEUE_H
+
+#include "device/device.h"
+
+typedef struct meg_item meg_item;
+
+struct meg_item {
+    void (*run)(meg_device *d, const meg_item *item); /* on the worker */
+    const meg_prepared *kernel;                       /* a launch: kernel, at, moment */
+    void *at[MEG_OPERANDS];
+    meg_moment moment;
+    void (*function)(void *); /* a host call: function, argument */
+    void *argument;
+    void *memory; /* a release: memory, bytes */
+    int64_t bytes;
+};
+
+typedef struct meg_queue meg_queue;
+
+/* `threads`: the OpenMP team of the worker. */
+meg_status meg_queue_new(meg_error *e, meg_device *d, int threads, meg_queue **out);
+void meg_queue_free(meg_queue *q); /* runs what is left first */
+
+void meg_queue_put(meg_queue *q, const meg_item *item); /* copies it */
+void meg_queue_wait(meg_queue *q);                      /* until all that was put is done */
+
+#endif

@@ -1,0 +1,269 @@
+/* What this machine does per second, measured when a plan first asks: about 0.1 s, on the worker of
+ * the device and its OpenMP team, so that the figures are those which kernels will see.
+ *
+ *     flops      panels of a matrix product that stay in the first cache: what well-blocked kernels
+ *                come near to
+ *     plain      a dot product in double, as the plain-C kernels compute theirs; one thread
+ *     bandwidth  scaling one 24 MB array into another, beyond most caches
+ *     launch     an item of the queue that opens an empty parallel region
+ *
+ * Each is the median of a few. Kinds that have no kernels but plain C get small arrays: their plans
+ * are not made for speed, and tests open many of them.
+ */
+#define _GNU_SOURCE
+#include "device/device.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    TRIALS = 5,
+    DEPTH = 128,     /* of a panel */
+    ROWS = 12,       /* accumulators: ROWS x 2 vectors at most */
+    LAUNCHES = 200,  /* items per trial */
+    SMALL = 1 << 18, /* elements of the arrays copied: 1 MB */
+    LARGE = 6 << 20, /* 24 MB */
+};
+
+static const double spell = 3e-3; /* seconds per trial and thread of a computing loop */
+static const double budget = 0.2; /* seconds for all trials but the first of each */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double trial[TRIALS], int count)
+{
+    qsort(trial, (size_t)count, sizeof *trial, compare);
+    return trial[count / 2];
+}
+
+/* ---- multiply-adds: c (rows, 2 vectors) += a (DEPTH, rows) b (DEPTH, 2 vectors) ---- */
+
+typedef struct panel {
+    _Alignas(64) float a[DEPTH * ROWS];
+    _Alignas(64) float b[DEPTH * 2 * 16];
+    _Alignas(64) float c[ROWS * 2 * 16];
+} panel;
+
+typedef struct panel_kernel {
+    void (*run)(panel *p);
+    double flops; /* of one call */
+} panel_kernel;
+
+typedef float vec4 __attribute__((vector_size(16)));
+
+static void panel_portable(panel *p)
+{
+    const vec4 *b = (const vec4 *)p->b;
+    vec4 c[4][2] = {0};
+    for (int k = 0; k < DEPTH; k++)
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            c[i][0] += p->a[4 * k + i] * b[2 * k];
+            c[i][1] += p->a[4 * k + i] * b[2 * k + 1];
+        }
+    __builtin_memcpy(p->c, c, sizeof c);
+}
+
+#ifdef __x86_64__
+typedef float vec8 __attribute__((vector_size(32)));
+typedef float vec16 __attribute__((vector_size(64)));
+
+__attribute__((target("avx2,fma"))) static void panel_avx2(panel *p)
+{
+    const vec8 *b = (const vec8 *)p->b;
+    vec8 c[6][2] = {0};
+    for (int k = 0; k < DEPTH; k++)
+#pragma GCC unroll 6
+        for (int i = 0; i < 6; i++) {
+            c[i][0] += p->a[6 * k + i] * b[2 * k];
+            c[i][1] += p->a[6 * k + i] * b[2 * k + 1];
+        }
+    __builtin_memcpy(p->c, c, sizeof c);
+}
+
+__attribute__((target("avx512f"))) static void panel_avx512(panel *p)
+{
+    const vec16 *b = (const vec16 *)p->b;
+    vec16 c[12][2] = {0};
+    for (int k = 0; k < DEPTH; k++)
+#pragma GCC unroll 12
+        for (int i = 0; i < 12; i++) {
+            c[i][0] += p->a[12 * k + i] * b[2 * k];
+            c[i][1] += p->a[12 * k + i] * b[2 * k + 1];
+        }
+    __builtin_memcpy(p->c, c, sizeof c);
+}
+#endif
+
+static panel_kernel best_panel(void)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f"))
+        return (panel_kernel){panel_avx512, 2.0 * DEPTH * 12 * 2 * 16};
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return (panel_kernel){panel_avx2, 2.0 * DEPTH * 6 * 2 * 8};
+#endif
+    return (panel_kernel){panel_portable, 2.0 * DEPTH * 4 * 2 * 4};
+}
+
+/* One thread's floating-point operations per second, over a spell. */
+static double panel_rate(panel_kernel kernel)
+{
+    panel p = {.a = {0}};
+    for (int i = 0; i < DEPTH * ROWS; i++)
+        p.a[i] = 1;
+    double start = now(), seconds;
+    int64_t calls = 0;
+    do {
+        for (int i = 0; i < 32; i++, calls++)
+            kernel.run(&p);
+        seconds = now() - start;
+    } while (seconds < spell);
+    return (double)calls * kernel.flops / seconds;
+}
+
+static double team_rate(int threads)
+{
+    panel_kernel kernel = best_panel();
+    double rate = 0;
+#pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(+ : rate)
+    for (int t = 0; t < threads; t++)
+        rate += panel_rate(kernel);
+    return rate;
+}
+
+/* ---- plain C ---- */
+
+static double plain_rate(void)
+{
+    enum { COUNT = 4096 };
+    float x[COUNT], w[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        x[i] = w[i] = (float)i;
+    double start = now(), seconds, sum = 0;
+    int64_t calls = 0;
+    do {
+        for (int i = 0; i < COUNT; i++)
+            sum += (double)x[i] * (double)w[i];
+        calls++;
+        seconds = now() - start;
+    } while (seconds < spell);
+    __asm__ volatile("" : : "g"(sum)); /* so that the sum is wanted */
+    return 2.0 * COUNT * (double)calls / seconds;
+}
+
+/* ---- memory ---- */
+
+static void scale(float *restrict y, const float *restrict x, int64_t count, int threads)
+{
+    (void)threads;
+#pragma omp parallel for simd num_threads(threads) schedule(static)
+    for (int64_t i = 0; i < count; i++)
+        y[i] = 0.5f * x[i];
+    __asm__ volatile("" : : "g"(y) : "memory"); /* so that y is wanted */
+}
+
+/* Bytes read and written per second. */
+static double copy_rate(float *y, const float *x, int64_t count, int threads)
+{
+    double start = now();
+    scale(y, x, count, threads);
+    return 2.0 * (double)count * sizeof *x / (now() - start);
+}
+
+/* ---- all of it ---- */
+
+typedef struct probe {
+    meg_device *device;
+    double deadline; /* on a busy machine, fewer trials must do */
+    bool small;      /* plain C only */
+    int threads;
+    meg_rates *out;
+} probe;
+
+static bool more(const probe *p, int trials)
+{
+    return trials == 0 || (trials < TRIALS && now() < p->deadline);
+}
+
+static double bandwidth(const probe *p)
+{
+    double trial[TRIALS];
+    int64_t count = p->small ? SMALL : LARGE;
+    float *x = aligned_alloc(64, (size_t)count * sizeof *x);
+    float *y = aligned_alloc(64, (size_t)count * sizeof *y);
+    int n = 0;
+    if (x && y) {
+        for (int64_t i = 0; i < count; i++)
+            x[i] = 1;
+        copy_rate(y, x, count, p->threads); /* brings the pages of y */
+        while (more(p, n))
+            trial[n++] = copy_rate(y, x, count, p->threads);
+    }
+    free(x);
+    free(y);
+    return n ? median(trial, n) : 4 * p->out->plain; /* no memory to try with: a guess */
+}
+
+static void measure(void *argument) /* on the worker */
+{
+    const probe *p = argument;
+    double plain[TRIALS], blocked[TRIALS];
+    int n = 0;
+    while (more(p, n))
+        plain[n++] = plain_rate();
+    p->out->plain = p->out->flops = median(plain, n);
+    p->out->bandwidth = bandwidth(p);
+    if (p->small) return;
+    team_rate(p->threads); /* wakes the team and the wide units */
+    for (n = 0; more(p, n); n++)
+        blocked[n] = team_rate(p->threads);
+    p->out->flops = median(blocked, n);
+}
+
+static void open_region(void *argument)
+{
+    const probe *p = argument;
+    (void)p;
+#pragma omp parallel num_threads(p->threads)
+    __asm__ volatile("");
+}
+
+static double launch_seconds(probe *p)
+{
+    double trial[TRIALS];
+    int n = 0;
+    for (; more(p, n); n++) {
+        double start = now();
+        for (int i = 0; i < LAUNCHES; i++)
+            meg_device_call(p->device, open_region, p);
+        meg_device_wait(p->device);
+        trial[n] = (now() - start) / LAUNCHES;
+    }
+    return median(trial, n);
+}
+
+void meg_rates_probe(meg_device *d, meg_rates *out)
+{
+    meg_device_wait(d);
+    bool small = !meg_device_kind_of(d)->describe;
+    probe p = {.device = d,
+               .deadline = now() + budget,
+               .small = small,
+               .threads = small ? 1 : meg_device_threads(d),
+               .out = out};
+    meg_device_call(d, measure, &p);
+    meg_device_wait(d);
+    out->launch = launch_seconds(&p);
+}
