@@ -1,0 +1,96 @@
+/* Data sets: the registry of readers, opening by "reader:options", and what readers share. */
+#include "data/reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MEG_READER(name) extern const meg_reader meg_reader_##name;
+#include "data/readers.def"
+#undef MEG_READER
+
+static const meg_reader *const READERS[] = {
+#define MEG_READER(name) &meg_reader_##name,
+#include "data/readers.def"
+#undef MEG_READER
+};
+
+const meg_reader *meg_reader_at(int i)
+{
+    return i >= 0 && i < (int)(sizeof READERS / sizeof *READERS) ? READERS[i] : NULL;
+}
+
+const meg_reader *meg_reader_find(const char *name)
+{
+    for (int i = 0; meg_reader_at(i); i++)
+        if (strcmp(meg_reader_at(i)->name, name) == 0) return meg_reader_at(i);
+    return NULL;
+}
+
+static meg_status unknown(meg_error *e, const char *name)
+{
+    char known[512] = "";
+    size_t used = 0;
+    for (int i = 0; meg_reader_at(i) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, " %s", meg_reader_at(i)->name);
+    return meg_fail(e, MEG_EARG, "data: unknown reader '%.64s'; known:%s", name, known);
+}
+
+meg_status meg_dataset_open(meg_error *e, const char *source, meg_dataset *out)
+{
+    char name[64];
+    size_t length = strcspn(source, ":");
+    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : sizeof name), source);
+    const meg_reader *reader = meg_reader_find(name);
+    if (!reader) return unknown(e, name);
+
+    meg_dataset d = {.reader = reader};
+    snprintf(d.source, sizeof d.source, "%s", source);
+    void *settings = calloc(1, reader->settings_bytes + 1);
+    MEG_CHECK(e, settings, MEG_ENOMEM, "%s: no memory", name);
+    const char *options = source[length] ? source + length + 1 : "";
+    meg_status status = meg_options_parse(e, reader->params, reader->name, options, settings);
+    if (status == MEG_OK) status = reader->open(e, settings, &d);
+    free(settings);
+    if (status != MEG_OK) return meg_trail(e, status, __func__);
+    *out = d;
+    return MEG_OK;
+}
+
+void meg_dataset_close(meg_dataset *d)
+{
+    if (!d || !d->reader) return;
+    d->reader->close(d);
+    *d = (meg_dataset){0};
+}
+
+void meg_dataset_shape(meg_dataset *d, int rank, const int64_t dims[])
+{
+    d->count = dims[0];
+    d->rank = rank;
+    d->sample = meg_box_of(1, 1, 1, 1, 1);
+    for (int i = 0; i < rank; i++) {
+        d->dims[i] = dims[i];
+        if (i > 0) d->sample.hi[i == 1 ? MEG_C : MEG_AXES - rank + i] = dims[i];
+    }
+}
+
+meg_run meg_run_first(const meg_box *sample, const meg_box *box)
+{
+    meg_run r = {.sample = *sample, .heads = *box, .length = 1};
+    bool whole = true; /* the box covers all axes behind this one */
+    for (int a = MEG_AXES - 1; a >= 0 && whole; a--) {
+        r.length *= meg_extent(box, a);
+        r.heads.hi[a] = r.heads.lo[a] + 1;
+        whole = meg_extent(box, a) == meg_extent(sample, a);
+    }
+    r.on = !meg_box_empty(box) && meg_box_first(&r.heads, r.p);
+    if (r.on) r.at = meg_box_at(sample, r.p);
+    return r;
+}
+
+void meg_run_next(meg_run *r)
+{
+    r->on = meg_box_next(&r->heads, r->p);
+    r->done += r->length;
+    if (r->on) r->at = meg_box_at(&r->sample, r->p);
+}

@@ -1,0 +1,269 @@
+/* The loader: see data.h. Two slots: the caller works on one while the thread fills the other with
+ * the batch that follows, beyond the end of a pass with the first of the next.
+ *
+ *     caller   next(0,0)  [use 0,0]  next(0,1)  [use 0,1]  next(1,0) ...
+ *     thread     0,0 -> A   0,1 -> B              1,0 -> A
+ *
+ * A slot goes FREE -> WANTED -> READY; at most one is WANTED. Both sides sleep on conditions. An
+ * error of the thread stays in its slot until the caller asks for that batch.
+ */
+#include "base/random.h"
+#include "data/data.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOTS = 2, ALIGNMENT = 64 };
+
+typedef enum slot_state { FREE, WANTED, READY } slot_state;
+
+typedef struct slot {
+    slot_state state;
+    int64_t epoch, index, count;
+    float *samples;  /* (count, c, d, h, w) */
+    int32_t *labels; /* (count) */
+    meg_error error;
+} slot;
+
+struct meg_loader {
+    const meg_dataset *data;
+    meg_loader_options options;
+    int64_t batches, sample_size; /* of a pass; elements */
+    float *plain;                 /* (c, d, h, w): a sample before augmentation */
+    slot slot[SLOTS];
+    int current; /* the caller's slot; the other is the thread's */
+    bool stop;
+    bool has_thread, has_lock;
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards the states of slots, and stop */
+    pthread_cond_t wanted, ready;
+};
+
+/* ---- the thread's side ---- */
+
+typedef struct change { /* of one sample */
+    int64_t down, right;
+    bool flip;
+} change;
+
+static int64_t draw_shift(uint32_t bits, int64_t shift, int64_t extent)
+{
+    if (shift > extent - 1) shift = extent - 1; /* a sequence (h = 1) is not moved along h */
+    return (int64_t)(bits % (uint64_t)(2 * shift + 1)) - shift;
+}
+
+static change draw_change(const meg_loader *l, int64_t epoch, int64_t sample)
+{
+    const meg_loader_options *o = &l->options;
+    meg_stream s = {o->seed, (uint64_t)epoch, meg_hash("augment")};
+    uint32_t bits[4];
+    meg_random_bits(s, (uint64_t)sample, bits);
+    return (change){draw_shift(bits[0], o->shift, l->data->sample.hi[MEG_H]),
+                    draw_shift(bits[1], o->shift, l->data->sample.hi[MEG_W]),
+                    o->flip && bits[2] >> 31};
+}
+
+/* out(.., h, w) = in(.., h - down, mirrored w - right), 0 where that lies outside. */
+static void apply_change(const meg_box *sample, const change *g, const float *in, float *out)
+{
+    int64_t height = sample->hi[MEG_H], width = sample->hi[MEG_W];
+    int64_t planes = sample->hi[MEG_C] * sample->hi[MEG_D];
+    for (int64_t row = 0; row < planes * height; row++, out += width) {
+        int64_t h = row % height - g->down;
+        const float *from = in + (row / height * height + h) * width;
+        for (int64_t w = 0; w < width; w++) {
+            int64_t x = w - g->right;
+            bool inside = 0 <= h && h < height && 0 <= x && x < width;
+            out[w] = inside ? from[g->flip ? width - 1 - x : x] : 0;
+        }
+    }
+}
+
+static meg_status fill(const meg_loader *l, slot *b)
+{
+    const meg_loader_options *o = &l->options;
+    meg_stream order = {o->seed, (uint64_t)b->epoch, meg_hash("shuffle")};
+    int64_t first = b->index * o->batch, rest = l->data->count - first;
+    b->count = rest < o->batch ? rest : o->batch;
+    for (int64_t i = 0; i < b->count; i++) {
+        int64_t sample = first + i;
+        float *out = b->samples + i * l->sample_size;
+        if (o->shuffle) sample = meg_random_permuted(order, l->data->count, sample);
+        MEG_TRY(&b->error,
+                l->data->reader->read(l->data, &b->error, sample, &l->data->sample,
+                                      l->plain ? l->plain : out, &b->labels[i]));
+        if (!l->plain) continue;
+        change g = draw_change(l, b->epoch, sample);
+        apply_change(&l->data->sample, &g, l->plain, out);
+    }
+    return MEG_OK;
+}
+
+static slot *find(meg_loader *l, slot_state state)
+{
+    for (int i = 0; i < SLOTS; i++)
+        if (l->slot[i].state == state) return &l->slot[i];
+    return NULL;
+}
+
+static void *run(void *loader)
+{
+    meg_loader *l = loader;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop) {
+        slot *b = find(l, WANTED);
+        if (!b) {
+            pthread_cond_wait(&l->wanted, &l->lock);
+            continue;
+        }
+        pthread_mutex_unlock(&l->lock);
+        meg_error_clear(&b->error);
+        fill(l, b); /* its status is in the slot's error */
+        pthread_mutex_lock(&l->lock);
+        b->state = READY;
+        pthread_cond_signal(&l->ready);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* ---- the caller's side ---- */
+
+static meg_status check(meg_error *e, const meg_loader_options *o)
+{
+    MEG_CHECK(e, o->batch >= 1, MEG_EARG, "loader: batch=%" PRId64 ": use 1 or more", o->batch);
+    MEG_CHECK(e, 0 <= o->shift && o->shift <= INT32_MAX, MEG_EARG,
+              "loader: shift=%" PRId64 ": use 0 or more", o->shift);
+    return MEG_OK;
+}
+
+static meg_status allocate(meg_error *e, meg_loader *l)
+{
+    int64_t most = l->options.batch < l->data->count ? l->options.batch : l->data->count;
+    bool fits = most <= INT64_MAX / 8 / l->sample_size;
+    for (int i = 0; i < SLOTS && fits; i++) {
+        slot *b = &l->slot[i];
+        size_t bytes = (size_t)(most * l->sample_size) * sizeof *b->samples;
+        fits = posix_memalign((void **)&b->samples, ALIGNMENT, bytes) == 0;
+        b->labels = malloc((size_t)most * sizeof *b->labels);
+        fits = fits && b->labels;
+    }
+    if (fits && (l->options.shift || l->options.flip)) {
+        l->plain = malloc((size_t)l->sample_size * sizeof *l->plain);
+        fits = l->plain;
+    }
+    MEG_CHECK(e, fits, MEG_ENOMEM,
+              "loader: no memory for two batches of %" PRId64 " samples of %" PRId64 " values",
+              most, l->sample_size);
+    return MEG_OK;
+}
+
+/* Signals are for the threads of the user: this one blocks them all. */
+static meg_status start(meg_error *e, meg_loader *l)
+{
+    sigset_t all, before;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->wanted, NULL);
+    pthread_cond_init(&l->ready, NULL);
+    l->has_lock = true;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&l->thread, NULL, run, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    MEG_CHECK(e, !failed, MEG_ENOMEM, "loader: cannot start a thread: %s", strerror(failed));
+    l->has_thread = true;
+    return MEG_OK;
+}
+
+meg_status meg_loader_new(meg_error *e, const meg_dataset *d, const meg_loader_options *o,
+                          meg_loader **out)
+{
+    MEG_TRY(e, check(e, o));
+    meg_loader *l = calloc(1, sizeof *l);
+    MEG_CHECK(e, l, MEG_ENOMEM, "loader: no memory");
+    l->data = d;
+    l->options = *o;
+    l->batches = (d->count - 1) / o->batch + 1;
+    l->sample_size = meg_box_size(&d->sample);
+    meg_status status = allocate(e, l);
+    if (status == MEG_OK) status = start(e, l);
+    if (status != MEG_OK) {
+        meg_loader_free(l);
+        return meg_trail(e, status, __func__);
+    }
+    *out = l;
+    return MEG_OK;
+}
+
+void meg_loader_free(meg_loader *l)
+{
+    if (!l) return;
+    if (l->has_thread) {
+        pthread_mutex_lock(&l->lock);
+        l->stop = true;
+        pthread_cond_signal(&l->wanted);
+        pthread_mutex_unlock(&l->lock);
+        pthread_join(l->thread, NULL);
+    }
+    if (l->has_lock) {
+        pthread_cond_destroy(&l->ready);
+        pthread_cond_destroy(&l->wanted);
+        pthread_mutex_destroy(&l->lock);
+    }
+    for (int i = 0; i < SLOTS; i++) {
+        free(l->slot[i].samples);
+        free(l->slot[i].labels);
+    }
+    free(l->plain);
+    free(l);
+}
+
+static bool holds(const slot *b, int64_t epoch, int64_t index)
+{
+    return b->state != FREE && b->epoch == epoch && b->index == index;
+}
+
+static void request(meg_loader *l, slot *b, int64_t epoch, int64_t index)
+{
+    b->epoch = epoch;
+    b->index = index;
+    b->state = WANTED;
+    pthread_cond_signal(&l->wanted);
+}
+
+/* Makes slot `current` hold the batch. A batch guessed wrong must end before ours can begin. */
+static void fetch(meg_loader *l, int64_t epoch, int64_t index)
+{
+    if (!holds(&l->slot[l->current], epoch, index)) l->current = !l->current;
+    slot *b = &l->slot[l->current];
+    while (b->state != READY || !holds(b, epoch, index)) {
+        if (!find(l, WANTED)) request(l, b, epoch, index);
+        pthread_cond_wait(&l->ready, &l->lock);
+    }
+}
+
+meg_status meg_loader_next(meg_loader *l, meg_error *e, int64_t epoch, int64_t index,
+                           meg_batch *out)
+{
+    MEG_CHECK(e, epoch >= 0 && 0 <= index && index < l->batches, MEG_EARG,
+              "loader: batch %" PRId64 " of pass %" PRId64 ", but a pass has batches 0..%" PRId64,
+              index, epoch, l->batches - 1);
+    pthread_mutex_lock(&l->lock);
+    fetch(l, epoch, index);
+    slot *b = &l->slot[l->current], *other = &l->slot[!l->current];
+    meg_status status = b->error.status;
+    if (status == MEG_OK) {
+        bool last = index + 1 == l->batches;
+        int64_t then = last ? epoch + 1 : epoch, next = last ? 0 : index + 1;
+        if (!holds(other, then, next)) request(l, other, then, next);
+        *out = (meg_batch){b->count, b->samples, b->labels};
+    } else {
+        *e = b->error;
+        b->state = FREE; /* asked again, it is tried again */
+    }
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}

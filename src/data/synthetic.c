@@ -1,0 +1,136 @@
+/* Synthetic images: for benchmarks and tests without data. Each class is a plane wave with its own
+ * frequencies, and its own phase per channel; a sample is its class's wave plus noise, so a network
+ * can learn it. The waves depend on the class alone: another seed gives other samples of the same
+ * classes, a test set for the first.
+ *
+ * Phases are 32-bit fractions of a turn, and cosine and noise come from tables made at opening:
+ * a pixel costs two look-ups and does not depend on the box it is read in.
+ */
+#include "base/random.h"
+#include "data/reader.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { WAVE_BITS = 12, NOISE_BITS = 16, FREQUENCIES = 4 };
+static const double NOISE = 0.5; /* deviation; the wave's amplitude is 1 */
+
+typedef struct settings {
+    meg_axes image;
+    int64_t classes, count, seed;
+} settings;
+
+typedef struct state {
+    uint64_t seed;
+    float wave[1 << WAVE_BITS];   /* one turn of a cosine */
+    float noise[1 << NOISE_BITS]; /* each sample begins at another place */
+} state;
+
+static const meg_param PARAMS[] = {
+    {"image", MEG_PARAM_AXES, offsetof(settings, image), "1x28x28",
+     "shape of a sample: CxHxW, CxDxHxW, CxW or C", .lo = 1, .hi = 1 << 24},
+    {"classes", MEG_PARAM_INT, offsetof(settings, classes), "10", "number of classes", .lo = 1,
+     .hi = 1 << 24},
+    {"count", MEG_PARAM_INT, offsetof(settings, count), "1024", "number of samples", .lo = 1,
+     .hi = 0x1p40},
+    {"seed", MEG_PARAM_INT, offsetof(settings, seed), "0", "other samples of the same classes",
+     .lo = 0, .hi = 0x1p53},
+    {0}};
+
+static meg_status open_set(meg_error *e, const void *with, meg_dataset *out)
+{
+    const settings *o = with;
+    int64_t dims[MEG_AXES] = {o->count}, size = 1;
+    int rank = o->image.count + 1;
+    MEG_CHECK(e, rank <= MEG_AXES, MEG_EARG,
+              "synthetic: image has %d axes; write 1 to 4 numbers, CxHxW for pictures",
+              o->image.count);
+    for (int i = 1; i < rank; i++) {
+        dims[i] = o->image.at[i - 1];
+        MEG_CHECK(e, size <= (INT64_C(1) << 40) / dims[i], MEG_EARG,
+                  "synthetic: an image of more than 2^40 values is too large");
+        size *= dims[i];
+    }
+    state *s = malloc(sizeof *s);
+    MEG_CHECK(e, s, MEG_ENOMEM, "synthetic: no memory");
+    meg_stream noise = {.name = meg_hash("synthetic noise")};
+    for (int i = 0; i < 1 << WAVE_BITS; i++)
+        s->wave[i] = (float)cos(2 * M_PI * i / (1 << WAVE_BITS));
+    for (int i = 0; i < 1 << NOISE_BITS; i++)
+        s->noise[i] = (float)(NOISE * meg_random_normal(noise, (uint64_t)i));
+    s->seed = (uint64_t)o->seed;
+    out->state = s;
+    out->classes = (int)o->classes;
+    meg_dataset_shape(out, rank, dims);
+    return MEG_OK;
+}
+
+static void close_set(meg_dataset *d)
+{
+    free(d->state);
+}
+
+typedef struct wave { /* of one class: turns/2^32 per pixel along each axis */
+    int32_t class;
+    uint32_t step[MEG_AXES];
+} wave;
+
+static wave wave_of(const meg_dataset *d, int32_t class)
+{
+    wave w = {.class = class};
+    uint32_t bits[4];
+    meg_stream s = {.name = meg_hash("synthetic wave")};
+    meg_random_bits(s, (uint64_t)class, bits);
+    for (int a = MEG_D; a < MEG_AXES; a++) { /* 0 to 3 turns over the axis, either way */
+        int64_t turns = bits[a - MEG_D] % FREQUENCIES;
+        uint32_t step = (uint32_t)((turns << 32) / d->sample.hi[a]);
+        w.step[a] = bits[a - MEG_D] >> 31 ? step : -step;
+    }
+    return w;
+}
+
+static uint32_t phase_at(const wave *w, const int64_t p[MEG_AXES])
+{
+    uint32_t bits[4];
+    meg_stream s = {.name = meg_hash("synthetic phase"), .step = (uint64_t)w->class};
+    meg_random_bits(s, (uint64_t)p[MEG_C], bits);
+    for (int a = MEG_D; a < MEG_AXES; a++)
+        bits[0] += w->step[a] * (uint32_t)p[a];
+    return bits[0];
+}
+
+static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index,
+                              const meg_box *box, float *out, int32_t *label)
+{
+    (void)e;
+    assert(0 <= index && index < d->count && meg_box_holds(&d->sample, box));
+    const state *s = d->state;
+    uint32_t bits[4];
+    meg_stream stream = {.seed = s->seed, .name = meg_hash("synthetic sample")};
+    meg_random_bits(stream, (uint64_t)index, bits);
+    *label = (int32_t)(bits[0] % (uint32_t)d->classes);
+
+    wave w = wave_of(d, *label);
+    meg_box rows = *box;
+    int64_t p[MEG_AXES], length = meg_extent(box, MEG_W);
+    if (!meg_box_empty(box)) rows.hi[MEG_W] = rows.lo[MEG_W] + 1;
+    for (bool on = meg_box_first(&rows, p); on; on = meg_box_next(&rows, p), out += length) {
+        uint32_t phase = phase_at(&w, p);
+        uint64_t place = bits[1] + (uint64_t)meg_box_at(&d->sample, p);
+        for (int64_t i = 0; i < length; i++, phase += w.step[MEG_W])
+            out[i] = s->wave[phase >> (32 - WAVE_BITS)] +
+                     s->noise[(place + (uint64_t)i) & ((1 << NOISE_BITS) - 1)];
+    }
+    return MEG_OK;
+}
+
+const meg_reader meg_reader_synthetic = {
+    .name = "synthetic",
+    .doc = "waves that a network can learn, plus noise; any shape and count",
+    .params = PARAMS,
+    .settings_bytes = sizeof(settings),
+    .open = open_set,
+    .close = close_set,
+    .read = read_sample,
+};
