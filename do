@@ -62,7 +62,11 @@ build()
     preset=$1
     shift
     log=$(mktemp)
-    [ -d "build${preset#default}" ] || say "building"
+    case $preset in
+    default) folder=build ;;
+    *) folder=build-$preset ;;
+    esac
+    [ -d $folder ] || say "building into $folder/"
     if ! { cmake --preset "$preset" && cmake --build --preset "$preset" ${1:+--target "$@"}; } \
         > "$log" 2>&1; then
         cat "$log" >&2

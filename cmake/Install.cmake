@@ -11,7 +11,7 @@ list(JOIN declarations ";\n  " declarations)
 set(exports ${PROJECT_BINARY_DIR}/megalith.map)
 file(CONFIGURE OUTPUT ${exports}
      CONTENT "MEGALITH_@PROJECT_VERSION_MAJOR@ {\nglobal:\n  @declarations@;\nlocal:\n  *;\n};\n" @ONLY)
-target_link_options(megalith PRIVATE -Wl,--version-script=${exports} -Wl,--as-needed)
+target_link_options(megalith PRIVATE -Wl,--version-script=${exports} -Wl,--as-needed -Wl,-z,defs)
 set_target_properties(megalith PROPERTIES VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${exports} PUBLIC_HEADER ${header})
 
@@ -28,5 +28,6 @@ install(FILES ${PROJECT_BINARY_DIR}/megalithConfigVersion.cmake DESTINATION ${co
 
 # Relative to the .pc file itself, so that an installed tree may be moved.
 file(RELATIVE_PATH pc_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" pc_prefix ${pc_prefix})
 configure_file(cmake/megalith.pc.in megalith.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/megalith.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
