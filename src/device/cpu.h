@@ -21,4 +21,11 @@ typedef struct meg_cpu_op { /* kernels of one operator, or of one instruction */
     bool (*prepare)(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out);
 } meg_cpu_op;
 
+/* oneDNN (device/onednn.c): its kernels, and what cpu.c needs to open and close it. */
+struct meg_onednn *meg_onednn_open(meg_error *e, int threads); /* NULL on error, e->status set */
+void meg_onednn_close(struct meg_onednn *o);
+int meg_onednn_block(void); /* 16 if oneDNN may use AVX-512 here (DNNL_MAX_CPU_ISA), else 8 */
+extern const meg_cpu_op meg_cpu_conv, meg_cpu_dense;
+extern const meg_cpu_op meg_cpu_reorder; /* COPY of a weight: request.node is not NULL */
+
 #endif
