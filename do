@@ -1,5 +1,5 @@
 #!/bin/sh
-# Megalith's front door. Each command installs the Debian packages it lacks and builds what it needs.
+# Megalith's front door. Each command first installs the Debian packages it lacks and builds.
 #
 #   ./do demo           trains a residual network on Fashion-MNIST, a few minutes
 #   ./do test           builds and runs all tests
@@ -17,7 +17,7 @@ demo="train resnet-cifar"
 
 packages_build="gcc libc6-dev cmake ninja-build libdnnl-dev zlib1g-dev dataset-fashion-mnist"
 packages_test="libcmocka-dev pkgconf"
-packages_torch="google-perftools libtcmalloc-minimal4"
+packages_torch="libtcmalloc-minimal4" # a fair comparison gives PyTorch its faster malloc
 
 say() { echo "do: $*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -36,12 +36,12 @@ need()
     done
     [ -n "$missing" ] || return 0
 
-    command -v apt-get > /dev/null || fail "missing, and there is no apt-get to install them:$missing"
+    command -v apt-get > /dev/null || fail "missing, and no apt-get to install them:$missing"
     sudo=
     if [ "$(id -u)" != 0 ]; then
         sudo=sudo
         command -v sudo > /dev/null ||
-            fail "only root can install missing packages: apt-get install --no-install-recommends$missing"
+            fail "packages are missing; as root: apt-get install --no-install-recommends$missing"
     fi
     say "installing$missing"
     log=$(mktemp)
@@ -56,7 +56,7 @@ need()
     rm -f "$log"
 }
 
-# Configures and builds a preset (and of it the given targets); quiet, unless there is something to see.
+# Configures and builds a preset, or targets of it; quiet, unless there is something to see.
 build()
 {
     preset=$1
@@ -81,11 +81,12 @@ build()
 torch()
 {
     need $packages_torch
-    if ! .venv-torch/bin/python -c 'import torch, torchvision, numpy, safetensors' 2> /dev/null; then
+    modules="torch torchvision numpy safetensors"
+    if ! .venv-torch/bin/python -c "import $(echo $modules | tr ' ' ,)" 2> /dev/null; then
         python3 -c 'import venv, ensurepip' 2> /dev/null || need python3 python3-venv
         say "installing PyTorch into .venv-torch: a download of several GB, once"
         python3 -m venv .venv-torch
-        .venv-torch/bin/pip install --quiet torch torchvision numpy safetensors ||
+        .venv-torch/bin/pip install --quiet $modules ||
             fail "pip could not install PyTorch: is the network up?"
     fi
     .venv-torch/bin/python "$@"

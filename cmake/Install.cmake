@@ -9,8 +9,13 @@ file(STRINGS ${header} declarations REGEX "^[a-z].*meg_[a-z_]+\\(")
 list(TRANSFORM declarations REPLACE "^.*(meg_[a-z_]+)\\(.*$" "\\1")
 list(JOIN declarations ";\n  " declarations)
 set(exports ${PROJECT_BINARY_DIR}/megalith.map)
-file(CONFIGURE OUTPUT ${exports}
-     CONTENT "MEGALITH_@PROJECT_VERSION_MAJOR@ {\nglobal:\n  @declarations@;\nlocal:\n  *;\n};\n" @ONLY)
+file(CONFIGURE OUTPUT ${exports} @ONLY CONTENT "MEGALITH_@PROJECT_VERSION_MAJOR@ {
+global:
+  @declarations@;
+local:
+  *;
+};
+")
 target_link_options(megalith PRIVATE -Wl,--version-script=${exports} -Wl,--as-needed -Wl,-z,defs)
 set_target_properties(megalith PROPERTIES VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${exports} PUBLIC_HEADER ${header})

@@ -15,7 +15,6 @@ function(meg_objects name)
                                              ${PROJECT_SOURCE_DIR}/src)
   # Without semantic interposition gcc may inline across functions although the code is PIC.
   target_compile_options(${name} PRIVATE ${MEG_WARNINGS} -fno-semantic-interposition ${arg_OPTIONS})
-  target_compile_definitions(${name} PRIVATE MEG_VERSION="${PROJECT_VERSION}")
   target_link_libraries(${name} PRIVATE OneDNN::OneDNN ZLIB::ZLIB OpenMP::OpenMP_C Threads::Threads)
   set(MEG_OBJECTS ${MEG_OBJECTS} ${name} PARENT_SCOPE)
 endfunction()
@@ -35,9 +34,8 @@ foreach(file ${ops})
     list(APPEND kernels ${file})
   endif()
 endforeach()
-if(kernels) # defined as itself: the name is a data type, too
-  meg_objects(objects_f64 SOURCES ${kernels} OPTIONS -DMEG_F64=MEG_F64)
-endif()
+# Defined as itself: the name is a data type, too.
+meg_objects(objects_f64 SOURCES ${kernels} OPTIONS -DMEG_F64=MEG_F64)
 
 file(GLOB simd CONFIGURE_DEPENDS src/device/simd/*.c)
 set(MEG_ISAS portable)
@@ -47,11 +45,9 @@ set(avx512_options -DMEG_BLOCK=16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -ma
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   list(APPEND MEG_ISAS avx2 avx512)
 endif()
-if(simd)
-  foreach(isa ${MEG_ISAS})
-    meg_objects(objects_${isa} SOURCES ${simd}
-                OPTIONS ${${isa}_options} -DMEG_ISA=${isa} $<$<NOT:$<CONFIG:Debug>>:-O3>)
-  endforeach()
-endif()
+foreach(isa ${MEG_ISAS})
+  meg_objects(objects_${isa} SOURCES ${simd}
+              OPTIONS ${${isa}_options} -DMEG_ISA=${isa} $<$<NOT:$<CONFIG:Debug>>:-O3>)
+endforeach()
 
 list(JOIN MEG_OBJECTS ">;$<TARGET_OBJECTS:" MEG_OBJECTS)

@@ -23,7 +23,7 @@ export PKG_CONFIG_PATH="$pc" LD_LIBRARY_PATH="${pc%/pkgconfig}"
 cp "$source/examples/fashion.c" "$work"
 cd "$work"
 
-# Nothing but the two commands of the installed prefix; -Werror: the header must be clean for others.
+# The header must be clean for others, whatever their warnings.
 $cc $flags -std=c11 -Wall -Wextra -Wpedantic -Werror fashion.c -o by-pkg-config \
     $(pkg-config --cflags --libs megalith)
 echo "== by pkg-config"

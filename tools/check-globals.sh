@@ -1,7 +1,7 @@
 #!/bin/sh
-# No variable outside a function unless const: ranks may share one process (SimGrid), and state hangs
-# on the context. Looks for objects in writable sections of the archive; constant tables of pointers
-# are in .data.rel.ro and pass. Usage: check-globals.sh SOURCE_DIR BUILD_DIR
+# No variable outside a function unless const: ranks may share one process (SimGrid), and state
+# hangs on the context. Looks for symbols in writable sections of the archive; constant tables of
+# pointers are in .data.rel.ro and pass. Usage: check-globals.sh SOURCE_DIR BUILD_DIR
 archive=${2:-build}/libmegalith.a
 test -f "$archive" || { echo "$archive is not there: build first"; exit 1; }
 if nm "$archive" 2>/dev/null | grep -q __asan_; then
