@@ -159,17 +159,21 @@ static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[M
     return v->op->infer(g, v, e, out);
 }
 
-static meg_status add_node(meg_graph *g, const meg_op *op, meg_node v, const char *attrs)
+static meg_status parse_attrs(meg_graph *g, meg_node *v, const char *attrs)
+{
+    const meg_param *params = v->op->params;
+    v->attr = meg_pool_alloc(g->pool, v->op->attr_bytes);
+    if (params) return meg_options_parse(&g->error, params, v->name, attrs, v->attr);
+    MEG_CHECK(&g->error, !attrs || strspn(attrs, " ") == strlen(attrs), MEG_EARG,
+              "%s: %s takes no options, but got '%s'", v->name, v->op->name, attrs);
+    return MEG_OK;
+}
+
+/* Adds a node whose operator, name, attributes and data inputs are set. */
+static meg_status add_node(meg_graph *g, meg_node v)
 {
     meg_value out[MEG_OUTPUTS];
     v.id = g->nodes;
-    v.op = op;
-    v.attr = meg_pool_alloc(g->pool, op->attr_bytes);
-    if (op->params)
-        MEG_TRY(&g->error, meg_options_parse(&g->error, op->params, v.name, attrs, v.attr));
-    else
-        MEG_CHECK(&g->error, !attrs || strspn(attrs, " ") == strlen(attrs), MEG_EARG,
-                  "%s: %s takes no options, but got '%s'", v.name, op->name, attrs);
     MEG_TRY(&g->error, add_weights(g, &v));
     MEG_TRY(&g->error, infer(g, &v, &g->error, out));
     for (int i = 0; i < v.outputs; i++) {
@@ -194,7 +198,7 @@ int meg_graph_add(meg_graph *g, const char *op, const char *name, const char *at
                  name && *name ? name : g->name, op, names);
         return -1;
     }
-    meg_node v = {.inputs = inputs};
+    meg_node v = {.op = known, .inputs = inputs};
     v.name = name && *name ? meg_pool_text(g->pool, "%s", name)
                            : meg_pool_text(g->pool, "%s%d", op, g->nodes);
     if (check_inputs(g, known, v.name, inputs) != MEG_OK) return -1;
@@ -204,8 +208,25 @@ int meg_graph_add(meg_graph *g, const char *op, const char *name, const char *at
         meg_fail(&g->error, MEG_EARG, "%s: input %d is not a value of this graph", v.name, i);
         return -1;
     }
-    if (add_node(g, known, v, attrs) != MEG_OK) return -1;
+    if (parse_attrs(g, &v, attrs) != MEG_OK || add_node(g, v) != MEG_OK) return -1;
     return g->node[g->nodes - 1].out[0];
+}
+
+int meg_graph_add_like(meg_graph *g, const meg_node *like, const int in[])
+{
+    if (g->error.status != MEG_OK) return -1;
+    meg_node v = {.op = like->op, .inputs = like->inputs};
+    v.name = meg_pool_text(g->pool, "%s", like->name);
+    v.attr = meg_pool_alloc(g->pool, v.op->attr_bytes);
+    if (v.op->attr_bytes) memcpy(v.attr, like->attr, v.op->attr_bytes);
+    memcpy(v.in, in, (size_t)v.inputs * sizeof *in);
+    if (add_node(g, v) != MEG_OK) return -1;
+    return g->node[g->nodes - 1].out[0];
+}
+
+int meg_graph_add_leaf_like(meg_graph *g, const meg_value *like)
+{
+    return add_value(g, like->name, *like);
 }
 
 int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight)

@@ -97,6 +97,12 @@ int meg_graph_parameter(meg_graph *g, const char *name, const meg_weight_spec *s
 int meg_graph_add(meg_graph *g, const char *op, const char *name, const char *attrs, int inputs,
                   const int in[]);
 
+/* Adds a node of the same operator, attributes and name as `like` (of another graph). */
+int meg_graph_add_like(meg_graph *g, const meg_node *like, const int in[]);
+
+/* Adds a leaf (input, label, parameter, state) like one of another graph. */
+int meg_graph_add_leaf_like(meg_graph *g, const meg_value *like);
+
 /* Makes labels, the denominator and the loss of `logits`, and counts right answers. */
 int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight);
 

@@ -43,6 +43,24 @@ meg_mask meg_op_writes(const meg_op *op, meg_pass pass)
     return op->writes[stand_in(op, pass)];
 }
 
+/* Masks are the operator's; a node may lack optional inputs (bias). */
+static meg_mask present(const meg_node *v, meg_pass pass, meg_mask mask)
+{
+    for (int i = v->inputs; i < MEG_INPUTS; i++)
+        mask &= ~(MEG_BIT(MEG_X + i) | MEG_BIT(MEG_DX + i));
+    return v->op->skips ? mask & ~v->op->skips(v, pass) : mask;
+}
+
+meg_mask meg_node_reads(const meg_node *v, meg_pass pass)
+{
+    return present(v, pass, meg_op_reads(v->op, pass));
+}
+
+meg_mask meg_node_writes(const meg_node *v, meg_pass pass)
+{
+    return present(v, pass, meg_op_writes(v->op, pass));
+}
+
 const char *meg_pass_name(meg_pass pass)
 {
     static const char *const name[MEG_PASSES] = {"fwd", "eval", "replay", "state", "bwd", "wgt"};

@@ -94,6 +94,8 @@ typedef struct meg_op {
     double (*flops)(const meg_graph *g, const meg_node *v, const meg_work *w, meg_pass p);
 
     meg_mask reads[MEG_PASSES], writes[MEG_PASSES]; /* weights and aux included */
+    /* Operands of those masks that this node does not touch (add without relu: Y). May be NULL. */
+    meg_mask (*skips)(const meg_node *v, meg_pass p);
     int auxes;
     void (*aux)(const meg_graph *g, const meg_node *v, const meg_work *w, int i, meg_box *box,
                 meg_dtype *type); /* MEG_F32 means real */
@@ -123,6 +125,8 @@ meg_kernel_fn *meg_op_kernel(const meg_op *op, meg_pass pass, meg_dtype real);
 bool meg_op_has(const meg_op *op, meg_pass pass);
 meg_mask meg_op_reads(const meg_op *op, meg_pass pass);  /* with the fallbacks of EVAL, REPLAY */
 meg_mask meg_op_writes(const meg_op *op, meg_pass pass);
+meg_mask meg_node_reads(const meg_node *v, meg_pass pass); /* less absent inputs and skips */
+meg_mask meg_node_writes(const meg_node *v, meg_pass pass);
 const char *meg_pass_name(meg_pass pass); /* "fwd" "eval" "replay" "state" "bwd" "wgt" */
 
 #endif

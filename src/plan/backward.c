@@ -1,0 +1,179 @@
+/* The blocks backward and update: nodes in reverse, each first its weights' gradients, then its
+ * inputs' (which may overwrite the gradient that came in).
+ *
+ * Contributions to a value's gradient are collected as slots and added only when the value's maker
+ * needs them (some kernels take two). One slot may hold several contributions: the inputs of an
+ * addition share its gradient. It is written over only by the last who holds it.
+ *
+ * A parameter whose gradient is complete is updated at once, so gradients do not pile up, unless
+ * they sum over micro-batches or the user wants to see them.
+ */
+#include "plan/lower.h"
+
+#include <assert.h>
+
+static bool sums_gradients(const meg_lower *l)
+{
+    return l->out->micro > 1 || l->plan->options.keep_grads;
+}
+
+/* ---- contributions ---- */
+
+static void contribute(meg_lower *l, int value, int slot, const meg_node *from)
+{
+    meg_parts *p = &l->parts[value];
+    if (!l->grad[value]) return;
+    const meg_slot *s = &l->out->slot[slot];
+    if (s->format != l->format[value]) {
+        int64_t bytes = 0;
+        if (meg_format_block(l->format[value]) == 0) bytes = l->out->slot[l->home[value]].bytes;
+        slot = meg_lower_copy(l, slot, l->format[value], bytes, from);
+    }
+    l->holders[slot]++;
+    p->slot[p->count++] = slot;
+}
+
+/* Adds contributions until `most` are left, in order. */
+static void gather(meg_lower *l, int value, int most)
+{
+    meg_parts *p = &l->parts[value];
+    while (p->count > most) {
+        int a = p->slot[0], b = p->slot[1];
+        int into = l->holders[a] == 1 ? a : l->holders[b] == 1 ? b : -1;
+        int sum = into == b ? meg_lower_add(l, b, b, a) : meg_lower_add(l, into, a, b);
+        l->holders[a]--;
+        l->holders[b]--;
+        l->holders[sum]++;
+        p->slot[0] = sum;
+        p->count--;
+        for (int i = 1; i < p->count; i++)
+            p->slot[i] = p->slot[i + 1];
+    }
+}
+
+/* ---- parameters ---- */
+
+static void update(meg_lower *l, int value, int gradient)
+{
+    const meg_plan *p = l->plan;
+    meg_instr i = meg_lower_instr(MEG_UPDATE, NULL, MEG_FORWARD);
+    const meg_slot w = l->out->slot[l->home[value]];
+    int states = meg_optimizer_states(p->optimizer, p->settings);
+    i.slot[MEG_X] = l->home[value];
+    i.slot[MEG_X + 1] = gradient;
+    i.slot[MEG_X + 2] = l->scalars;
+    i.written = MEG_BIT(MEG_X);
+    for (int k = 0; k < states; k++) {
+        i.slot[MEG_AUX + k] = meg_lower_held(l, value, MEG_ROLE_STATE, k, w.format, w.bytes);
+        i.written |= MEG_BIT(MEG_AUX + k);
+    }
+    meg_lower_price(l, &i);
+    meg_lower_emit(l, &i);
+}
+
+static void settle(meg_lower *l, int value)
+{
+    meg_parts *p = &l->parts[value];
+    if (l->g->value[value].kind != MEG_PARAMETER || l->owed[value] > 0 || p->count == 0) return;
+    gather(l, value, 1);
+    int slot = p->slot[0];
+    p->count = 0;
+    if (!sums_gradients(l)) {
+        update(l, value, slot);
+        return;
+    }
+    const meg_slot w = l->out->slot[l->home[value]];
+    int sum = meg_lower_held(l, value, MEG_ROLE_GRADIENT, 0, w.format, w.bytes);
+    meg_lower_add(l, sum, sum, slot);
+    meg_block_kind here = l->block;
+    l->block = MEG_BLOCK_BEGIN;
+    meg_lower_zero(l, sum);
+    l->block = MEG_BLOCK_UPDATE;
+    update(l, value, sum);
+    l->block = here;
+}
+
+/* ---- nodes ---- */
+
+/* May DX0 (and those that equal it) lie where the incoming gradient did? */
+static bool in_place(const meg_lower *l, const meg_node *v, const meg_spec *s, int dy)
+{
+    const meg_slot *t = &l->out->slot[dy];
+    return s->in_place & MEG_BIT(MEG_DX) && l->holders[dy] == 0 && t->region == MEG_FRAME &&
+           t->format == s->format[MEG_DX] && meg_box_equal(&t->box, &l->g->value[v->in[0]].shape);
+}
+
+static void gradients(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s)
+{
+    meg_mask writes = meg_node_writes(v, i->pass);
+    int shared = -1;
+    for (int k = 0; k < v->inputs; k++) {
+        int o = MEG_DX + k;
+        if (!(writes & MEG_BIT(o))) continue;
+        bool equal = s->shared & MEG_BIT(o);
+        int slot = equal ? shared : -1;
+        if (slot < 0 && (k == 0 || equal) && in_place(l, v, s, i->slot[MEG_DY]))
+            slot = i->slot[MEG_DY];
+        if (slot < 0) slot = meg_lower_write(l, v, o, s);
+        if (equal) shared = slot;
+        l->out->slot[slot].value = v->in[k];
+        i->slot[o] = slot;
+    }
+    i->written |= writes;
+}
+
+static void backward_pass(meg_lower *l, const meg_node *v, meg_pass pass, const meg_spec *s,
+                          const int dy[2])
+{
+    meg_instr i = meg_lower_instr(MEG_KERNEL, v, pass);
+    meg_lower_reads(l, &i, v, s);
+    i.slot[MEG_DY] = dy[0];
+    i.slot[MEG_DY + 1] = dy[1];
+    gradients(l, &i, v, s);
+    meg_lower_scratch(l, &i, s);
+    meg_lower_emit(l, &i);
+    for (int k = 0; k < v->inputs; k++) {
+        if (i.slot[MEG_DX + k] < 0) continue;
+        l->owed[v->in[k]]--;
+        contribute(l, v->in[k], i.slot[MEG_DX + k], v);
+    }
+}
+
+static void backward_node(meg_lower *l, const meg_node *v)
+{
+    static const meg_pass order[] = {MEG_WEIGHT, MEG_BACKWARD};
+    meg_spec s[2];
+    meg_parts *p = &l->parts[v->out[0]];
+    bool wanted[2], two = true;
+    if (p->count == 0) return;
+    for (int i = 0; i < 2; i++) {
+        wanted[i] = meg_lower_wants(l, v, order[i]);
+        if (!wanted[i]) continue;
+        meg_lower_describe(l, v, order[i], &s[i]);
+        two = two && s[i].second_dy;
+    }
+    if (!wanted[0] && !wanted[1]) return;
+    gather(l, v->out[0], two ? 2 : 1);
+    int dy[2] = {p->slot[0], p->count > 1 ? p->slot[1] : -1};
+    for (int i = 0; i < p->count; i++)
+        l->holders[p->slot[i]]--;
+    p->count = 0;
+    for (int i = 0; i < 2; i++)
+        if (wanted[i]) backward_pass(l, v, order[i], &s[i], dy);
+    for (int k = 0; k < v->inputs; k++)
+        settle(l, v->in[k]);
+}
+
+void meg_lower_backward(meg_lower *l)
+{
+    const meg_graph *g = l->g;
+    l->block = MEG_BLOCK_BACKWARD;
+    l->duplicates = 0;
+    for (int i = 0; i < g->values; i++) {
+        bool gone = g->value[i].kind == MEG_MADE && !l->keep[i] &&
+                    !(l->home[i] >= 0 && l->out->slot[l->home[i]].region == MEG_STEP);
+        if (gone) l->home[i] = -1;
+    }
+    for (int i = g->nodes - 1; i >= 0; i--)
+        if (l->active[i]) backward_node(l, &g->node[i]);
+}

@@ -1,0 +1,261 @@
+/* Slots, instructions, formats: the vocabulary that forward.c and backward.c write in. */
+#include "plan/lower.h"
+
+#include <string.h>
+
+meg_dtype meg_lower_dtype(const meg_lower *l, meg_dtype t)
+{
+    return t == MEG_F32 ? l->plan->profile.real : t;
+}
+
+int meg_lower_slot(meg_lower *l, meg_slot s)
+{
+    meg_entry *e = l->out;
+    e->slot = meg_grow(e->slot, &e->slot_room, (size_t)e->slots + 1, sizeof *e->slot);
+    l->holders = meg_grow(l->holders, &l->holders_room, (size_t)e->slots + 1, sizeof *l->holders);
+    if (s.bytes == 0) s.bytes = meg_format_bytes(s.format, &s.box, s.dtype);
+    s.born = s.dies = -1;
+    e->slot[e->slots] = s;
+    return e->slots++;
+}
+
+static int64_t aligned(int64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+static meg_held_slot *find_held(meg_plan *p, int value, meg_role role, int index)
+{
+    for (int i = 0; i < p->held_slots; i++) {
+        meg_held_slot *h = &p->held[i];
+        if (h->value == value && h->role == role && h->index == index) return h;
+    }
+    return NULL;
+}
+
+static meg_held_slot *add_held(meg_plan *p, meg_held_slot h)
+{
+    p->held = meg_grow(p->held, &p->held_room, (size_t)p->held_slots + 1, sizeof *p->held);
+    h.offset = aligned(p->bytes[MEG_HELD]);
+    p->bytes[MEG_HELD] = h.offset + h.bytes;
+    p->held[p->held_slots] = h;
+    return &p->held[p->held_slots++];
+}
+
+int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format format,
+                   int64_t bytes)
+{
+    const meg_value *x = &l->g->value[value];
+    meg_slot s = {.role = role, .value = value, .index = index, .box = x->shape,
+                  .dtype = meg_lower_dtype(l, x->dtype), .region = MEG_HELD};
+    for (int i = 0; i < l->out->slots; i++) {
+        const meg_slot *t = &l->out->slot[i];
+        if (t->region == MEG_HELD && t->value == value && t->role == role && t->index == index)
+            return i;
+    }
+    if (bytes == 0) bytes = meg_format_bytes(format, &s.box, s.dtype);
+    meg_held_slot *h = find_held(l->plan, value, role, index);
+    if (!h) h = add_held(l->plan, (meg_held_slot){value, role, index, format, 0, bytes});
+    s.format = h->format;
+    s.bytes = h->bytes;
+    s.offset = h->offset;
+    return meg_lower_slot(l, s);
+}
+
+meg_instr meg_lower_instr(meg_code code, const meg_node *v, meg_pass pass)
+{
+    meg_instr i = {.code = code, .pass = pass, .node = v ? v->id : -1};
+    for (int o = 0; o < MEG_OPERANDS; o++)
+        i.slot[o] = -1;
+    return i;
+}
+
+void meg_lower_emit(meg_lower *l, const meg_instr *i)
+{
+    meg_instrs *list = &l->list[l->block];
+    list->at = meg_grow(list->at, &list->room, (size_t)list->count + 1, sizeof *list->at);
+    list->at[list->count++] = *i;
+}
+
+/* ---- describing ---- */
+
+/* A value or its gradient: they have one format. */
+static void operand(meg_lower *l, meg_request *r, int o, const meg_value *x)
+{
+    r->box[o] = x->shape;
+    r->dtype[o] = meg_lower_dtype(l, x->dtype);
+    r->format[o] = l->format[x->id];
+}
+
+static void request_kernel(meg_lower *l, const meg_node *v, meg_pass pass, meg_request *r)
+{
+    const meg_graph *g = l->g;
+    *r = (meg_request){.code = MEG_KERNEL, .graph = g, .node = v, .pass = pass,
+                       .work = meg_op_whole(g, v)};
+    for (int k = 0; k < v->inputs; k++) {
+        operand(l, r, MEG_X + k, &g->value[v->in[k]]);
+        operand(l, r, MEG_DX + k, &g->value[v->in[k]]);
+    }
+    for (int k = 0; k < v->outputs; k++) {
+        operand(l, r, MEG_Y + k, &g->value[v->out[k]]);
+        operand(l, r, MEG_DY + k, &g->value[v->out[k]]);
+    }
+    for (int k = 0; k < v->op->auxes; k++) {
+        int slot = l->aux[v->id * MEG_AUXES + k];
+        v->op->aux(g, v, &r->work, k, &r->box[MEG_AUX + k], &r->dtype[MEG_AUX + k]);
+        r->dtype[MEG_AUX + k] = meg_lower_dtype(l, r->dtype[MEG_AUX + k]);
+        if (slot >= 0) r->format[MEG_AUX + k] = l->out->slot[slot].format;
+    }
+}
+
+void meg_lower_describe(meg_lower *l, const meg_node *v, meg_pass pass, meg_spec *s)
+{
+    meg_request r;
+    request_kernel(l, v, pass, &r);
+    memset(s, 0, sizeof *s);
+    l->plan->profile.describe(l->plan->profile.context, &r, s);
+}
+
+void meg_lower_price(meg_lower *l, meg_instr *i)
+{
+    meg_request r = {.code = i->code, .graph = l->g,
+                     .node = i->node >= 0 ? &l->g->node[i->node] : NULL,
+                     .optimizer = l->plan->optimizer, .settings = l->plan->settings};
+    meg_spec s = {.seconds = 0};
+    for (int o = 0; o < MEG_OPERANDS; o++) {
+        if (i->slot[o] < 0) continue;
+        const meg_slot *t = &l->out->slot[i->slot[o]];
+        r.box[o] = t->box;
+        r.dtype[o] = t->dtype;
+        r.format[o] = t->format;
+    }
+    l->plan->profile.describe(l->plan->profile.context, &r, &s);
+    i->seconds = s.seconds;
+    memcpy(i->impl, s.impl, sizeof i->impl);
+}
+
+int meg_lower_copy(meg_lower *l, int slot, meg_format to, int64_t bytes, const meg_node *user)
+{
+    meg_slot s = l->out->slot[slot];
+    bool weight = meg_format_block(s.format) == 0 || meg_format_block(to) == 0;
+    meg_instr i = meg_lower_instr(MEG_COPY, weight ? user : NULL, MEG_FORWARD);
+    s.format = to;
+    s.bytes = bytes;
+    s.region = MEG_FRAME;
+    s.offset = s.per_micro = 0;
+    i.slot[MEG_X] = slot;
+    i.slot[MEG_Y] = meg_lower_slot(l, s);
+    i.written = MEG_BIT(MEG_Y);
+    meg_lower_price(l, &i);
+    meg_lower_emit(l, &i);
+    return i.slot[MEG_Y];
+}
+
+int meg_lower_add(meg_lower *l, int into, int a, int b)
+{
+    meg_instr i = meg_lower_instr(MEG_ADD, NULL, MEG_FORWARD);
+    if (into < 0) {
+        meg_slot s = l->out->slot[a];
+        s.region = MEG_FRAME;
+        s.offset = s.per_micro = 0;
+        into = meg_lower_slot(l, s);
+    }
+    i.slot[MEG_X] = a;
+    i.slot[MEG_X + 1] = b;
+    i.slot[MEG_Y] = into;
+    i.written = MEG_BIT(MEG_Y);
+    meg_lower_price(l, &i);
+    meg_lower_emit(l, &i);
+    return into;
+}
+
+void meg_lower_zero(meg_lower *l, int slot)
+{
+    meg_instr i = meg_lower_instr(MEG_ZERO, NULL, MEG_FORWARD);
+    i.slot[MEG_Y] = slot;
+    i.written = MEG_BIT(MEG_Y);
+    meg_lower_price(l, &i);
+    meg_lower_emit(l, &i);
+}
+
+/* ---- operands ---- */
+
+static void load(meg_lower *l, int value)
+{
+    const meg_value *x = &l->g->value[value];
+    meg_instr i = meg_lower_instr(MEG_LOAD, NULL, MEG_FORWARD);
+    meg_slot s = {.value = value, .box = x->shape, .dtype = meg_lower_dtype(l, x->dtype),
+                  .format = MEG_FORMAT_PLAIN, .region = MEG_FRAME};
+    i.slot[MEG_Y] = l->home[value] = meg_lower_slot(l, s);
+    i.written = MEG_BIT(MEG_Y);
+    meg_lower_emit(l, &i);
+}
+
+int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes,
+                  const meg_node *user)
+{
+    meg_kind kind = l->g->value[value].kind;
+    if (kind == MEG_PARAMETER || kind == MEG_STATE) {
+        l->home[value] = meg_lower_held(l, value, MEG_ROLE_VALUE, 0, format, bytes);
+        l->format[value] = l->out->slot[l->home[value]].format;
+    }
+    if (l->home[value] < 0 && kind == MEG_INPUT) load(l, value);
+    if (l->home[value] < 0 && kind == MEG_MADE) meg_lower_replay(l, value);
+    int slot = l->home[value];
+    if (l->out->slot[slot].format == format) return slot;
+    for (int i = 0; i < l->duplicates; i++) {
+        const meg_duplicate *d = &l->duplicate[i];
+        if (d->value == value && l->out->slot[d->slot].format == format) return d->slot;
+    }
+    slot = meg_lower_copy(l, slot, format, bytes, user);
+    l->duplicate = meg_grow(l->duplicate, &l->duplicate_room, (size_t)l->duplicates + 1,
+                            sizeof *l->duplicate);
+    l->duplicate[l->duplicates++] = (meg_duplicate){value, slot};
+    return slot;
+}
+
+void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s)
+{
+    meg_mask reads = meg_node_reads(v, i->pass);
+    for (int k = 0; k < v->inputs; k++)
+        if (reads & MEG_BIT(MEG_X + k))
+            i->slot[MEG_X + k] =
+                meg_lower_get(l, v->in[k], s->format[MEG_X + k], s->bytes[MEG_X + k], v);
+    for (int k = 0; k < v->outputs; k++)
+        if (reads & MEG_BIT(MEG_Y + k))
+            i->slot[MEG_Y + k] = meg_lower_get(l, v->out[k], s->format[MEG_Y + k], 0, v);
+    for (int k = 0; k < v->op->auxes; k++)
+        if (reads & MEG_BIT(MEG_AUX + k)) i->slot[MEG_AUX + k] = l->aux[v->id * MEG_AUXES + k];
+    i->seconds = s->seconds;
+    memcpy(i->impl, s->impl, sizeof i->impl);
+}
+
+void meg_lower_scratch(meg_lower *l, meg_instr *i, const meg_spec *s)
+{
+    if (s->bytes[MEG_SCRATCH] == 0) return;
+    meg_slot t = {.role = MEG_ROLE_SCRATCH, .value = i->node, .dtype = MEG_U8,
+                  .region = MEG_FRAME, .bytes = s->bytes[MEG_SCRATCH],
+                  .box = meg_box_of(1, s->bytes[MEG_SCRATCH], 1, 1, 1)};
+    i->slot[MEG_SCRATCH] = meg_lower_slot(l, t);
+    i->written |= MEG_BIT(MEG_SCRATCH);
+}
+
+int meg_lower_write(meg_lower *l, const meg_node *v, int o, const meg_spec *s)
+{
+    meg_slot t = {.region = MEG_FRAME, .format = s->format[o], .bytes = s->bytes[o]};
+    if (o >= MEG_AUX && o < MEG_AUX + MEG_AUXES) {
+        meg_work w = meg_op_whole(l->g, v);
+        t.role = MEG_ROLE_AUX;
+        t.value = v->id;
+        t.index = o - MEG_AUX;
+        v->op->aux(l->g, v, &w, t.index, &t.box, &t.dtype);
+        t.dtype = meg_lower_dtype(l, t.dtype);
+        return meg_lower_slot(l, t);
+    }
+    bool gradient = o >= MEG_DX;
+    t.role = gradient ? MEG_ROLE_GRADIENT : MEG_ROLE_VALUE;
+    t.value = gradient ? v->in[o - MEG_DX] : v->out[o - MEG_Y];
+    t.box = l->g->value[t.value].shape;
+    t.dtype = meg_lower_dtype(l, l->g->value[t.value].dtype);
+    return meg_lower_slot(l, t);
+}

@@ -1,0 +1,86 @@
+/* Offsets: where frame slots lie, so that those alive at once do not overlap.
+ *
+ *     bytes
+ *       ^   +-------------+      +-------+
+ *       |   |      b      | +----+   d   |
+ *       |   +---+---------+ | c  +-------+
+ *       |   | a |           +------------+--> instructions
+ *
+ * Greedy by size (Pisarchyk and Lee, "Efficient memory management for deep neural net inference",
+ * 2020): the largest first, each at the lowest offset that is free during its whole life. Working
+ * memory goes first of all, hence lowest: kernels may leave parts of theirs untouched, and the
+ * arena's highest byte must be one that is written, since it is measured.
+ */
+#include "plan/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGN = 64 };
+
+static int64_t aligned(int64_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static int larger(const void *a, const void *b)
+{
+    const meg_slot *x = *(const meg_slot *const *)a, *y = *(const meg_slot *const *)b;
+    int sx = x->role == MEG_ROLE_SCRATCH, sy = y->role == MEG_ROLE_SCRATCH;
+    if (sx != sy) return sy - sx;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+    return x < y ? -1 : 1; /* by number: sorting is stable, plans are reproducible */
+}
+
+static bool together(const meg_slot *a, const meg_slot *b)
+{
+    return a->born <= b->dies && b->born <= a->dies;
+}
+
+/* The lowest offset at which `s` fits among the `count` slots of `low`, sorted by offset. */
+static int64_t lowest(const meg_slot *s, meg_slot *const low[], int count)
+{
+    int64_t at = 0;
+    for (int i = 0; i < count; i++) {
+        if (!together(s, low[i])) continue;
+        if (low[i]->offset >= at + s->bytes) break;
+        int64_t end = aligned(low[i]->offset + low[i]->bytes);
+        if (end > at) at = end;
+    }
+    return at;
+}
+
+static void insert(meg_slot *low[], int count, meg_slot *s)
+{
+    int i = count;
+    for (; i > 0 && low[i - 1]->offset > s->offset; i--)
+        low[i] = low[i - 1];
+    low[i] = s;
+}
+
+void meg_entry_place(meg_entry *e)
+{
+    int count = 0, placed = 0;
+    size_t room = (size_t)(e->slots ? e->slots : 1);
+    meg_slot **order = calloc(room, sizeof *order), **low = calloc(room, sizeof *low);
+    if (!order || !low) abort();
+    memset(e->bytes, 0, sizeof e->bytes);
+    for (int i = 0; i < e->slots; i++) {
+        meg_slot *s = &e->slot[i];
+        if (s->region == MEG_FRAME && s->born >= 0) order[count++] = s;
+    }
+    qsort(order, (size_t)count, sizeof *order, larger);
+    for (; placed < count; placed++) {
+        order[placed]->offset = lowest(order[placed], low, placed);
+        insert(low, placed, order[placed]);
+    }
+    for (int i = 0; i < e->slots; i++) {
+        const meg_slot *s = &e->slot[i];
+        int64_t end = s->offset + s->bytes;
+        if (s->region == MEG_STEP && s->per_micro) end = s->offset + s->per_micro * e->micro;
+        bool used = s->region != MEG_FRAME || s->born >= 0;
+        if (used && end > e->bytes[s->region]) e->bytes[s->region] = end;
+    }
+    free(order);
+    free(low);
+}

@@ -1,0 +1,248 @@
+/* Plans: see plan.h. The serial plan: one rank, one stage, micro-batches one after the other. */
+#include "plan/plan.h"
+#include "ops/attrs.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(field) offsetof(meg_plan_options, field)
+
+const meg_param meg_plan_params[] = {
+    {"batch", MEG_PARAM_INT, AT(batch), "32", "samples per step", NULL, 1, 1 << 30},
+    {"micro", MEG_PARAM_INT, AT(micro), "1", "micro-batches per step; must divide the batch", NULL,
+     1, 1 << 20},
+    {"norm", MEG_PARAM_INT, AT(norm), "0", "samples per normalisation group (0: the whole batch)",
+     NULL, 0, 1 << 30},
+    {"budget", MEG_PARAM_BYTES, AT(budget), "0", "memory of the arena, e.g. 4GiB (0: no limit)",
+     NULL, 0, 0},
+    {"recompute", MEG_PARAM_CHOICE, AT(recompute), "auto",
+     "cheap values: made again in backward, or kept", "auto|none", 0, 0},
+    {"keep_grads", MEG_PARAM_BOOL, AT(keep_grads), "no", "keep gradients after the step", NULL, 0,
+     0},
+    {"phases", MEG_PARAM_BOOL, AT(phases), "no", "reducing operators as several kernels", NULL, 0,
+     0},
+    {"optimizer", MEG_PARAM_TEXT, AT(optimizer), "sgd", "sgd, adam or adamw, and their own words",
+     NULL, 0, 0},
+    {NULL, 0, 0, NULL, NULL, NULL, 0, 0}};
+
+/* ---- options ---- */
+
+static bool knows(const meg_param *table, const char *word, size_t length)
+{
+    for (; table->name; table++)
+        if (strlen(table->name) == length && strncmp(table->name, word, length) == 0) return true;
+    return false;
+}
+
+/* Words of the plan to `own`, all others, the optimizer's, to `rest`. */
+static void split(const char *text, char *own, char *rest)
+{
+    own[0] = rest[0] = '\0';
+    while (*text) {
+        size_t space = strspn(text, " "), length = strcspn(text + space, " ");
+        text += space;
+        char *to = knows(meg_plan_params, text, strcspn(text, "= ")) ? own : rest;
+        strncat(to, text, length);
+        strcat(to, " ");
+        text += length;
+    }
+}
+
+static meg_status parse(meg_plan *p, meg_error *e, const char *text)
+{
+    char own[2048], rest[2048];
+    if (!text) text = "";
+    MEG_CHECK(e, strlen(text) < sizeof own - 64, MEG_EARG, "plan: more than %zu bytes of options",
+              sizeof own - 64);
+    split(text, own, rest);
+    MEG_TRY(e, meg_options_parse(e, meg_plan_params, "plan", own, &p->options));
+    p->optimizer = meg_optimizer_find(p->options.optimizer);
+    if (!p->optimizer) {
+        char known[256] = "";
+        for (int i = 0; meg_optimizer_at(i); i++)
+            snprintf(known + strlen(known), sizeof known - strlen(known), " %s",
+                     meg_optimizer_at(i)->name);
+        return meg_fail(e, MEG_EARG, "unknown optimizer '%s'; known:%s", p->options.optimizer,
+                        known);
+    }
+    p->settings = meg_pool_alloc(p->pool, p->optimizer->settings_bytes);
+    char what[300];
+    snprintf(what, sizeof what, "plan with optimizer %s", p->optimizer->name);
+    return meg_options_parse(e, p->optimizer->params, what, rest, p->settings);
+}
+
+/* ---- normalisation groups ---- */
+
+static bool normalises(const meg_graph *g)
+{
+    for (int i = 0; i < g->nodes; i++)
+        if (strcmp(g->node[i].op->name, "batchnorm") == 0) return true;
+    return false;
+}
+
+static meg_status check_options(const meg_plan *p, meg_error *e)
+{
+    const meg_plan_options *o = &p->options;
+    int64_t each = o->batch / o->micro;
+    MEG_CHECK(e, o->batch % o->micro == 0, MEG_EARG,
+              "micro=%" PRId64 " does not divide batch=%" PRId64, o->micro, o->batch);
+    if (!normalises(p->source)) return MEG_OK;
+    int64_t group = o->norm ? o->norm : o->batch;
+    MEG_CHECK(e, each % group == 0 || o->micro == 1, MEG_EARG,
+              "micro=%" PRId64 " splits the normalisation groups of %" PRId64
+              " samples: use norm=%" PRId64 " or a divisor of it, or micro=1",
+              o->micro, group, each);
+    return MEG_OK;
+}
+
+static void set_norm(meg_graph *g, int64_t norm)
+{
+    for (int i = 0; i < g->nodes; i++)
+        if (strcmp(g->node[i].op->name, "batchnorm") == 0)
+            ((meg_norm_attr *)g->node[i].attr)->norm = norm;
+}
+
+/* ---- entries ---- */
+
+/* Micro-batches of a partial batch: none larger than usual, none that splits a group. */
+static int tail_micro(const meg_plan *p, int64_t batch)
+{
+    int64_t most = p->options.batch / p->options.micro;
+    for (int64_t k = (batch + most - 1) / most; k <= batch; k++) {
+        if (batch % k) continue;
+        bool whole = !normalises(p->source) || k == 1 ||
+                     (p->options.norm && batch / k % p->options.norm == 0);
+        if (whole) return (int)k;
+    }
+    return 1;
+}
+
+static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch, int micro)
+{
+    static const char *const names[] = {"train", "train-tail", "eval", "eval-tail"};
+    meg_entry *out = &p->entry[which];
+    bool train = which == MEG_ENTRY_TRAIN || which == MEG_ENTRY_TRAIN_TAIL;
+    meg_graph *source = meg_graph_copy(p->source);
+    set_norm(source, p->options.norm);
+    meg_status status = meg_graph_rebatch(source, e, batch / micro);
+    if (status == MEG_OK)
+        status = meg_graph_fuse(source, e, train && p->options.phases, &out->graph);
+    meg_graph_destroy(source);
+    if (status != MEG_OK) return status;
+    out->name = names[which];
+    out->train = train;
+    out->batch = batch;
+    out->micro = micro;
+    MEG_TRY(e, meg_plan_lower(p, e, out));
+    for (int r = MEG_STEP; r < MEG_REGIONS; r++)
+        if (out->bytes[r] > p->bytes[r]) p->bytes[r] = out->bytes[r];
+    return MEG_OK;
+}
+
+static meg_status make_entries(meg_plan *p, meg_error *e, int64_t train_count, int64_t eval_count)
+{
+    int64_t batch = p->options.batch, each = batch / p->options.micro;
+    int micro = (int)p->options.micro;
+    int64_t tail = train_count % batch, eval_tail = eval_count % each;
+    MEG_TRY(e, make_entry(p, e, MEG_ENTRY_TRAIN, batch, micro));
+    if (tail) MEG_TRY(e, make_entry(p, e, MEG_ENTRY_TRAIN_TAIL, tail, tail_micro(p, tail)));
+    MEG_TRY(e, make_entry(p, e, MEG_ENTRY_EVAL, each, 1));
+    if (eval_tail) MEG_TRY(e, make_entry(p, e, MEG_ENTRY_EVAL_TAIL, eval_tail, 1));
+    return MEG_OK;
+}
+
+int64_t meg_plan_base(const meg_plan *p, meg_region region)
+{
+    int64_t at = 0;
+    for (int r = 0; r < (int)region; r++)
+        at = (at + p->bytes[r] + 63) / 64 * 64;
+    return at;
+}
+
+static meg_status check_budget(const meg_plan *p, meg_error *e)
+{
+    int64_t missing = p->arena - p->options.budget;
+    if (p->options.budget == 0 || missing <= 0) return MEG_OK;
+    char need[32], have[32];
+    meg_print_bytes(p->arena, need);
+    meg_print_bytes(p->options.budget, have);
+    return meg_fail(e, MEG_EBUDGET,
+                    "%s needs %" PRId64 " bytes (%s) at batch=%" PRId64 " micro=%" PRId64
+                    ", but the budget is %s: %" PRId64
+                    " bytes are missing; use a smaller batch%s, or a larger budget",
+                    p->source->name, p->arena, need, p->options.batch, p->options.micro, have,
+                    missing, normalises(p->source) ? " or more micro-batches (with norm=)"
+                                                   : " or more micro-batches");
+}
+
+static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t train_count,
+                       int64_t eval_count)
+{
+    MEG_CHECK(e, p->source->losses > 0, MEG_EARG, "%s has no loss to train for", p->source->name);
+    MEG_TRY(e, parse(p, e, options));
+    MEG_TRY(e, check_options(p, e));
+    MEG_TRY(e, make_entries(p, e, train_count, eval_count));
+    p->arena = meg_plan_base(p, MEG_REGIONS - 1) + p->bytes[MEG_FRAME];
+    p->seconds = p->entry[MEG_ENTRY_TRAIN].seconds;
+    return check_budget(p, e);
+}
+
+meg_status meg_plan_make(const meg_graph *g, meg_error *e, const meg_profile *profile,
+                         const char *options, int64_t train_count, int64_t eval_count,
+                         meg_plan **out)
+{
+    meg_pool *pool = meg_pool_new();
+    meg_plan *p = meg_pool_alloc(pool, sizeof *p);
+    *p = (meg_plan){.owner = g->owner, .pool = pool, .source = g, .profile = *profile};
+    meg_status status = make(p, e, options, train_count, eval_count);
+    if (status == MEG_OK)
+        *out = p;
+    else
+        meg_plan_destroy(p);
+    return status;
+}
+
+void meg_plan_destroy(meg_plan *p)
+{
+    if (!p) return;
+    for (int i = 0; i < MEG_ENTRIES; i++)
+        meg_entry_clear(&p->entry[i]);
+    free(p->held);
+    meg_pool_free(p->pool);
+}
+
+/* ---- profile without a device ---- */
+
+static void describe_plain(void *context, const meg_request *r, meg_spec *s)
+{
+    (void)context, (void)r, (void)s; /* plain formats, nothing in place, no scratch: all zero */
+    strcpy(s->impl, "plain");
+}
+
+const meg_profile meg_profile_plain = {NULL, describe_plain, MEG_F64};
+
+/* ---- summary ---- */
+
+static void line(FILE *out, const char *what, int64_t bytes)
+{
+    char text[32];
+    meg_print_bytes(bytes, text);
+    fprintf(out, "  %-28s %14" PRId64 " bytes  %s\n", what, bytes, text);
+}
+
+void meg_plan_summary(const meg_plan *p, FILE *out)
+{
+    const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
+    fprintf(out, "plan: %s, serial on 1 rank, batch %" PRId64 " in %d micro-batch%s, %s\n",
+            p->source->name, t->batch, t->micro, t->micro == 1 ? "" : "es", p->optimizer->name);
+    fprintf(out, "  %" PRId64 " parameters, %d nodes, %d instructions per micro-batch\n",
+            meg_graph_trainable(p->source), t->graph->nodes,
+            t->block[MEG_BLOCK_FORWARD].count + t->block[MEG_BLOCK_BACKWARD].count);
+    line(out, "weights, optimizer, states", p->bytes[MEG_HELD]);
+    line(out, "labels, sums", p->bytes[MEG_STEP]);
+    line(out, "activations, gradients", p->bytes[MEG_FRAME]);
+    line(out, "predicted peak (arena)", p->arena);
+    fprintf(out, "  %-28s %14.4f s, %.1f images/s\n", "predicted step time", p->seconds,
+            p->seconds > 0 ? (double)t->batch / p->seconds : 0);
+}

@@ -1,0 +1,70 @@
+/* Plans: from a graph and options to programs, purely. Same input, same bytes out.
+ *
+ *     graph --fuse--> graph --lower--> entries (train, eval, tails) --place--> offsets, peak
+ */
+#ifndef MEG_PLAN_PLAN_H
+#define MEG_PLAN_PLAN_H
+
+#include "plan/program.h"
+
+typedef struct meg_profile { /* what planning knows of a device */
+    void *context;
+    void (*describe)(void *context, const meg_request *r, meg_spec *s);
+    meg_dtype real;
+} meg_profile;
+
+extern const meg_profile meg_profile_plain; /* the ref devices' formats, no seconds: for tests */
+
+typedef struct meg_plan_options {
+    int64_t batch, micro, norm, budget;
+    int recompute; /* 0 auto, 1 none */
+    bool keep_grads; /* gradients stay readable after the step */
+    bool phases;     /* reducing operators as several nodes, as a plan that cuts them has them */
+    char optimizer[MEG_TEXT];
+} meg_plan_options;
+
+extern const meg_param meg_plan_params[];
+
+enum { MEG_ENTRY_TRAIN, MEG_ENTRY_TRAIN_TAIL, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL_TAIL, MEG_ENTRIES };
+
+typedef struct meg_held_slot { /* held memory, the same in all entries */
+    int value;
+    meg_role role;
+    int index;
+    meg_format format;
+    int64_t offset, bytes;
+} meg_held_slot;
+
+struct meg_plan {
+    void *owner; /* of the public interface: its context */
+    meg_pool *pool;
+    const meg_graph *source;
+    meg_plan_options options;
+    const meg_optimizer *optimizer;
+    void *settings; /* of the optimizer */
+    meg_profile profile;
+    int held_slots;
+    meg_held_slot *held;
+    size_t held_room;
+    meg_entry entry[MEG_ENTRIES]; /* tails: .batch == 0 where there is none */
+    int64_t bytes[MEG_REGIONS];   /* the largest entry's */
+    int64_t arena;
+    double seconds; /* of a train step */
+};
+
+/* Counts of the data sets decide the tails: 0 = unknown, no tail. */
+meg_status meg_plan_make(const meg_graph *g, meg_error *e, const meg_profile *profile,
+                         const char *options, int64_t train_count, int64_t eval_count,
+                         meg_plan **out);
+void meg_plan_destroy(meg_plan *p);
+void meg_plan_summary(const meg_plan *p, FILE *out);
+int64_t meg_plan_base(const meg_plan *p, meg_region region); /* its first byte in the arena */
+
+/* Rewrites a graph without changing what it computes: batchnorm + relu and add + relu become one
+ * node each, flatten in front of dense disappears. `phases`: see the options. */
+meg_status meg_graph_fuse(const meg_graph *g, meg_error *e, bool phases, meg_graph **out);
+
+/* Lowers one entry; held memory is added to the plan as it is first needed. */
+meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out);
+
+#endif
