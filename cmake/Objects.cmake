@@ -3,7 +3,7 @@
 #   src/device/simd/*.c  once per instruction set; the set is chosen at run time
 # Nothing is compiled for the machine that builds: the result runs on any of its kind.
 
-set(MEG_WARNINGS -Wall -Wextra -Wconversion -Wshadow)
+set(MEG_WARNINGS -Wall -Wextra -Wconversion -Wshadow -Werror=implicit-function-declaration)
 set(MEG_OBJECTS "") # targets; joined at the end into what $<TARGET_OBJECTS:...> can take
 
 # Adds the object library `name` of the given sources; options follow the word OPTIONS.
