@@ -34,6 +34,7 @@ typedef struct meg_request {
     meg_box box[MEG_OPERANDS];
     meg_dtype dtype[MEG_OPERANDS];
     meg_format format[MEG_OPERANDS]; /* what there is: of X, Y as stored, of DY */
+    int64_t bytes[MEG_OPERANDS]; /* as stored: of the operands of COPY, ADD, ZERO and UPDATE */
 } meg_request;
 
 /* What a kernel wants and costs. Formats of read operands are wishes: the plan copies where it has

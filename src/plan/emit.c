@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-meg_dtype meg_lower_dtype(const meg_lower *l, meg_dtype t)
-{
-    return t == MEG_F32 ? l->plan->profile.real : t;
-}
-
 int meg_lower_slot(meg_lower *l, meg_slot s)
 {
     meg_entry *e = l->out;
@@ -47,7 +42,7 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
 {
     const meg_value *x = &l->g->value[value];
     meg_slot s = {.role = role, .value = value, .index = index, .box = x->shape,
-                  .dtype = meg_lower_dtype(l, x->dtype), .region = MEG_HELD};
+                  .dtype = meg_entry_dtype(l->out, x->dtype), .region = MEG_HELD};
     for (int i = 0; i < l->out->slots; i++) {
         const meg_slot *t = &l->out->slot[i];
         if (t->region == MEG_HELD && t->value == value && t->role == role && t->index == index)
@@ -77,59 +72,28 @@ void meg_lower_emit(meg_lower *l, const meg_instr *i)
     list->at[list->count++] = *i;
 }
 
-/* ---- describing ---- */
-
-/* A value or its gradient: they have one format. */
-static void operand(meg_lower *l, meg_request *r, int o, const meg_value *x)
-{
-    r->box[o] = x->shape;
-    r->dtype[o] = meg_lower_dtype(l, x->dtype);
-    r->format[o] = l->format[x->id];
-}
-
-static void request_kernel(meg_lower *l, const meg_node *v, meg_pass pass, meg_request *r)
-{
-    const meg_graph *g = l->g;
-    *r = (meg_request){.code = MEG_KERNEL, .graph = g, .node = v, .pass = pass,
-                       .work = meg_op_whole(g, v)};
-    for (int k = 0; k < v->inputs; k++) {
-        operand(l, r, MEG_X + k, &g->value[v->in[k]]);
-        operand(l, r, MEG_DX + k, &g->value[v->in[k]]);
-    }
-    for (int k = 0; k < v->outputs; k++) {
-        operand(l, r, MEG_Y + k, &g->value[v->out[k]]);
-        operand(l, r, MEG_DY + k, &g->value[v->out[k]]);
-    }
-    for (int k = 0; k < v->op->auxes; k++) {
-        int slot = l->aux[v->id * MEG_AUXES + k];
-        v->op->aux(g, v, &r->work, k, &r->box[MEG_AUX + k], &r->dtype[MEG_AUX + k]);
-        r->dtype[MEG_AUX + k] = meg_lower_dtype(l, r->dtype[MEG_AUX + k]);
-        if (slot >= 0) r->format[MEG_AUX + k] = l->out->slot[slot].format;
-    }
-}
-
-void meg_lower_describe(meg_lower *l, const meg_node *v, meg_pass pass, meg_spec *s)
+static void describe(meg_lower *l, const meg_instr *i, meg_spec *s)
 {
     meg_request r;
-    request_kernel(l, v, pass, &r);
+    meg_entry_request(l->out, i, &r);
+    r.optimizer = l->plan->optimizer;
+    r.settings = l->plan->settings;
     memset(s, 0, sizeof *s);
     l->plan->profile.describe(l->plan->profile.context, &r, s);
 }
 
+void meg_lower_describe(meg_lower *l, const meg_node *v, meg_pass pass, meg_spec *s)
+{
+    meg_instr i = meg_lower_instr(MEG_KERNEL, v, pass);
+    for (int k = 0; k < v->op->auxes; k++)
+        i.slot[MEG_AUX + k] = l->aux[v->id * MEG_AUXES + k];
+    describe(l, &i, s);
+}
+
 void meg_lower_price(meg_lower *l, meg_instr *i)
 {
-    meg_request r = {.code = i->code, .graph = l->g,
-                     .node = i->node >= 0 ? &l->g->node[i->node] : NULL,
-                     .optimizer = l->plan->optimizer, .settings = l->plan->settings};
-    meg_spec s = {.seconds = 0};
-    for (int o = 0; o < MEG_OPERANDS; o++) {
-        if (i->slot[o] < 0) continue;
-        const meg_slot *t = &l->out->slot[i->slot[o]];
-        r.box[o] = t->box;
-        r.dtype[o] = t->dtype;
-        r.format[o] = t->format;
-    }
-    l->plan->profile.describe(l->plan->profile.context, &r, &s);
+    meg_spec s;
+    describe(l, i, &s);
     i->seconds = s.seconds;
     memcpy(i->impl, s.impl, sizeof i->impl);
 }
@@ -184,7 +148,7 @@ static void load(meg_lower *l, int value)
 {
     const meg_value *x = &l->g->value[value];
     meg_instr i = meg_lower_instr(MEG_LOAD, NULL, MEG_FORWARD);
-    meg_slot s = {.value = value, .box = x->shape, .dtype = meg_lower_dtype(l, x->dtype),
+    meg_slot s = {.value = value, .box = x->shape, .dtype = meg_entry_dtype(l->out, x->dtype),
                   .format = MEG_FORMAT_PLAIN, .region = MEG_FRAME};
     i.slot[MEG_Y] = l->home[value] = meg_lower_slot(l, s);
     i.written = MEG_BIT(MEG_Y);
@@ -249,13 +213,13 @@ int meg_lower_write(meg_lower *l, const meg_node *v, int o, const meg_spec *s)
         t.value = v->id;
         t.index = o - MEG_AUX;
         v->op->aux(l->g, v, &w, t.index, &t.box, &t.dtype);
-        t.dtype = meg_lower_dtype(l, t.dtype);
+        t.dtype = meg_entry_dtype(l->out, t.dtype);
         return meg_lower_slot(l, t);
     }
     bool gradient = o >= MEG_DX;
     t.role = gradient ? MEG_ROLE_GRADIENT : MEG_ROLE_VALUE;
     t.value = gradient ? v->in[o - MEG_DX] : v->out[o - MEG_Y];
     t.box = l->g->value[t.value].shape;
-    t.dtype = meg_lower_dtype(l, l->g->value[t.value].dtype);
+    t.dtype = meg_entry_dtype(l->out, l->g->value[t.value].dtype);
     return meg_lower_slot(l, t);
 }

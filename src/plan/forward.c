@@ -35,7 +35,7 @@ static int total_slot(meg_lower *l, int value)
 {
     const meg_value *x = &l->g->value[value];
     int id = step_slot(l, (meg_slot){.role = MEG_ROLE_TOTAL, .value = value, .box = x->shape,
-                                     .dtype = meg_lower_dtype(l, x->dtype)});
+                                     .dtype = meg_entry_dtype(l->out, x->dtype)});
     meg_lower_zero(l, id);
     return id;
 }
@@ -57,7 +57,7 @@ static void seed_losses(meg_lower *l)
         int v = l->g->loss[i].value;
         int seed = loaded_slot(l, (meg_slot){.role = MEG_ROLE_SEED, .value = v, .index = i,
                                              .box = l->g->value[v].shape,
-                                             .dtype = l->plan->profile.real});
+                                             .dtype = l->out->real});
         l->parts[v].slot[l->parts[v].count++] = seed;
         l->holders[seed] = 2; /* the seed itself holds it too: never written over */
     }

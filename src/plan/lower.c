@@ -14,7 +14,9 @@ static void prepare(meg_lower *l)
     l->uses = meg_pool_alloc(l->pool, values * sizeof(int));
     l->owed = meg_pool_alloc(l->pool, values * sizeof(int));
     l->home = meg_pool_alloc(l->pool, values * sizeof(int));
-    l->format = meg_pool_alloc(l->pool, values * sizeof(meg_format));
+    size_t none = 0;
+    l->format = l->out->format = meg_grow(NULL, &none, values, sizeof(meg_format));
+    l->out->real = l->plan->profile.real;
     l->aux = meg_pool_alloc(l->pool, nodes * MEG_AUXES * sizeof(int));
     l->parts = meg_pool_alloc(l->pool, values * sizeof(meg_parts));
     for (size_t i = 0; i < values; i++)

@@ -42,7 +42,7 @@ typedef struct meg_lower {
     int *owed;    /* parameter: contributions to its gradient still to come */
 
     int *home;          /* value: its slot; -1: not there (now) */
-    meg_format *format; /* value: of its home, and of its gradient */
+    meg_format *format; /* value: the entry's own list */
     int *aux;           /* node * MEG_AUXES + i: slot; -1 */
     meg_parts *parts;   /* value: contributions to its gradient */
     int *holders;       /* slot: how many contributions lie in it */
@@ -63,7 +63,6 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
                    int64_t bytes); /* held memory: found, or made in this format */
 void meg_lower_emit(meg_lower *l, const meg_instr *i);
 meg_instr meg_lower_instr(meg_code code, const meg_node *v, meg_pass pass);
-meg_dtype meg_lower_dtype(const meg_lower *l, meg_dtype t); /* real as the device has it */
 void meg_lower_describe(meg_lower *l, const meg_node *v, meg_pass pass, meg_spec *s);
 void meg_lower_price(meg_lower *l, meg_instr *i); /* an instruction other than a kernel */
 int meg_lower_copy(meg_lower *l, int slot, meg_format to, int64_t bytes, const meg_node *user);

@@ -18,6 +18,7 @@ void meg_entry_clear(meg_entry *e)
     free(e->slot);
     free(e->instr);
     free(e->line);
+    free(e->format);
     memset(e, 0, sizeof *e);
 }
 
@@ -26,6 +27,58 @@ static const char *code_name(meg_code c)
     static const char *const name[MEG_CODES] = {"load", "kernel", "copy", "add",
                                                 "zero", "update", "free"};
     return name[c];
+}
+
+meg_dtype meg_entry_dtype(const meg_entry *e, meg_dtype t)
+{
+    return t == MEG_F32 ? e->real : t;
+}
+
+/* ---- requests ---- */
+
+/* A value or its gradient: they have one format. */
+static void operand(const meg_entry *e, meg_request *r, int o, int value)
+{
+    r->box[o] = e->graph->value[value].shape;
+    r->dtype[o] = meg_entry_dtype(e, e->graph->value[value].dtype);
+    r->format[o] = e->format[value];
+}
+
+static void kernel_operands(const meg_entry *e, const meg_node *v, meg_request *r)
+{
+    for (int k = 0; k < v->inputs; k++) {
+        operand(e, r, MEG_X + k, v->in[k]);
+        operand(e, r, MEG_DX + k, v->in[k]);
+    }
+    for (int k = 0; k < v->outputs; k++) {
+        operand(e, r, MEG_Y + k, v->out[k]);
+        operand(e, r, MEG_DY + k, v->out[k]);
+    }
+    for (int k = 0; k < v->op->auxes; k++) {
+        int o = MEG_AUX + k;
+        v->op->aux(e->graph, v, &r->work, k, &r->box[o], &r->dtype[o]);
+        r->dtype[o] = meg_entry_dtype(e, r->dtype[o]);
+    }
+}
+
+void meg_entry_request(const meg_entry *e, const meg_instr *i, meg_request *r)
+{
+    const meg_node *v = i->node >= 0 ? &e->graph->node[i->node] : NULL;
+    *r = (meg_request){.code = i->code, .graph = e->graph, .node = v, .pass = i->pass};
+    bool kernel = i->code == MEG_KERNEL;
+    if (kernel) {
+        r->work = meg_op_whole(e->graph, v);
+        kernel_operands(e, v, r);
+    }
+    for (int o = 0; o < MEG_OPERANDS; o++) {
+        bool aux = o >= MEG_AUX && o < MEG_AUX + MEG_AUXES;
+        if (i->slot[o] < 0 || (kernel && !aux)) continue;
+        const meg_slot *s = &e->slot[i->slot[o]];
+        r->box[o] = s->box;
+        r->dtype[o] = s->dtype;
+        r->format[o] = s->format;
+        r->bytes[o] = s->bytes;
+    }
 }
 
 /* ---- check ---- */

@@ -76,6 +76,8 @@ typedef struct meg_entry {
     int64_t batch; /* samples of a step */
     int micro;     /* micro-batches; each has batch / micro samples */
     meg_graph *graph; /* for one micro-batch, fused */
+    meg_dtype real;   /* what MEG_F32 values are stored as */
+    meg_format *format; /* of each value at home, and of its gradient */
     int slots, instrs, lines;
     meg_slot *slot;
     meg_instr *instr;
@@ -89,6 +91,11 @@ typedef struct meg_entry {
 } meg_entry;
 
 const char *meg_block_name(meg_block_kind b);
+
+/* What an instruction asks of the device. The same words go to `describe` when the plan is made
+ * and to `prepare` when it runs. Operands without a slot are described by their value. */
+void meg_entry_request(const meg_entry *e, const meg_instr *i, meg_request *r);
+meg_dtype meg_entry_dtype(const meg_entry *e, meg_dtype t); /* real as the device has it */
 
 /* Bytes of a region from its slots' offsets; gives frame slots their offsets by lifetime. */
 void meg_entry_place(meg_entry *e);

@@ -1,0 +1,54 @@
+/* The engine: interprets programs. It dispatches and never computes; kernels run on the device's
+ * queue. It owns the arena of one plan on one device.
+ */
+#ifndef MEG_EXEC_ENGINE_H
+#define MEG_EXEC_ENGINE_H
+
+#include "plan/plan.h"
+
+typedef struct meg_engine meg_engine;
+
+typedef struct meg_feed { /* of one step */
+    const float *samples;  /* (batch, c, d, h, w) */
+    const int32_t *labels; /* (batch, d, h, w) */
+    meg_scalars scalars;
+    uint64_t seed, step;
+} meg_feed;
+
+typedef struct meg_outcome {
+    double loss;    /* weighted sum of the losses */
+    double correct; /* right answers */
+} meg_outcome;
+
+meg_status meg_engine_new(meg_plan *p, meg_device *d, meg_error *e, int fill, meg_engine **out);
+void meg_engine_free(meg_engine *x);
+
+/* Runs one step of an entry (MEG_ENTRY_TRAIN, ...) and waits for it. */
+meg_status meg_engine_step(meg_engine *x, meg_error *e, int entry, const meg_feed *feed,
+                           meg_outcome *out);
+
+/* Held memory in plain format, in pieces: `visit` is given boxes that tile the value and their
+ * elements (float, or double where the device's real is). */
+typedef void meg_visit(void *context, const meg_box *box, void *data);
+
+/* Values, gradients (keep_grads) and optimizer states by (value of the fused graph, role, index);
+ * false: there is no such memory. `put` is called to fill, `get` to read. */
+bool meg_engine_put(meg_engine *x, int value, meg_role role, int index, meg_visit *put,
+                    void *context);
+bool meg_engine_get(meg_engine *x, int value, meg_role role, int index, meg_visit *get,
+                    void *context);
+
+/* Draws parameters and states anew: the same for every plan, since numbers are keyed by name and
+ * element. Optimizer states become zero. */
+void meg_engine_start(meg_engine *x, uint64_t seed);
+
+/* The highest arena byte that differs from `fill`, plus 1. */
+int64_t meg_engine_touched(const meg_engine *x);
+
+const meg_graph *meg_engine_graph(const meg_engine *x); /* the fused graph of `train` */
+meg_dtype meg_engine_real(const meg_engine *x);
+meg_device *meg_engine_device(const meg_engine *x);
+meg_plan *meg_engine_plan(const meg_engine *x);
+char *meg_engine_held(const meg_engine *x, int64_t offset); /* address of held memory */
+
+#endif

@@ -1,0 +1,164 @@
+/* Held memory seen from outside: weights, gradients and optimizer states in plain format.
+ *
+ * Formats that block channels keep samples apart, so such values are handed over in slices along n
+ * and need little working memory, however large they are; weight formats go whole (they belong to
+ * convolutions, which are small).
+ */
+#include "exec/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PIECE = 4 << 20 }; /* bytes of a slice, about */
+
+typedef struct transfer {
+    meg_engine *x;
+    const meg_held_slot *held;
+    const meg_value *value;
+    bool put;
+    meg_visit *visit;
+    void *context;
+} transfer;
+
+static const meg_held_slot *find(const meg_engine *x, int value, meg_role role, int index)
+{
+    const meg_plan *p = meg_engine_plan(x);
+    for (int i = 0; i < p->held_slots; i++) {
+        const meg_held_slot *h = &p->held[i];
+        if (h->value == value && h->role == role && h->index == index) return h;
+    }
+    return NULL;
+}
+
+/* The node whose kernels chose the weight's format. */
+static const meg_node *user_of(const meg_graph *g, int value)
+{
+    for (int i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].inputs; k++)
+            if (g->node[i].in[k] == value) return &g->node[i];
+    return NULL;
+}
+
+static void copy(const transfer *t, const meg_box *box, void *held, void *plain, bool put)
+{
+    meg_device *d = meg_engine_device(t->x);
+    const meg_graph *g = meg_engine_graph(t->x);
+    meg_error e;
+    meg_prepared *k = NULL;
+    void *at[MEG_OPERANDS] = {NULL};
+    bool weight = meg_format_block(t->held->format) == 0;
+    int in = put ? MEG_Y : MEG_X, out = put ? MEG_X : MEG_Y; /* of the held side, the plain side */
+    meg_request r = {.code = MEG_COPY, .graph = g,
+                     .node = weight ? user_of(g, t->held->value) : NULL};
+    r.box[in] = r.box[out] = *box;
+    r.dtype[in] = r.dtype[out] = meg_engine_real(t->x);
+    r.format[in] = t->held->format;
+    r.format[out] = MEG_FORMAT_PLAIN;
+    r.bytes[in] = weight ? t->held->bytes : meg_format_bytes(r.format[in], box, r.dtype[in]);
+    r.bytes[out] = meg_format_bytes(MEG_FORMAT_PLAIN, box, r.dtype[out]);
+    at[in] = held;
+    at[out] = plain;
+    if (meg_device_prepare(d, &e, &r, &k) != MEG_OK) abort(); /* it made this format itself */
+    meg_device_launch(d, k, at, &(meg_moment){0, 0, 0});
+    meg_device_wait(d);
+    meg_prepared_free(k);
+}
+
+static int64_t samples_per_piece(const transfer *t)
+{
+    int64_t n = t->value->shape.hi[MEG_N], each = t->held->bytes / n;
+    if (meg_format_block(t->held->format) == 0) return n;
+    return each >= PIECE ? 1 : PIECE / each;
+}
+
+static void pieces(const transfer *t)
+{
+    const meg_box *shape = &t->value->shape;
+    meg_dtype real = meg_engine_real(t->x);
+    int64_t n = shape->hi[MEG_N], step = samples_per_piece(t);
+    char *held = meg_engine_held(t->x, t->held->offset);
+    bool plain = t->held->format == MEG_FORMAT_PLAIN;
+    int64_t elements = meg_box_size(shape) / n * (step < n ? step : n);
+    void *buffer = plain ? NULL : malloc((size_t)(elements * meg_dtype_bytes(real)));
+    if (!plain && !buffer) abort();
+    for (int64_t i = 0; i < n; i += step) {
+        meg_box box = *shape;
+        box.lo[MEG_N] = i;
+        box.hi[MEG_N] = i + step < n ? i + step : n;
+        char *at = held + t->held->bytes / n * i;
+        void *data = plain ? at : buffer;
+        if (!plain && !t->put) copy(t, &box, at, data, false);
+        t->visit(t->context, &box, data);
+        if (!plain && t->put) copy(t, &box, at, data, true);
+    }
+    free(buffer);
+}
+
+static bool move(transfer t, int value, meg_role role, int index)
+{
+    t.held = find(t.x, value, role, index);
+    if (!t.held) return false;
+    t.value = &meg_engine_graph(t.x)->value[value];
+    meg_device_wait(meg_engine_device(t.x));
+    pieces(&t);
+    return true;
+}
+
+bool meg_engine_put(meg_engine *x, int value, meg_role role, int index, meg_visit *put,
+                    void *context)
+{
+    return move((transfer){.x = x, .put = true, .visit = put, .context = context}, value, role,
+                index);
+}
+
+bool meg_engine_get(meg_engine *x, int value, meg_role role, int index, meg_visit *get,
+                    void *context)
+{
+    return move((transfer){.x = x, .visit = get, .context = context}, value, role, index);
+}
+
+/* ---- starting values ---- */
+
+typedef struct start {
+    const meg_value *value;
+    meg_stream stream;
+    meg_dtype real;
+} start;
+
+static double drawn(const start *s, int64_t index)
+{
+    switch (s->value->start) {
+    case MEG_ONES: return 1;
+    case MEG_UNIFORM:
+        return s->value->bound * (2 * meg_random_uniform(s->stream, (uint64_t)index) - 1);
+    case MEG_NORMAL: return s->value->bound * meg_random_normal(s->stream, (uint64_t)index);
+    default: return 0;
+    }
+}
+
+static void draw(void *context, const meg_box *box, void *data)
+{
+    const start *s = context;
+    int64_t count = meg_box_size(box), first = meg_box_at(&s->value->shape, box->lo);
+    for (int64_t i = 0; i < count; i++) {
+        float x = (float)drawn(s, first + i); /* doubles start from the same floats */
+        if (s->real == MEG_F64)
+            ((double *)data)[i] = (double)x;
+        else
+            ((float *)data)[i] = x;
+    }
+}
+
+void meg_engine_start(meg_engine *x, uint64_t seed)
+{
+    const meg_graph *g = meg_engine_graph(x);
+    const meg_plan *p = meg_engine_plan(x);
+    for (int i = 0; i < p->held_slots; i++) {
+        const meg_held_slot *h = &p->held[i];
+        memset(meg_engine_held(x, h->offset), 0, (size_t)h->bytes); /* padding too */
+        if (h->role != MEG_ROLE_VALUE) continue;
+        const meg_value *v = &g->value[h->value];
+        start s = {v, {seed, 0, meg_hash(v->name)}, meg_engine_real(x)};
+        meg_engine_put(x, h->value, MEG_ROLE_VALUE, 0, draw, &s);
+    }
+}
