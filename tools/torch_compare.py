@@ -1,0 +1,247 @@
+"""Compares Megalith with PyTorch: every operator's samples, then whole networks of the zoo.
+
+    python3 tools/torch_compare.py [--build build] [--only ops|models] [--match WORD]
+
+Operators: `dump_samples` runs them through the plain kernels in float (f32) and double (f64) and
+through the cpu device, and writes inputs and results; PyTorch computes the same in double.
+Networks: `megalith grads` gets PyTorch's weights and a batch, and returns loss, gradients and
+updated running statistics.
+
+The comparison rule: relative by norm per tensor, 1e-10 in double; 1e-4 in float, or three times
+PyTorch's own difference between one and two threads where that is larger. The denominator of a
+gradient is at least 1e-3 of the largest parameter gradient: a bias in front of a batch norm has a
+true gradient of zero.
+"""
+import argparse
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import torch
+from safetensors import safe_open
+from safetensors.numpy import load_file, save_file
+
+import torch_models
+import torch_ops
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+TOLERANCE = {"f32": 1e-4, "cpu": 1e-4, "f64": 1e-10, "ref64": 1e-10}
+
+# model, options, batch, devices
+MODELS = [
+    ("cnn", "dropout=0", 4, ("cpu", "ref64")),
+    ("resnet-cifar", "", 4, ("cpu", "ref64")),
+    ("resnet-cifar", "version=2 image=1x28x28", 4, ("cpu", "ref64")),
+    ("resnet-cifar", "depth=110 version=2", 2, ("cpu",)),
+    ("resnet18", "image=3x64x64 classes=10", 4, ("cpu", "ref64")),
+    ("resnet50", "image=3x64x64 classes=10", 4, ("cpu",)),
+    ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0", 4, ("cpu", "ref64")),
+    ("vgg11", "image=3x64x32 classes=10 hidden=64 dropout=0 bn=1", 4, ("cpu",)),
+]
+
+
+class Tally:
+    """Prints one line per group of comparisons and remembers failures."""
+
+    def __init__(self):
+        self.failed = 0
+
+    def report(self, what, errors):
+        """errors: [(ratio of error to tolerance, error, name)]"""
+        if not errors:
+            errors = [(float("inf"), float("nan"), "nothing to compare")]
+        ratio, error, name = max(errors, key=lambda e: e[0])
+        good = ratio <= 1
+        self.failed += not good
+        print(f"{'ok  ' if good else 'FAIL'} {what:58} {len(errors):4} tensors, worst {error:.1e}"
+              f" ({name})", flush=True)
+
+
+def distance(a, b, least=0.0):
+    """Relative by norm; not finite, or of another size: infinite."""
+    a, b = (numpy.asarray(t, dtype=numpy.float64).ravel() for t in (a, b))
+    if a.size != b.size or not numpy.isfinite(a).all():
+        return float("inf")
+    return float(numpy.linalg.norm(a - b) / max(numpy.linalg.norm(b), least, 1e-300))
+
+
+# ---- operators ----
+
+def dropout(case, attrs):
+    """Drawn at random, so the mask is found in y; forward and backward must share it."""
+    x, y, dy = (torch.tensor(case[k]).double() for k in ("x0", "y", "dy"))
+    rate = float(torch_ops.words(attrs).get("rate", "0.5"))
+    mask = (y != 0) / (1 - rate) if rate < 1 else torch.zeros_like(y)
+    return {"y": x * mask, "dx0": dy * mask, "eval": x}
+
+
+def reference(op, attrs, case):
+    """What PyTorch makes of a case's inputs, in double."""
+    if op == "dropout":
+        return dropout(case, attrs)
+
+    def given(letter):
+        names = sorted(k for k in case if k[0] == letter and k[1:].isdigit())
+        tensors = [torch.tensor(case[k]) for k in names]
+        return [t.double() if t.is_floating_point() else t for t in tensors]
+
+    x, w = given("x"), given("w")
+    result = {}
+    if "eval" in case:
+        with torch.no_grad():
+            result["eval"] = torch_ops.run(op, attrs, x, w, training=False)
+    for name, t in [*((f"dx{i}", t) for i, t in enumerate(x)),
+                    *((f"dw{i}", t) for i, t in enumerate(w))]:
+        t.requires_grad_(name in case)
+    y = torch_ops.run(op, attrs, x, w)
+    result["y"] = y
+    if y.requires_grad:
+        y.backward(torch.tensor(case["dy"]).double().reshape(y.shape))
+    for letter, tensors in (("x", x), ("w", w)):
+        for i, t in enumerate(tensors):
+            result[f"d{letter}{i}"] = t.grad
+            result[f"after{i}" if letter == "w" else ""] = t
+    return result
+
+
+def compare_case(how, number, op, attrs, case):
+    expected = reference(op, attrs, case)
+    errors = []
+    for key, tensor in case.items():
+        if key == "dy" or (key[0] in "xw" and key[1:].isdigit()):
+            continue
+        want = expected.get(key)
+        name = f"{number} '{attrs}' {key}"
+        if want is None:
+            errors.append((float("inf"), float("inf"), name + ": PyTorch has none"))
+            continue
+        error = distance(tensor, want.detach().numpy(), 1e-3 if key[0] == "d" else 0.0)
+        errors.append((error / TOLERANCE[how], error, name))
+    return errors
+
+
+def compare_ops(a, tally):
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([os.path.join(a.build, "dump_samples"), folder], check=True)
+        for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
+            op, how = os.path.basename(path).split(".")[:2]
+            if a.match not in op:
+                continue
+            with safe_open(path, framework="numpy") as f:
+                cases = f.metadata()["cases"]
+            tensors = load_file(path)
+            errors = []
+            for text in cases.split(";"):
+                number, _, _, attrs = text.split("|")
+                case = {k.partition(".")[2]: t for k, t in tensors.items()
+                        if k.partition(".")[0] == number}
+                errors += compare_case(how, number, op, attrs, case)
+            tally.report(f"{op} {how}", errors)
+
+
+# ---- networks ----
+
+def randomise(model):
+    """Normalisation starts at 1 and 0, where much goes unnoticed."""
+    for m in model.modules():
+        if isinstance(m, torch.nn.BatchNorm2d):
+            torch.nn.init.uniform_(m.weight, 0.5, 1.5)
+            torch.nn.init.normal_(m.bias, 0, 0.2)
+            torch.nn.init.normal_(m.running_mean, 0, 0.2)
+            torch.nn.init.uniform_(m.running_var, 0.5, 1.5)
+
+
+def state_of(model):
+    return {k: t.detach().numpy().copy() for k, t in model.state_dict().items()
+            if not k.endswith("num_batches_tracked")}
+
+
+def torch_step(build, state, x, y, kind, threads):
+    """Loss, gradients and running statistics of one forward and backward."""
+    torch.set_num_threads(threads)
+    model = build().to(kind)
+    model.load_state_dict({k: torch.tensor(t) for k, t in state.items()}, strict=False)
+    loss = torch.nn.functional.cross_entropy(model(torch.tensor(x).to(kind)), torch.tensor(y).long())
+    loss.backward()
+    gradients = {k: p.grad.numpy() for k, p in model.named_parameters()}
+    running = {k: t for k, t in state_of(model).items() if k not in gradients}
+    return float(loss.detach()), gradients, running
+
+
+def megalith_step(a, folder, name, options, device, batch):
+    path = {k: os.path.join(folder, k) for k in ("w.safetensors", "x.npy", "y.npy",
+                                                 "out.safetensors")}
+    command = [os.path.join(a.build, "megalith"), "grads", name, "--options", options, "--batch",
+               str(batch), "--device", device, "--weights", path["w.safetensors"], "--input",
+               path["x.npy"], "--labels", path["y.npy"], "--out", path["out.safetensors"]]
+    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    lines = [line for line in text.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1])["loss"], load_file(path["out.safetensors"])
+
+
+def compare_step(ours, judge, noise, tolerance):
+    """ours: (loss, tensors); judge, noise: (loss, gradients, running), noise by another sum order."""
+    loss, tensors = ours
+    errors = []
+
+    def check(name, got, want, other, least):
+        bound = max(tolerance, 3 * distance(other, want, least))
+        error = distance(got, want, least)
+        errors.append((error / bound, error, name))
+
+    check("loss", loss, judge[0], noise[0], 0.0)
+    largest = max(numpy.linalg.norm(g) for g in judge[1].values())
+    for part, least in ((1, 1e-3 * largest), (2, 0.0)):
+        for name, want in judge[part].items():
+            if name not in tensors:
+                errors.append((float("inf"), float("inf"), name + ": Megalith wrote none"))
+                continue
+            check(name, tensors[name], want, noise[part][name], least)
+    return errors
+
+
+def compare_model(a, tally, name, options, batch, devices):
+    def build():
+        return torch_models.build(name, options)[0]
+
+    torch.manual_seed(1)
+    model, image = torch_models.build(name, options)
+    randomise(model)
+    state = state_of(model)
+    x = torch.randn(batch, *image).numpy()
+    y = torch.randint(torch_models.classes(model), (batch,)).numpy().astype(numpy.int32)
+    with tempfile.TemporaryDirectory() as folder:
+        save_file(state, os.path.join(folder, "w.safetensors"))
+        numpy.save(os.path.join(folder, "x.npy"), x)
+        numpy.save(os.path.join(folder, "y.npy"), y)
+        for device in devices:
+            kind = torch.float64 if device == "ref64" else torch.float32
+            judge = torch_step(build, state, x, y, kind, 2)
+            noise = torch_step(build, state, x, y, kind, 1)
+            ours = megalith_step(a, folder, name, options, device, batch)
+            errors = compare_step(ours, judge, noise, TOLERANCE[device])
+            tally.report(f"{name} {options} {device}", errors)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--build", default=os.path.join(ROOT, "build"), help="the build directory")
+    p.add_argument("--only", choices=["ops", "models"], help="one half")
+    p.add_argument("--match", default="", help="only operators or models whose name has this")
+    a = p.parse_args()
+    tally = Tally()
+    if a.only != "models":
+        compare_ops(a, tally)
+    for name, options, batch, devices in MODELS:
+        if a.only != "ops" and a.match in name:
+            compare_model(a, tally, name, options, batch, devices)
+    if tally.failed:
+        sys.exit(f"torch_compare: {tally.failed} comparisons failed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""The operators of src/ops in PyTorch: one function each, from attributes and tensors to the output.
+
+    run(op, attrs, x, w, training=True) -> y
+
+`x` are the data inputs and `w` the weights, in the operator's order; attributes are those of the
+C descriptors, with their defaults. Running statistics in `w` are updated in place when training.
+Gradients are autograd's.
+"""
+import torch
+from torch.nn import functional as F
+
+
+def words(attrs):
+    """"kernel=3x5 bias=0" as a dictionary of strings."""
+    return dict(word.partition("=")[::2] for word in (attrs or "").split())
+
+
+def flag(a, word, initial=False):
+    return a.get(word, str(int(initial))) in ("1", "yes", "true", "on", "")
+
+
+def axes(text, count):
+    values = [int(v) for v in text.split("x")]
+    return tuple(values * count if len(values) == 1 else values)
+
+
+def pads(text, count):
+    """[(before, after)] per spatial axis."""
+    parts = [part.split(":") for part in text.split("x")]
+    pairs = [(int(p[0]), int(p[-1])) for p in parts]
+    return pairs * count if len(pairs) == 1 else pairs
+
+
+def padded(x, pairs, value):
+    """F.pad wants the last axis first."""
+    return F.pad(x, [side for pair in reversed(pairs) for side in pair], value=value)
+
+
+def conv(a, x, w, training):
+    space = x[0].dim() - 2
+    convolve = (F.conv1d, F.conv2d, F.conv3d)[space - 1]
+    image = padded(x[0], pads(a.get("pad", "0"), space), 0.0)
+    return convolve(image, w[0], w[1] if len(w) > 1 else None, axes(a.get("stride", "1"), space), 0,
+                    axes(a.get("dilation", "1"), space), int(a.get("groups", "1")))
+
+
+def dense(a, x, w, training):
+    return F.linear(x[0].flatten(1), w[0].flatten(1), w[1] if len(w) > 1 else None)
+
+
+def pool_words(a, space):
+    kernel = axes(a["kernel"], space)
+    stride = axes(a["stride"], space) if a.get("stride") else kernel
+    return kernel, stride, pads(a.get("pad") or "0", space), flag(a, "ceil")
+
+
+def symmetric(pairs, kernel):
+    """Can PyTorch's own padding say it?"""
+    return all(p == q and 2 * p <= k for (p, q), k in zip(pairs, kernel))
+
+
+def overhang(x, spans, stride, pairs, ceil):
+    """What the last windows need beyond the padding, by PyTorch's rule for ceil mode: they start
+    inside the input or the padding before it."""
+    beyond = []
+    for length, span, step, (before, after) in zip(x.shape[2:], spans, stride, pairs):
+        room = length + before + after - span
+        last = (-(-room // step) if ceil else room // step) * step
+        if last >= length + before:
+            last -= step
+        beyond.append((0, max(0, last - room)))
+    return beyond
+
+
+def maxpool(a, x, w, training):
+    space = x[0].dim() - 2
+    pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[space - 1]
+    kernel, stride, pairs, ceil = pool_words(a, space)
+    dilation = axes(a.get("dilation") or "1", space)
+    if symmetric(pairs, kernel):
+        before = tuple(p for p, _ in pairs)
+        return pool(x[0], kernel, stride, before, dilation, ceil_mode=ceil)
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation)]
+    beyond = overhang(x[0], spans, stride, pairs, ceil)
+    image = padded(padded(x[0], pairs, float("-inf")), beyond, float("-inf"))
+    return pool(image, kernel, stride, 0, dilation)
+
+
+def avgpool(a, x, w, training):
+    space = x[0].dim() - 2
+    pool = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[space - 1]
+    kernel, stride, pairs, ceil = pool_words(a, space)
+    count_pad = flag(a, "count_pad", True)
+    if symmetric(pairs, kernel):
+        before = tuple(p for p, _ in pairs)
+        return pool(x[0], kernel, stride, before, ceil, count_pad)
+    beyond = overhang(x[0], kernel, stride, pairs, ceil)
+    ones = padded(torch.ones_like(x[0]), pairs, 1.0 if count_pad else 0.0)
+    share = pool(padded(ones, beyond, 0.0), kernel, stride)
+    return pool(padded(padded(x[0], pairs, 0.0), beyond, 0.0), kernel, stride) / share
+
+
+def gap(a, x, w, training):
+    """Global average; the shape is the caller's to judge."""
+    return x[0].flatten(2).mean(2)
+
+
+def over_channels(t, like):
+    return t.reshape(-1, t.shape[-1], *[1] * (like.dim() - 2))
+
+
+def groups(a, x):
+    size = int(a.get("norm", "0"))
+    return x.split(size) if size else (x,)
+
+
+def batchnorm(a, x, w, training):
+    weight, bias, mean, var = w
+    epsilon, momentum = float(a.get("epsilon", "1e-5")), float(a.get("momentum", "0.1"))
+    parts = []
+    for part in groups(a, x[0]) if training else (x[0],):
+        new = [mean.clone(), var.clone()]  # autograd keeps what it is given
+        parts.append(F.batch_norm(part, *new, weight, bias, training, momentum, epsilon))
+        if training and a.get("variance") == "population":
+            space = [0, *range(2, part.dim())]
+            batch = part.detach().var(space, unbiased=False)
+            new[1] = (1 - momentum) * var + momentum * batch
+        mean.copy_(new[0])
+        var.copy_(new[1])
+    y = torch.cat(parts)
+    return y.relu() if flag(a, "relu") else y
+
+
+def mean(a, x, w, training):
+    space = [0, *range(2, x[0].dim())]
+    return torch.stack([part.mean(space) for part in groups(a, x[0])])
+
+
+def per_sample(a, moments, x):
+    """Moments of groups (g, c), once per sample."""
+    size = int(a.get("norm", "0")) or x.shape[0]
+    rows = moments.flatten(1).repeat_interleave(size, 0)[:x.shape[0]]
+    return over_channels(rows, x)
+
+
+def var(a, x, w, training):
+    square = (x[0] - per_sample(a, x[1], x[0])) ** 2
+    return mean(a, [square], w, training)
+
+
+def norm(a, x, w, training):
+    image, epsilon = x[0], float(a.get("epsilon", "1e-5"))
+    momentum = float(a.get("momentum", "0.1"))
+    moments = (x[1], x[2]) if training else (w[2][None], w[3][None])
+    b = a if training else {**a, "norm": "0"}
+    center, spread = (per_sample(b, m, image) for m in moments)
+    y = (image - center) / (spread + epsilon).sqrt()
+    y = y * over_channels(w[0][None], image) + over_channels(w[1][None], image)
+    if training:
+        for i, part in enumerate(groups(a, image)):
+            count = part.numel() / part.shape[1]
+            unbiased = a.get("variance") != "population" and count > 1
+            scale = count / (count - 1) if unbiased else 1
+            for running, m, s in ((w[2], x[1], 1), (w[3], x[2], scale)):
+                batch = m.detach().flatten(1)[i] * s
+                running.copy_((1 - momentum) * running + momentum * batch)
+    return y.relu() if flag(a, "relu") else y
+
+
+def add(a, x, w, training):
+    y = sum(x[1:], x[0])
+    return y.relu() if flag(a, "relu") else y
+
+
+def concat(a, x, w, training):
+    return torch.cat(x, 1)
+
+
+def relu(a, x, w, training):
+    return x[0].relu()
+
+
+def flatten(a, x, w, training):
+    return x[0].flatten(1)
+
+
+def label_count(a, x, w, training):
+    return (x[0] >= 0).sum()
+
+
+def correct(a, x, w, training):
+    return (x[0].argmax(1) == x[1]).sum()
+
+
+def top(a, x, w, training):
+    return x[0].amax(1, keepdim=True)
+
+
+def expsum(a, x, w, training):
+    return (x[0] - x[1].reshape(x[0].shape[0], 1, *x[0].shape[2:])).exp().sum(1, keepdim=True)
+
+
+def softmax_xent(a, x, w, training):
+    labels = x[1].long()
+    count = x[2] if len(x) > 2 else (labels >= 0).sum()
+    return F.cross_entropy(x[0], labels, ignore_index=-1, reduction="sum") / count
+
+
+OPS = {f.__name__: f for f in (add, avgpool, batchnorm, concat, conv, correct, dense, expsum,
+                               flatten, gap, label_count, maxpool, mean, norm, relu, softmax_xent,
+                               top, var)}
+
+
+def run(op, attrs, x, w, training=True):
+    return OPS[op](words(attrs), x, w, training)
