@@ -15,7 +15,7 @@
 
 static const char BLANKS[] = " \t\r\n";
 
-typedef struct pair { /* one `word=value` inside an option string */
+typedef struct pair {               /* one `word=value` inside an option string */
     const char *word, *value, *end; /* value: NULL of a bare word; end: where scanning goes on */
     int word_length, value_length;
     bool open; /* a quote without its end */
@@ -86,8 +86,8 @@ static meg_status out_of_range(meg_error *e, const site *s, const char *text)
 {
     double lo = s->param->lo, hi = s->param->hi;
     char range[96];
-    if (hi >= 0x1p62) snprintf(range, sizeof range, "%.15g or more", lo);
-    else if (lo <= -0x1p62) snprintf(range, sizeof range, "%.15g or less", hi);
+    if (hi >= 1e15) snprintf(range, sizeof range, "%.15g or more", lo);
+    else if (lo <= -1e15) snprintf(range, sizeof range, "%.15g or less", hi);
     else snprintf(range, sizeof range, "%.15g..%.15g", lo, hi);
     return meg_fail(e, MEG_EARG, "%s: %s=%s is out of range: use %s", s->what, s->param->name, text,
                     range);
@@ -121,8 +121,8 @@ static meg_status read_int(meg_error *e, const site *s, const char *text, void *
 {
     int64_t value;
     const char *end;
-    MEG_CHECK(e, scan_int(text, &value, &end) && !*end, MEG_EARG,
-              "%s: %s=%s is not a whole number", s->what, s->param->name, text);
+    MEG_CHECK(e, scan_int(text, &value, &end) && !*end, MEG_EARG, "%s: %s=%s is not a whole number",
+              s->what, s->param->name, text);
     if (!in_range(s, (double)value) && !is_initial(s, text)) return out_of_range(e, s, text);
     *(int64_t *)out = value;
     return MEG_OK;
@@ -144,18 +144,20 @@ typedef struct unit {
     int64_t bytes;
 } unit;
 
-static const unit UNITS[] = {{"", 1},
-                             {"B", 1},
-                             {"KiB", INT64_C(1) << 10},
-                             {"MiB", INT64_C(1) << 20},
-                             {"GiB", INT64_C(1) << 30},
-                             {"TiB", INT64_C(1) << 40},
-                             {"kB", 1000},
-                             {"KB", 1000},
-                             {"MB", 1000000},
-                             {"GB", 1000000000},
-                             {"TB", 1000000000000},
-                             {NULL, 0}};
+static const unit UNITS[] = {
+    {"", 1},
+    {"B", 1},
+    {"KiB", INT64_C(1) << 10},
+    {"MiB", INT64_C(1) << 20},
+    {"GiB", INT64_C(1) << 30},
+    {"TiB", INT64_C(1) << 40},
+    {"kB", 1000},
+    {"KB", 1000},
+    {"MB", 1000000},
+    {"GB", 1000000000},
+    {"TB", 1000000000000},
+    {NULL, 0},
+};
 
 /* long double holds every int64_t on the machines we know, so whole numbers stay exact. */
 static bool scan_bytes(const char *text, int64_t *out)
@@ -410,8 +412,8 @@ meg_status meg_options_parse(meg_error *e, const meg_param *table, const char *w
     return MEG_OK;
 }
 
-meg_status meg_options_set(meg_error *e, const meg_param *table, const char *what,
-                           const char *word, const char *value, void *out)
+meg_status meg_options_set(meg_error *e, const meg_param *table, const char *what, const char *word,
+                           const char *value, void *out)
 {
     pair p = {.word = word, .word_length = (int)strlen(word), .value = value};
     if (value) p.value_length = (int)strlen(value);

@@ -10,7 +10,10 @@
 #include <assert.h>
 #include <math.h>
 
-enum { PHILOX_ROUNDS = 10, FEISTEL_ROUNDS = 8 };
+enum {
+    PHILOX_ROUNDS = 10,
+    FEISTEL_ROUNDS = 8
+};
 
 static const uint32_t MULTIPLIER[2] = {0xd2511f53, 0xcd9e8d57};
 static const uint32_t WEYL[2] = {0x9e3779b9, 0xbb67ae85}; /* golden ratio, sqrt(3) - 1 */

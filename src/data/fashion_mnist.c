@@ -14,7 +14,12 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { CLASSES = 10, IDX_RANK = 3, SIDE_MAX = 32768, PATH_BYTES = MEG_TEXT + 64 };
+enum {
+    CLASSES = 10,
+    IDX_RANK = 3,
+    SIDE_MAX = 32768,
+    PATH_BYTES = MEG_TEXT + 64
+};
 static const double MEAN = 0.2860, DEVIATION = 0.3530;
 
 typedef struct settings {
@@ -38,7 +43,8 @@ static const meg_param PARAMS[] = {
      .choices = "train|test"},
     {"dir", MEG_PARAM_TEXT, offsetof(settings, dir), "/usr/share/datasets/fashion-mnist",
      "folder of the four .gz files", .choices = NULL},
-    {0}};
+    {0},
+};
 
 /* What zlib or the file system has against the file; a message with the path. */
 static meg_status broken(meg_error *e, const idx *x)
@@ -54,7 +60,9 @@ static meg_status broken(meg_error *e, const idx *x)
 
 static meg_status read_bytes(meg_error *e, const idx *x, uint8_t *out, int64_t bytes)
 {
-    enum { CHUNK = 1 << 24 }; /* gzread counts in int */
+    enum {
+        CHUNK = 1 << 24 /* gzread counts in int */
+    };
     for (int64_t done = 0; done < bytes;) {
         int64_t rest = bytes - done;
         int got = gzread(x->file, out + done, (unsigned)(rest < CHUNK ? rest : CHUNK));
@@ -170,8 +178,8 @@ static void close_set(meg_dataset *d)
     close_state(d->state);
 }
 
-static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index,
-                              const meg_box *box, float *out, int32_t *label)
+static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                              float *out, int32_t *label)
 {
     (void)e; /* everything is in memory and was checked */
     assert(0 <= index && index < d->count && meg_box_holds(&d->sample, box));

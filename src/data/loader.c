@@ -16,9 +16,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS = 2, ALIGNMENT = 64 };
+enum {
+    SLOTS = 2,
+    ALIGNMENT = 64
+};
 
-typedef enum slot_state { FREE, WANTED, READY } slot_state;
+typedef enum slot_state {
+    FREE,
+    WANTED,
+    READY
+} slot_state;
 
 typedef struct slot {
     slot_state state;
@@ -92,9 +99,8 @@ static meg_status fill(const meg_loader *l, slot *b)
         int64_t sample = first + i;
         float *out = b->samples + i * l->sample_size;
         if (o->shuffle) sample = meg_random_permuted(order, l->data->count, sample);
-        MEG_TRY(&b->error,
-                l->data->reader->read(l->data, &b->error, sample, &l->data->sample,
-                                      l->plain ? l->plain : out, &b->labels[i]));
+        MEG_TRY(&b->error, l->data->reader->read(l->data, &b->error, sample, &l->data->sample,
+                                                 l->plain ? l->plain : out, &b->labels[i]));
         if (!l->plain) continue;
         change g = draw_change(l, b->epoch, sample);
         apply_change(&l->data->sample, &g, l->plain, out);

@@ -21,7 +21,10 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are read as they are");
 
-enum { HEADER_MAX = 65536, CHUNK = 16384 };
+enum {
+    HEADER_MAX = 65536,
+    CHUNK = 16384
+};
 
 typedef struct settings {
     char images[MEG_TEXT], labels[MEG_TEXT];
@@ -60,7 +63,8 @@ static const meg_param PARAMS[] = {
      .lo = 0, .hi = INT32_MAX},
     {"scale", MEG_PARAM_REAL, offsetof(settings, scale), "1", "multiplies every value",
      .choices = NULL},
-    {0}};
+    {0},
+};
 
 /* ---- types ---- */
 
@@ -100,12 +104,11 @@ static int64_t label_of_i8(const void *in)
     return *(const int64_t *)in;
 }
 
-static const type TYPES[] = {{"|u1", 1, floats_of_u1, label_of_u1},
-                             {"<f4", 4, floats_of_f4, NULL},
-                             {"<f8", 8, floats_of_f8, NULL},
-                             {"<i4", 4, NULL, label_of_i4},
-                             {"<i8", 8, NULL, label_of_i8},
-                             {NULL, 0, NULL, NULL}};
+static const type TYPES[] = {
+    {"|u1", 1, floats_of_u1, label_of_u1}, {"<f4", 4, floats_of_f4, NULL},
+    {"<f8", 8, floats_of_f8, NULL},        {"<i4", 4, NULL, label_of_i4},
+    {"<i8", 8, NULL, label_of_i8},         {NULL, 0, NULL, NULL},
+};
 
 /* ---- files ---- */
 
@@ -233,8 +236,8 @@ static meg_status read_header(meg_error *e, array *a, char *text, int64_t bytes)
     uint8_t b[12] = {0};
     MEG_TRY(e, read_at(e, a, 0, b, 10));
     MEG_CHECK(e, memcmp(b, "\x93NUMPY", 6) == 0, MEG_EDATA, "npy: %s is not a .npy file", a->path);
-    MEG_CHECK(e, 1 <= b[6] && b[6] <= 3, MEG_EUNSUPPORTED,
-              "npy: %s has version %d; known: 1 to 3", a->path, b[6]);
+    MEG_CHECK(e, 1 <= b[6] && b[6] <= 3, MEG_EUNSUPPORTED, "npy: %s has version %d; known: 1 to 3",
+              a->path, b[6]);
     a->start = b[6] == 1 ? 10 : 12;
     MEG_TRY(e, read_at(e, a, 0, b, a->start));
     int64_t length = b[8] | b[9] << 8 | b[10] << 16 | (int64_t)b[11] << 24;
@@ -369,8 +372,8 @@ static void close_set(meg_dataset *d)
     close_state(d->state);
 }
 
-static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index,
-                              const meg_box *box, float *out, int32_t *label)
+static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                              float *out, int32_t *label)
 {
     assert(0 <= index && index < d->count && meg_box_holds(&d->sample, box));
     const state *s = d->state;

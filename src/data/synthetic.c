@@ -13,7 +13,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { WAVE_BITS = 12, NOISE_BITS = 16, FREQUENCIES = 4 };
+enum {
+    WAVE_BITS = 12,
+    NOISE_BITS = 16,
+    FREQUENCIES = 4
+};
 static const double NOISE = 0.5; /* deviation; the wave's amplitude is 1 */
 
 typedef struct settings {
@@ -36,7 +40,8 @@ static const meg_param PARAMS[] = {
      .hi = 0x1p40},
     {"seed", MEG_PARAM_INT, offsetof(settings, seed), "0", "other samples of the same classes",
      .lo = 0, .hi = 0x1p53},
-    {0}};
+    {0},
+};
 
 static meg_status open_set(meg_error *e, const void *with, meg_dataset *out)
 {
@@ -72,16 +77,16 @@ static void close_set(meg_dataset *d)
 }
 
 typedef struct wave { /* of one class: turns/2^32 per pixel along each axis */
-    int32_t class;
+    int32_t label;
     uint32_t step[MEG_AXES];
 } wave;
 
-static wave wave_of(const meg_dataset *d, int32_t class)
+static wave wave_of(const meg_dataset *d, int32_t label)
 {
-    wave w = {.class = class};
+    wave w = {.label = label};
     uint32_t bits[4];
     meg_stream s = {.name = meg_hash("synthetic wave")};
-    meg_random_bits(s, (uint64_t)class, bits);
+    meg_random_bits(s, (uint64_t)label, bits);
     for (int a = MEG_D; a < MEG_AXES; a++) { /* 0 to 3 turns over the axis, either way */
         int64_t turns = bits[a - MEG_D] % FREQUENCIES;
         uint32_t step = (uint32_t)((turns << 32) / d->sample.hi[a]);
@@ -93,15 +98,15 @@ static wave wave_of(const meg_dataset *d, int32_t class)
 static uint32_t phase_at(const wave *w, const int64_t p[MEG_AXES])
 {
     uint32_t bits[4];
-    meg_stream s = {.name = meg_hash("synthetic phase"), .step = (uint64_t)w->class};
+    meg_stream s = {.name = meg_hash("synthetic phase"), .step = (uint64_t)w->label};
     meg_random_bits(s, (uint64_t)p[MEG_C], bits);
     for (int a = MEG_D; a < MEG_AXES; a++)
         bits[0] += w->step[a] * (uint32_t)p[a];
     return bits[0];
 }
 
-static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index,
-                              const meg_box *box, float *out, int32_t *label)
+static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                              float *out, int32_t *label)
 {
     (void)e;
     assert(0 <= index && index < d->count && meg_box_holds(&d->sample, box));

@@ -30,7 +30,8 @@ static const type TYPES[] = {
     {"F32", 4, MEG_F32}, {"F64", 8, MEG_F64}, {"I32", 4, MEG_I32}, {"U8", 1, MEG_U8},
     {"BOOL", 1, -1},     {"I8", 1, -1},       {"F8_E5M2", 1, -1},  {"F8_E4M3", 1, -1},
     {"I16", 2, -1},      {"U16", 2, -1},      {"F16", 2, -1},      {"BF16", 2, -1},
-    {"U32", 4, -1},      {"I64", 8, -1},      {"U64", 8, -1},      {NULL, 0, -1}};
+    {"U32", 4, -1},      {"I64", 8, -1},      {"U64", 8, -1},      {NULL, 0, -1},
+};
 
 typedef struct entry {
     char *name, *dtype;
@@ -127,7 +128,11 @@ typedef struct field {
 } field;
 
 static const field FIELDS[] = {
-    {"dtype", parse_dtype}, {"shape", parse_shape}, {"data_offsets", parse_offsets}, {NULL, NULL}};
+    {"dtype", parse_dtype},
+    {"shape", parse_shape},
+    {"data_offsets", parse_offsets},
+    {NULL, NULL},
+};
 
 static meg_status parse_entry(meg_safetensors *f, meg_error *e, meg_json *j, entry *t)
 {
@@ -328,7 +333,9 @@ meg_status meg_safetensors_at(const meg_safetensors *f, meg_error *e, int i, meg
     MEG_CHECK(e, t->rank <= MEG_SAVED_RANK, MEG_EUNSUPPORTED,
               "%s: tensor '%.100s' has %d axes; at most %d are supported", f->path, t->name,
               t->rank, MEG_SAVED_RANK);
-    *out = (meg_saved){.name = t->name, .dtype = (meg_dtype)t->type->ours, .rank = t->rank,
+    *out = (meg_saved){.name = t->name,
+                       .dtype = (meg_dtype)t->type->ours,
+                       .rank = t->rank,
                        .data = f->data + t->begin};
     memcpy(out->dims, t->dims, sizeof t->dims);
     return MEG_OK;

@@ -12,7 +12,9 @@
 #include "base/status.h"
 #include "graph/box.h"
 
-enum { MEG_SAVED_RANK = 8 };
+enum {
+    MEG_SAVED_RANK = 8
+};
 
 typedef struct meg_saved { /* one tensor */
     const char *name;
@@ -42,8 +44,8 @@ meg_status meg_safetensors_open(meg_error *e, const char *path, meg_safetensors 
 void meg_safetensors_close(meg_safetensors *f);
 
 int meg_safetensors_count(const meg_safetensors *f);
-const char *meg_safetensors_name(const meg_safetensors *f, int i); /* sorted by strcmp */
-int meg_safetensors_find(const meg_safetensors *f, const char *name); /* -1: not there */
+const char *meg_safetensors_name(const meg_safetensors *f, int i);           /* sorted by strcmp */
+int meg_safetensors_find(const meg_safetensors *f, const char *name);        /* -1: not there */
 const char *meg_safetensors_note(const meg_safetensors *f, const char *key); /* NULL: not there */
 
 /* Tensor i; types other than F32 F64 I32 U8, and ranks above MEG_SAVED_RANK, are refused. What it

@@ -21,7 +21,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written a
 static const char *const TYPES[] = {
     [MEG_F32] = "F32", [MEG_F64] = "F64", [MEG_I32] = "I32", [MEG_U8] = "U8"};
 
-enum { ATTEMPTS = 100 };
+enum {
+    ATTEMPTS = 100
+};
 
 typedef struct job { /* one file being written */
     const char *path;
@@ -148,7 +150,9 @@ static meg_status open_temporary(meg_error *e, job *w)
 
 static meg_status write_bytes(meg_error *e, const job *w, const void *data, int64_t bytes)
 {
-    enum { CHUNK = 1 << 30 }; /* Linux writes at most 2 GB in one call */
+    enum {
+        CHUNK = 1 << 30 /* Linux writes at most 2 GB in one call */
+    };
     for (int64_t done = 0; done < bytes;) {
         int64_t part = bytes - done < CHUNK ? bytes - done : CHUNK;
         ssize_t got = write(w->fd, (const char *)data + done, (size_t)part);
