@@ -219,8 +219,7 @@ bool meg_onednn_step_make(const meg_onednn *o, const_dnnl_primitive_desc_t pd,
     return true;
 }
 
-/* A kernel that was made but does not run is no user's error, and nothing after it is right. */
-static void must(dnnl_status_t status)
+void meg_onednn_must(dnnl_status_t status)
 {
     if (status == dnnl_success) return;
     fprintf(stderr, "megalith: oneDNN failed in the middle of a step: %s\n", status_text(status));
@@ -232,10 +231,10 @@ void meg_onednn_step_run(const meg_onednn *o, meg_onednn_step *step, void *const
     if (!step->primitive) return;
     for (int i = 0; i < step->count; i++) {
         char *memory = (char *)at[step->place[i].operand] + step->place[i].offset;
-        must(dnnl_memory_set_data_handle(step->arg[i].memory, memory));
+        meg_onednn_must(dnnl_memory_set_data_handle(step->arg[i].memory, memory));
     }
-    must(dnnl_primitive_execute(step->primitive, o->stream, step->count, step->arg));
-    must(dnnl_stream_wait(o->stream));
+    meg_onednn_must(dnnl_primitive_execute(step->primitive, o->stream, step->count, step->arg));
+    meg_onednn_must(dnnl_stream_wait(o->stream));
 }
 
 void meg_onednn_step_clear(meg_onednn_step *step)

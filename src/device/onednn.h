@@ -71,4 +71,8 @@ void meg_onednn_step_run(const meg_onednn *o, meg_onednn_step *step,
                          void *const at[MEG_OPERANDS]);
 void meg_onednn_step_clear(meg_onednn_step *step);
 
+/* Ends the process with a message if a launch failed: it is no user's error, and nothing after it
+ * would be right. */
+void meg_onednn_must(dnnl_status_t status);
+
 #endif
