@@ -14,7 +14,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { POISON = 0xFF, DELAY_MAX = 200000 /* nanoseconds */ };
+static const int poison = 0xFF;
+static const double delay_max = 200e3; /* nanoseconds */
 
 typedef struct check {
     uint64_t launched; /* counted on the worker */
@@ -31,7 +32,7 @@ static void *check_open(meg_device *d, meg_error *e)
 static void released(meg_device *d, void *memory, int64_t bytes)
 {
     (void)d;
-    memset(memory, POISON, (size_t)bytes);
+    memset(memory, poison, (size_t)bytes);
 }
 
 static void before(meg_device *d, const meg_prepared *k)
@@ -39,7 +40,7 @@ static void before(meg_device *d, const meg_prepared *k)
     (void)k;
     check *c = meg_device_state(d);
     double share = meg_random_uniform((meg_stream){.name = meg_hash("check")}, c->launched++);
-    nanosleep(&(struct timespec){.tv_nsec = (long)(share * DELAY_MAX)}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = (long)(share * delay_max)}, NULL);
 }
 
 typedef struct span { /* the memory of an operand */
@@ -53,7 +54,7 @@ static span span_of(const meg_prepared *k, void *const at[MEG_OPERANDS], int ope
     return (span){from, from + meg_operand_bytes(&k->request, &k->spec, operand)};
 }
 
-/* In place: the operand lies on one that is read (or is itself read). */
+/* Updated or in place: the operand is read too (running statistics), or lies on one that is. */
 static bool on_read(const meg_prepared *k, void *const at[MEG_OPERANDS], span written)
 {
     meg_mask reads = meg_request_reads(&k->request);
@@ -64,12 +65,9 @@ static bool on_read(const meg_prepared *k, void *const at[MEG_OPERANDS], span wr
     return false;
 }
 
-/* Inputs that are written are updated (weights, running statistics); a copy from a smaller box
- * leaves the rest of Y as it was. */
-static bool sets_all(const meg_prepared *k, int operand)
+/* A copy from a smaller box leaves the rest of Y as it was. */
+static bool sets_all(const meg_request *r)
 {
-    const meg_request *r = &k->request;
-    if (operand < MEG_Y) return false;
     return r->code != MEG_COPY || meg_box_holds(&r->box[MEG_X], &r->box[MEG_Y]);
 }
 
@@ -82,10 +80,11 @@ static void run_poisoned(const meg_prepared *k, void *const at[MEG_OPERANDS], co
 {
     const inner *plain = k->own;
     meg_mask writes = meg_request_writes(&k->request) | MEG_BIT(MEG_SCRATCH);
+    if (!sets_all(&k->request)) writes = 0;
     for (int i = 0; i < MEG_OPERANDS; i++) {
         span s = span_of(k, at, i);
-        if ((writes & MEG_BIT(i)) && sets_all(k, i) && s.to > s.from && !on_read(k, at, s))
-            memset(at[i], POISON, (size_t)(s.to - s.from));
+        if ((writes & MEG_BIT(i)) && s.to > s.from && !on_read(k, at, s))
+            memset(at[i], poison, (size_t)(s.to - s.from));
     }
     plain->run(k, at, m);
 }

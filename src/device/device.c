@@ -27,7 +27,10 @@ static const meg_device_kind *const table[] = {
 #undef MEG_DEVICE
 };
 
-enum { KINDS = sizeof table / sizeof *table, THREADS_MAX = 4096 };
+enum {
+    KINDS = sizeof table / sizeof *table,
+    THREADS_MAX = 4096
+};
 
 const meg_device_kind *meg_device_kind_at(int i)
 {
@@ -130,8 +133,7 @@ void meg_device_describe(meg_device *d, const meg_request *r, meg_spec *s)
     meg_plain_describe(d, r, s);
 }
 
-meg_status meg_device_prepare(meg_device *d, meg_error *e, const meg_request *r,
-                              meg_prepared **out)
+meg_status meg_device_prepare(meg_device *d, meg_error *e, const meg_request *r, meg_prepared **out)
 {
     meg_prepared *k = calloc(1, sizeof *k);
     MEG_CHECK(e, k, MEG_ENOMEM, "no memory for a kernel: %zu bytes", sizeof *k);

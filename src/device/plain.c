@@ -4,9 +4,9 @@
  *     KERNEL, COPY        formats are plain; COPY fills where the boxes meet
  *     ADD, ZERO, UPDATE   element by element, so any format will do as long as its bytes are known
  *
- * In place: an operator may overwrite X0 by Y, or DY by DX, if it is in the table below. Its kernel
- * then reads element i before it writes element i, and neither box has a rim around the work, which
- * the kernels would clear first.
+ * In place: the operators named below may overwrite X0 by Y, and DY by DX: their kernels sum first,
+ * if at all, and then read element i before they write element i. Neither box may have a rim around
+ * the work: the kernels would clear it first.
  */
 #include "device/device.h"
 
@@ -25,8 +25,7 @@ static const struct {
     [MEG_COPY] = {"copy", MEG_BIT(MEG_X), MEG_BIT(MEG_Y)},
     [MEG_ADD] = {"add", MEG_BIT(MEG_X) | MEG_BIT(MEG_X + 1), MEG_BIT(MEG_Y)},
     [MEG_ZERO] = {"zero", 0, MEG_BIT(MEG_Y)},
-    [MEG_UPDATE] = {"update",
-                    MEG_BIT(MEG_X) | MEG_BIT(MEG_X + 1) | MEG_BIT(MEG_X + 2) | states,
+    [MEG_UPDATE] = {"update", MEG_BIT(MEG_X) | MEG_BIT(MEG_X + 1) | MEG_BIT(MEG_X + 2) | states,
                     MEG_BIT(MEG_X) | states},
     [MEG_FREE] = {"free", 0, 0},
 };
@@ -38,8 +37,7 @@ meg_mask meg_request_reads(const meg_request *r)
 
 meg_mask meg_request_writes(const meg_request *r)
 {
-    return r->code == MEG_KERNEL ? meg_op_writes(r->node->op, r->pass)
-                                 : code_table[r->code].writes;
+    return r->code == MEG_KERNEL ? meg_op_writes(r->node->op, r->pass) : code_table[r->code].writes;
 }
 
 int64_t meg_operand_bytes(const meg_request *r, const meg_spec *s, int operand)
@@ -51,12 +49,12 @@ int64_t meg_operand_bytes(const meg_request *r, const meg_spec *s, int operand)
 
 /* ---- describing ---- */
 
-static const char *const elementwise[] = {"add", "batchnorm", "dropout", "norm", "relu"};
+static const char *const overwriters[] = {"add", "batchnorm", "dropout", "norm", "relu"};
 
-static bool is_elementwise(const meg_op *op)
+static bool may_overwrite(const meg_op *op)
 {
-    for (size_t i = 0; i < sizeof elementwise / sizeof *elementwise; i++)
-        if (strcmp(op->name, elementwise[i]) == 0) return true;
+    for (size_t i = 0; i < sizeof overwriters / sizeof *overwriters; i++)
+        if (strcmp(op->name, overwriters[i]) == 0) return true;
     return false;
 }
 
@@ -88,7 +86,7 @@ static void describe_kernel(const meg_request *r, meg_spec *s)
     bool add = strcmp(op->name, "add") == 0; /* all its inputs get the same gradient */
     bool forward = r->pass == MEG_FORWARD || r->pass == MEG_EVAL || r->pass == MEG_REPLAY;
     if (add && r->pass == MEG_BACKWARD) s->shared = gradients(r->node);
-    if (!is_elementwise(op)) return;
+    if (!may_overwrite(op)) return;
     if (forward && no_rim(r, MEG_X, MEG_Y) && reads_once(r->node)) s->in_place = MEG_BIT(MEG_Y);
     if (r->pass == MEG_BACKWARD && no_rim(r, MEG_DY, MEG_DX))
         s->in_place = add ? gradients(r->node) : MEG_BIT(MEG_DX);
@@ -128,8 +126,8 @@ static double predict(meg_device *d, const meg_request *r, const meg_spec *s)
 void meg_plain_describe(meg_device *d, const meg_request *r, meg_spec *s)
 {
     static void (*const describe[MEG_CODES])(const meg_request *, meg_spec *) = {
-        [MEG_KERNEL] = describe_kernel, [MEG_COPY] = describe_copy,
-        [MEG_ADD] = describe_elements,  [MEG_ZERO] = describe_elements,
+        [MEG_KERNEL] = describe_kernel,   [MEG_COPY] = describe_copy,
+        [MEG_ADD] = describe_elements,    [MEG_ZERO] = describe_elements,
         [MEG_UPDATE] = describe_elements,
     };
     *s = (meg_spec){.impl = "plain"};
@@ -268,8 +266,7 @@ static meg_status prepare_kernel(meg_device *d, meg_error *e, const meg_request 
     return MEG_OK;
 }
 
-static meg_status prepare_copy(meg_device *d, meg_error *e, const meg_request *r,
-                               meg_prepared *out)
+static meg_status prepare_copy(meg_device *d, meg_error *e, const meg_request *r, meg_prepared *out)
 {
     (void)d;
     const meg_format from = out->spec.format[MEG_X], to = out->spec.format[MEG_Y];
@@ -307,8 +304,7 @@ static meg_status prepare_add(meg_device *d, meg_error *e, const meg_request *r,
     return MEG_OK;
 }
 
-static meg_status prepare_zero(meg_device *d, meg_error *e, const meg_request *r,
-                               meg_prepared *out)
+static meg_status prepare_zero(meg_device *d, meg_error *e, const meg_request *r, meg_prepared *out)
 {
     (void)d;
     MEG_TRY(e, known_bytes(e, r, &out->spec, MEG_Y));

@@ -14,7 +14,9 @@
 #include <omp.h>
 #endif
 
-enum { RING = 256 };
+enum {
+    RING = 256
+};
 
 struct meg_queue {
     meg_device *device;

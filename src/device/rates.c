@@ -147,7 +147,9 @@ static double team_rate(int threads)
 
 static double plain_rate(void)
 {
-    enum { COUNT = 4096 };
+    enum {
+        COUNT = 4096
+    };
     float x[COUNT], w[COUNT];
     for (int i = 0; i < COUNT; i++)
         x[i] = w[i] = (float)i;
