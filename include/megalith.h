@@ -45,7 +45,7 @@ typedef struct meg_report {
     double images_per_second;
     double predicted_seconds_per_step;
     int64_t predicted_peak_bytes; /* of the arena */
-    int64_t measured_peak_bytes;  /* highest arena byte written + 1; 0 unless "measure=1" */
+    int64_t measured_peak_bytes;  /* highest arena byte written, plus 1 */
     int64_t peak_rss_bytes;       /* of the process */
 } meg_report;
 
@@ -97,9 +97,10 @@ void meg_data_free(meg_data *d);
 
 /* ---- plan ---- */
 
-/* Collective. Plans the training of a graph; pure, nothing runs.
- * Options: batch=N micro=N norm=N budget=BYTES recompute=auto|none optimizer=sgd|adam|adamw ... */
-meg_status meg_plan_new(meg_graph *g, const char *options, meg_plan **out);
+/* Collective. Plans the training of a graph on a data set (its count decides the last, partial
+ * batch of an epoch; NULL: no such batch); pure, nothing runs. Options: batch=N micro=N norm=N
+ * budget=BYTES recompute=auto|none optimizer=sgd|adam|adamw, and those of the optimizer. */
+meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out);
 int64_t meg_plan_bytes(const meg_plan *p);    /* predicted peak of the arena */
 double meg_plan_seconds(const meg_plan *p);   /* predicted seconds per step */
 /* Not collective. Writes "summary" or "program" (every instruction) as text. */
@@ -108,8 +109,8 @@ void meg_plan_free(meg_plan *p);
 
 /* ---- trainer ---- */
 
-/* Collective. Makes the plan's arena and weights. Options: lr=X schedule=... epochs=N
- * augment=shift,flip and those of the optimizer. */
+/* Collective. Makes the plan's arena and weights. Options: lr=X schedule=constant|step|cosine
+ * warmup=EPOCHS epochs=N shuffle=0|1 shift=PIXELS flip=0|1. */
 meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_trainer **out);
 
 /* Collective. Trains until `steps` further steps are done (0: to the end of the schedule). */

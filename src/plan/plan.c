@@ -120,7 +120,7 @@ static int tail_micro(const meg_plan *p, int64_t batch)
 
 static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch, int micro)
 {
-    static const char *const names[] = {"train", "train-tail", "eval", "eval-tail"};
+    static const char *const names[] = {"train", "tail", "eval"};
     meg_entry *out = &p->entry[which];
     bool train = which == MEG_ENTRY_TRAIN || which == MEG_ENTRY_TRAIN_TAIL;
     meg_graph *source = meg_graph_copy(p->source);
@@ -140,16 +140,13 @@ static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch
     return MEG_OK;
 }
 
-static meg_status make_entries(meg_plan *p, meg_error *e, int64_t train_count, int64_t eval_count)
+static meg_status make_entries(meg_plan *p, meg_error *e, int64_t samples)
 {
-    int64_t batch = p->options.batch, each = batch / p->options.micro;
+    int64_t batch = p->options.batch, tail = samples % batch;
     int micro = (int)p->options.micro;
-    int64_t tail = train_count % batch, eval_tail = eval_count % each;
     MEG_TRY(e, make_entry(p, e, MEG_ENTRY_TRAIN, batch, micro));
     if (tail) MEG_TRY(e, make_entry(p, e, MEG_ENTRY_TRAIN_TAIL, tail, tail_micro(p, tail)));
-    MEG_TRY(e, make_entry(p, e, MEG_ENTRY_EVAL, each, 1));
-    if (eval_tail) MEG_TRY(e, make_entry(p, e, MEG_ENTRY_EVAL_TAIL, eval_tail, 1));
-    return MEG_OK;
+    return make_entry(p, e, MEG_ENTRY_EVAL, batch / micro, 1);
 }
 
 int64_t meg_plan_base(const meg_plan *p, meg_region region)
@@ -176,26 +173,24 @@ static meg_status check_budget(const meg_plan *p, meg_error *e)
                                                    : " or more micro-batches");
 }
 
-static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t train_count,
-                       int64_t eval_count)
+static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t samples)
 {
     MEG_CHECK(e, p->source->losses > 0, MEG_EARG, "%s has no loss to train for", p->source->name);
     MEG_TRY(e, parse(p, e, options));
     MEG_TRY(e, check_options(p, e));
-    MEG_TRY(e, make_entries(p, e, train_count, eval_count));
+    MEG_TRY(e, make_entries(p, e, samples));
     p->arena = meg_plan_base(p, MEG_REGIONS - 1) + p->bytes[MEG_FRAME];
     p->seconds = p->entry[MEG_ENTRY_TRAIN].seconds;
     return check_budget(p, e);
 }
 
 meg_status meg_plan_make(const meg_graph *g, meg_error *e, const meg_profile *profile,
-                         const char *options, int64_t train_count, int64_t eval_count,
-                         meg_plan **out)
+                         const char *options, int64_t samples, meg_plan **out)
 {
     meg_pool *pool = meg_pool_new();
     meg_plan *p = meg_pool_alloc(pool, sizeof *p);
     *p = (meg_plan){.owner = g->owner, .pool = pool, .source = g, .profile = *profile};
-    meg_status status = make(p, e, options, train_count, eval_count);
+    meg_status status = make(p, e, options, samples);
     if (status == MEG_OK)
         *out = p;
     else

@@ -1,6 +1,6 @@
 /* Plans: from a graph and options to programs, purely. Same input, same bytes out.
  *
- *     graph --fuse--> graph --lower--> entries (train, eval, tails) --place--> offsets, peak
+ *     graph --fuse--> graph --lower--> entries (train, its tail, eval) --place--> offsets, peak
  */
 #ifndef MEG_PLAN_PLAN_H
 #define MEG_PLAN_PLAN_H
@@ -25,7 +25,7 @@ typedef struct meg_plan_options {
 
 extern const meg_param meg_plan_params[];
 
-enum { MEG_ENTRY_TRAIN, MEG_ENTRY_TRAIN_TAIL, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL_TAIL, MEG_ENTRIES };
+enum { MEG_ENTRY_TRAIN, MEG_ENTRY_TRAIN_TAIL, MEG_ENTRY_EVAL, MEG_ENTRIES };
 
 typedef struct meg_held_slot { /* held memory, the same in all entries */
     int value;
@@ -46,16 +46,16 @@ struct meg_plan {
     int held_slots;
     meg_held_slot *held;
     size_t held_room;
-    meg_entry entry[MEG_ENTRIES]; /* tails: .batch == 0 where there is none */
+    meg_entry entry[MEG_ENTRIES]; /* tail: .batch == 0 where there is none */
     int64_t bytes[MEG_REGIONS];   /* the largest entry's */
     int64_t arena;
     double seconds; /* of a train step */
 };
 
-/* Counts of the data sets decide the tails: 0 = unknown, no tail. */
+/* The last batch of an epoch over `samples` may be a partial one: it gets an entry of its own
+ * (0: unknown, no tail). Evaluation needs none: missing samples have labels that do not count. */
 meg_status meg_plan_make(const meg_graph *g, meg_error *e, const meg_profile *profile,
-                         const char *options, int64_t train_count, int64_t eval_count,
-                         meg_plan **out);
+                         const char *options, int64_t samples, meg_plan **out);
 void meg_plan_destroy(meg_plan *p);
 void meg_plan_summary(const meg_plan *p, FILE *out);
 int64_t meg_plan_base(const meg_plan *p, meg_region region); /* its first byte in the arena */

@@ -1,6 +1,6 @@
 /* Programs: what a plan is lowered to, and what engine, check and explain all read.
  *
- *     entry    "train", "eval", and their tails for the last partial batch of an epoch
+ *     entry    "train", its tail for the last partial batch of an epoch, "eval"
  *     block    a list of instructions over slots; lowered and prepared once
  *     line     RUN block for micro-batch m: the entry's program is a short list of these
  *     slot     {box, dtype, format} at (region, offset)

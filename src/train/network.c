@@ -1,0 +1,146 @@
+/* Graphs and plans of the public interface. */
+#include "train/context.h"
+#include "zoo/zoo.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static meg_context *context_of(const meg_graph *g)
+{
+    return g->owner;
+}
+
+/* ---- graphs ---- */
+
+meg_status meg_graph_new(meg_context *ctx, const char *name, meg_graph **out)
+{
+    meg_graph *g = meg_graph_create(name);
+    g->owner = ctx;
+    *out = g;
+    return MEG_OK;
+}
+
+meg_status meg_graph_model(meg_context *ctx, const char *model, const char *options,
+                           meg_graph **out)
+{
+    MEG_TRY(&ctx->error, meg_zoo_build(&ctx->error, model, options, out));
+    (*out)->owner = ctx;
+    return MEG_OK;
+}
+
+void meg_graph_free(meg_graph *g)
+{
+    meg_graph_destroy(g);
+}
+
+int64_t meg_graph_parameters(const meg_graph *g)
+{
+    return meg_graph_trainable(g);
+}
+
+meg_val meg_input(meg_graph *g, const char *name, const char *shape)
+{
+    int64_t dims[MEG_AXES] = {1};
+    int rank = 1;
+    if (g->error.status != MEG_OK) return -1;
+    const char *at = shape;
+    bool good = *at++ == 'N';
+    while (good && *at == 'x') {
+        char *end;
+        good = rank < MEG_AXES;
+        if (good) dims[rank++] = strtoll(at + 1, &end, 10), at = end;
+    }
+    if (!good || *at || rank < 2) {
+        meg_fail(&g->error, MEG_EARG, "%s: shape '%s' is not like Nx3x224x224 (up to 5 axes)", name,
+                 shape);
+        return -1;
+    }
+    return meg_graph_input(g, name, rank, dims);
+}
+
+meg_val meg_join(meg_graph *g, const char *op, const char *options, int count, const meg_val x[])
+{
+    char text[1024], name[MEG_TEXT] = "";
+    if (g->error.status != MEG_OK) return -1;
+    if (!options) options = "";
+    if (strlen(options) >= sizeof text) {
+        meg_fail(&g->error, MEG_EARG, "%s: more than %zu bytes of options", op, sizeof text - 1);
+        return -1;
+    }
+    strcpy(text, options);
+    meg_options_take(text, "name", name, sizeof name);
+    return meg_graph_add(g, op, name, text, count, x);
+}
+
+meg_val meg_layer(meg_graph *g, const char *op, const char *options, meg_val x)
+{
+    return meg_join(g, op, options, 1, &x);
+}
+
+meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits)
+{
+    meg_graph_add_loss(g, loss, "", logits, 1);
+    if (g->error.status == MEG_OK) return MEG_OK;
+    context_of(g)->error = g->error;
+    return g->error.status;
+}
+
+/* ---- plans ---- */
+
+/* The data set's samples must be what the graph's input expects. */
+static meg_status check_data(meg_context *ctx, const meg_graph *g, const meg_data *d)
+{
+    for (int i = 0; i < g->values; i++) {
+        const meg_value *x = &g->value[i];
+        if (x->kind != MEG_INPUT) continue;
+        meg_box one = x->shape;
+        one.hi[MEG_N] = 1;
+        if (meg_box_equal(&one, &d->set.sample)) return MEG_OK;
+        const int64_t *a = one.hi, *b = d->set.sample.hi;
+        return meg_fail(&ctx->error, MEG_EARG,
+                        "%s: samples of %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64
+                        " (c d h w), but %s of %s takes %" PRId64 "x%" PRId64 "x%" PRId64
+                        "x%" PRId64,
+                        d->set.source, b[1], b[2], b[3], b[4], x->name, g->name, a[1], a[2], a[3],
+                        a[4]);
+    }
+    return meg_fail(&ctx->error, MEG_EARG, "%s has no input", g->name);
+}
+
+meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out)
+{
+    meg_context *ctx = context_of(g);
+    if (d) MEG_TRY(&ctx->error, check_data(ctx, g, d));
+    meg_profile profile = meg_context_profile(ctx);
+    return meg_plan_make(g, &ctx->error, &profile, options, d ? d->set.count : 0, out);
+}
+
+int64_t meg_plan_bytes(const meg_plan *p)
+{
+    return p->arena;
+}
+
+double meg_plan_seconds(const meg_plan *p)
+{
+    return p->seconds;
+}
+
+meg_status meg_plan_print(const meg_plan *p, const char *what, FILE *out)
+{
+    meg_context *ctx = p->owner;
+    if (strcmp(what, "summary") == 0)
+        meg_plan_summary(p, out);
+    else if (strcmp(what, "program") == 0)
+        for (int i = 0; i < MEG_ENTRIES; i++) {
+            if (p->entry[i].batch) meg_entry_print(&p->entry[i], true, out);
+        }
+    else
+        return meg_fail(&ctx->error, MEG_EARG, "cannot print '%s'; known: summary program", what);
+    return MEG_OK;
+}
+
+void meg_plan_free(meg_plan *p)
+{
+    meg_plan_destroy(p);
+}

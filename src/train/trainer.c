@@ -1,0 +1,242 @@
+/* The trainer: see trainer.h. */
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+enum { FILL = 0xA5 }; /* as the last byte of a float it means about -3e-16: no number of ours */
+
+#define AT(field) offsetof(meg_trainer_options, field)
+
+const meg_param meg_trainer_params[] = {
+    {"lr", MEG_PARAM_REAL, AT(schedule.lr), "0.1", "learning rate (the largest)", NULL, 0, 1e6},
+    {"schedule", MEG_PARAM_CHOICE, AT(schedule.kind), "constant", "how the rate changes",
+     "constant|step|cosine", 0, 0},
+    {"epochs", MEG_PARAM_REAL, AT(schedule.epochs), "1", "passes over the data", NULL, 0, 1e9},
+    {"warmup", MEG_PARAM_REAL, AT(schedule.warmup), "0", "epochs in which the rate rises", NULL, 0,
+     1e9},
+    {"drop", MEG_PARAM_REAL, AT(schedule.drop), "0.1", "schedule=step: factor", NULL, 0, 1},
+    {"drop_every", MEG_PARAM_REAL, AT(schedule.drop_every), "30", "schedule=step: epochs", NULL,
+     1e-9, 1e9},
+    {"shuffle", MEG_PARAM_BOOL, AT(shuffle), "yes", "another order every epoch", NULL, 0, 0},
+    {"shift", MEG_PARAM_INT, AT(shift), "0", "augmentation: shift by up to so many pixels", NULL, 0,
+     1 << 20},
+    {"flip", MEG_PARAM_BOOL, AT(flip), "no", "augmentation: mirror at random", NULL, 0, 0},
+    {NULL, 0, 0, NULL, NULL, NULL, 0, 0}};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- making ---- */
+
+static meg_status build(meg_trainer *t, const char *options)
+{
+    meg_error *e = &t->ctx->error;
+    MEG_TRY(e, meg_options_parse(e, meg_trainer_params, "trainer", options, &t->options));
+    int64_t batch = t->plan->entry[MEG_ENTRY_TRAIN].batch;
+    int64_t tail = t->plan->entry[MEG_ENTRY_TRAIN_TAIL].batch, count = t->data->set.count;
+    MEG_CHECK(e, count % batch == tail, MEG_EARG,
+              "%s has %" PRId64 " samples, but the plan was made for another count: give meg_plan_new"
+              " the data set that is trained on",
+              t->data->set.source, count);
+    t->per_epoch = (count + batch - 1) / batch;
+    t->steps = (int64_t)(t->options.schedule.epochs * (double)t->per_epoch + 0.5);
+    meg_loader_options o = {batch, t->options.shuffle, t->options.shift, t->options.flip,
+                            (uint64_t)t->ctx->options.seed};
+    MEG_TRY(e, meg_loader_new(e, &t->data->set, &o, &t->loader));
+    MEG_TRY(e, meg_engine_new(t->plan, t->ctx->device, e, FILL, &t->engine));
+    meg_engine_start(t->engine, (uint64_t)t->ctx->options.seed);
+    return MEG_OK;
+}
+
+meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_trainer **out)
+{
+    meg_context *ctx = p->owner;
+    meg_trainer *t = calloc(1, sizeof *t);
+    if (!t) return meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
+    *t = (meg_trainer){.ctx = ctx, .plan = p, .data = d};
+    meg_status status = build(t, options);
+    if (status == MEG_OK)
+        *out = t;
+    else
+        meg_trainer_free(t);
+    return status;
+}
+
+void meg_trainer_free(meg_trainer *t)
+{
+    if (!t) return;
+    meg_engine_free(t->engine);
+    meg_loader_free(t->loader);
+    free(t);
+}
+
+void meg_trainer_watch(meg_trainer *t, meg_watcher *watcher, void *context)
+{
+    t->watcher = watcher;
+    t->watcher_context = context;
+}
+
+/* ---- sums over the steps of one call ---- */
+
+typedef struct tally {
+    double loss, correct, samples, seconds;
+    double *time; /* of each step */
+    size_t times, room;
+} tally;
+
+static void count_step(tally *y, const meg_outcome *o, int64_t samples, double seconds)
+{
+    y->loss += o->loss * (double)samples;
+    y->correct += o->correct;
+    y->samples += (double)samples;
+    y->seconds += seconds;
+    y->time = meg_grow(y->time, &y->room, y->times + 1, sizeof *y->time);
+    y->time[y->times++] = seconds;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(const meg_trainer *t, tally *y, double predicted, meg_report *out)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    qsort(y->time, y->times, sizeof *y->time, ascending);
+    double samples = y->samples > 0 ? y->samples : 1;
+    *out = (meg_report){.step = t->step,
+                        .loss = y->loss / samples,
+                        .accuracy = y->correct / samples,
+                        .seconds_per_step = y->times ? y->time[y->times / 2] : 0,
+                        .images_per_second = y->seconds > 0 ? y->samples / y->seconds : 0,
+                        .predicted_seconds_per_step = predicted,
+                        .predicted_peak_bytes = t->plan->arena,
+                        .measured_peak_bytes = meg_engine_touched(t->engine),
+                        .peak_rss_bytes = (int64_t)usage.ru_maxrss * 1024};
+    free(y->time);
+    *y = (tally){0};
+}
+
+/* ---- training ---- */
+
+static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
+{
+    meg_error *e = &t->ctx->error;
+    meg_batch batch;
+    meg_outcome o;
+    double begin = now(), each = 1 / (double)t->per_epoch;
+    int64_t index = t->step % t->per_epoch;
+    MEG_TRY(e, meg_loader_next(t->loader, e, t->step / t->per_epoch, index, &batch));
+    double lr = meg_schedule_rate(&t->options.schedule, (double)t->step * each, each);
+    meg_feed feed = {batch.samples, batch.labels, {lr, (double)(t->step + 1), 0, 1},
+                     (uint64_t)t->ctx->options.seed, (uint64_t)t->step};
+    bool whole = batch.count == t->plan->entry[MEG_ENTRY_TRAIN].batch;
+    int entry = whole ? MEG_ENTRY_TRAIN : MEG_ENTRY_TRAIN_TAIL;
+    meg_status status = meg_engine_step(t->engine, e, entry, &feed, &o);
+    if (status == MEG_ENAN)
+        return meg_fail(e, MEG_ENAN,
+                        "the loss of step %" PRId64 " is %f: training stops; use a smaller lr "
+                        "(now %g) or a warm-up",
+                        t->step + 1, o.loss, lr);
+    MEG_TRY(e, status);
+    t->step++;
+    double seconds = now() - begin;
+    count_step(y, &o, batch.count, seconds);
+    meg_progress p = {t->step, t->steps, (double)t->step * each, o.loss,
+                      o.correct / (double)batch.count, seconds, lr, batch.count};
+    *stop = t->watcher && !t->watcher(t->watcher_context, &p);
+    return MEG_OK;
+}
+
+meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *out)
+{
+    tally y = {0};
+    bool stop = false;
+    meg_status status = MEG_OK;
+    int64_t end = steps > 0 ? t->step + steps : t->steps;
+    while (t->step < end && !stop && status == MEG_OK)
+        status = train_step(t, &y, &stop);
+    meg_report r;
+    report(t, &y, t->plan->seconds, &r);
+    if (status != MEG_OK) return status;
+    if (out) *out = r;
+    if (stop && t->step < end)
+        return meg_fail(&t->ctx->error, MEG_EINTERRUPTED, "stopped after step %" PRId64, t->step);
+    return MEG_OK;
+}
+
+/* ---- evaluation ---- */
+
+typedef struct padded { /* a batch as large as the entry wants: missing samples do not count */
+    float *samples;
+    int32_t *labels;
+    int64_t each; /* floats of a sample */
+} padded;
+
+static void pad(padded *p, const meg_batch *b, int64_t batch)
+{
+    int64_t labels = 1; /* of a sample: one class */
+    memcpy(p->samples, b->samples, (size_t)(b->count * p->each) * sizeof(float));
+    memset(p->samples + b->count * p->each, 0,
+           (size_t)((batch - b->count) * p->each) * sizeof(float));
+    memcpy(p->labels, b->labels, (size_t)(b->count * labels) * sizeof(int32_t));
+    for (int64_t i = b->count * labels; i < batch * labels; i++)
+        p->labels[i] = -1;
+}
+
+static meg_status evaluate(meg_trainer *t, meg_loader *loader, int64_t count, padded *p, tally *y)
+{
+    meg_error *e = &t->ctx->error;
+    int64_t batch = t->plan->entry[MEG_ENTRY_EVAL].batch;
+    for (int64_t i = 0; i * batch < count; i++) {
+        meg_batch b;
+        meg_outcome o;
+        double begin = now();
+        MEG_TRY(e, meg_loader_next(loader, e, 0, i, &b));
+        meg_feed feed = {b.samples, b.labels, {0, 0, 0, 1}, (uint64_t)t->ctx->options.seed, 0};
+        if (b.count < batch) {
+            pad(p, &b, batch);
+            feed.samples = p->samples;
+            feed.labels = p->labels;
+        }
+        MEG_TRY(e, meg_engine_step(t->engine, e, MEG_ENTRY_EVAL, &feed, &o));
+        count_step(y, &o, b.count, now() - begin);
+    }
+    return MEG_OK;
+}
+
+meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *out)
+{
+    meg_error *e = &t->ctx->error;
+    int64_t batch = t->plan->entry[MEG_ENTRY_EVAL].batch;
+    tally y = {0};
+    meg_loader *loader = NULL;
+    meg_report r;
+    MEG_CHECK(e, meg_box_equal(&d->set.sample, &t->data->set.sample), MEG_EARG,
+              "%s: its samples have another shape than those of %s", d->set.source,
+              t->data->set.source);
+    padded p = {.each = meg_box_size(&d->set.sample)};
+    p.samples = calloc((size_t)(batch * p.each), sizeof *p.samples);
+    p.labels = calloc((size_t)batch, sizeof *p.labels);
+    meg_loader_options o = {.batch = batch};
+    meg_status status = p.samples && p.labels
+                            ? meg_loader_new(e, &d->set, &o, &loader)
+                            : meg_fail(e, MEG_ENOMEM, "no memory to evaluate %s", d->set.source);
+    if (status == MEG_OK) status = evaluate(t, loader, d->set.count, &p, &y);
+    report(t, &y, t->plan->entry[MEG_ENTRY_EVAL].seconds, &r);
+    if (status == MEG_OK && out) *out = r;
+    meg_loader_free(loader);
+    free(p.samples);
+    free(p.labels);
+    return status;
+}

@@ -1,0 +1,47 @@
+/* The trainer: epochs of steps over a data set. */
+#ifndef MEG_TRAIN_TRAINER_H
+#define MEG_TRAIN_TRAINER_H
+
+#include "exec/engine.h"
+#include "train/context.h"
+#include "train/schedule.h"
+
+typedef struct meg_trainer_options {
+    meg_schedule schedule;
+    bool shuffle, flip;
+    int64_t shift;
+} meg_trainer_options;
+
+extern const meg_param meg_trainer_params[];
+
+typedef struct meg_progress { /* after each step */
+    int64_t step, steps;      /* done, and in all */
+    double epoch;             /* done, with fraction */
+    double loss, accuracy;    /* of this step */
+    double seconds;           /* of this step */
+    double lr;
+    int64_t samples;
+} meg_progress;
+
+/* Returns false to stop training after this step (MEG_EINTERRUPTED). */
+typedef bool meg_watcher(void *context, const meg_progress *p);
+
+struct meg_trainer {
+    meg_context *ctx;
+    meg_plan *plan;
+    meg_data *data;
+    meg_trainer_options options;
+    meg_engine *engine;
+    meg_loader *loader;
+    int64_t step, steps, per_epoch;
+    meg_watcher *watcher;
+    void *watcher_context;
+};
+
+void meg_trainer_watch(meg_trainer *t, meg_watcher *watcher, void *context);
+
+/* Every parameter's gradient of the last step into a safetensors file (plan with keep_grads),
+ * running statistics too. */
+meg_status meg_trainer_save_gradients(meg_trainer *t, const char *path);
+
+#endif

@@ -1,0 +1,144 @@
+/* Weights to and from safetensors files, in global coordinates and plain format: parameters and
+ * running statistics under the names that PyTorch gives them.
+ */
+#include "import/safetensors.h"
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct sink {
+    const meg_value *value;
+    char *to;
+    int64_t element;
+} sink;
+
+static void take(void *context, const meg_box *box, void *data)
+{
+    sink *s = context;
+    memcpy(s->to + meg_box_at(&s->value->shape, box->lo) * s->element, data,
+           (size_t)(meg_box_size(box) * s->element));
+}
+
+static bool saved_kind(const meg_value *v)
+{
+    return v->kind == MEG_PARAMETER || v->kind == MEG_STATE;
+}
+
+/* One tensor of the file, with its own memory; false: the value is not held in this role. */
+static bool collect(meg_trainer *t, const meg_value *v, meg_role role, meg_saved *out)
+{
+    meg_dtype real = meg_engine_real(t->engine);
+    int64_t element = meg_dtype_bytes(real);
+    sink s = {v, malloc((size_t)(meg_box_size(&v->shape) * element)), element};
+    if (!s.to) abort();
+    *out = (meg_saved){.name = v->name, .dtype = real, .rank = v->rank, .data = s.to};
+    memcpy(out->dims, v->dims, sizeof v->dims);
+    if (meg_engine_get(t->engine, v->id, role, 0, take, &s)) return true;
+    free(s.to);
+    return false;
+}
+
+static meg_status save(meg_trainer *t, const char *path, meg_role parameters)
+{
+    const meg_graph *g = meg_engine_graph(t->engine);
+    meg_saved *list = calloc((size_t)g->values + 1, sizeof *list);
+    if (!list) abort();
+    int count = 0;
+    for (int i = 0; i < g->values; i++) {
+        const meg_value *v = &g->value[i];
+        if (!saved_kind(v)) continue;
+        meg_role role = v->kind == MEG_PARAMETER ? parameters : MEG_ROLE_VALUE;
+        count += collect(t, v, role, &list[count]);
+    }
+    char step[32];
+    snprintf(step, sizeof step, "%" PRId64, t->step);
+    meg_saved_note notes[] = {{"megalith.model", g->name}, {"megalith.step", step}};
+    meg_saved_file file = {count, 2, list, notes};
+    meg_status status = meg_safetensors_write(&t->ctx->error, path, &file);
+    for (int i = 0; i < count; i++)
+        free((void *)(uintptr_t)list[i].data);
+    free(list);
+    return status;
+}
+
+meg_status meg_trainer_save(meg_trainer *t, const char *path)
+{
+    return save(t, path, MEG_ROLE_VALUE);
+}
+
+meg_status meg_trainer_save_gradients(meg_trainer *t, const char *path)
+{
+    MEG_CHECK(&t->ctx->error, t->plan->options.keep_grads || t->plan->options.micro > 1, MEG_EARG,
+              "gradients are only there after a step of a plan with keep_grads=1");
+    return save(t, path, MEG_ROLE_GRADIENT);
+}
+
+/* ---- loading ---- */
+
+typedef struct source {
+    const meg_value *value;
+    const char *from;
+    meg_dtype dtype, real;
+} source;
+
+static void give(void *context, const meg_box *box, void *data)
+{
+    const source *s = context;
+    int64_t first = meg_box_at(&s->value->shape, box->lo), count = meg_box_size(box);
+    const char *from = s->from + first * meg_dtype_bytes(s->dtype);
+    for (int64_t i = 0; i < count; i++) {
+        float f = 0;
+        double d = 0; /* the file may not be aligned */
+        if (s->dtype == MEG_F64)
+            memcpy(&d, from + 8 * i, 8), f = (float)d;
+        else
+            memcpy(&f, from + 4 * i, 4), d = (double)f;
+        if (s->real == MEG_F64)
+            ((double *)data)[i] = d;
+        else
+            ((float *)data)[i] = f;
+    }
+}
+
+static meg_status check(meg_trainer *t, const meg_safetensors *f, const meg_value *v,
+                        const char *path, meg_saved *out)
+{
+    meg_error *e = &t->ctx->error;
+    int at = meg_safetensors_find(f, v->name);
+    MEG_CHECK(e, at >= 0, MEG_EDATA, "%s: there is no %s, which %s needs", path, v->name,
+              t->plan->source->name);
+    MEG_TRY(e, meg_safetensors_at(f, e, at, out));
+    bool same = out->rank == v->rank && (out->dtype == MEG_F32 || out->dtype == MEG_F64);
+    for (int i = 0; same && i < v->rank; i++)
+        same = out->dims[i] == v->dims[i];
+    MEG_CHECK(e, same, MEG_EDATA, "%s: %s has another shape or type than %s needs", path, v->name,
+              t->plan->source->name);
+    return MEG_OK;
+}
+
+/* Checks all before it changes any. */
+static meg_status load(meg_trainer *t, const meg_safetensors *f, const char *path)
+{
+    const meg_graph *g = meg_engine_graph(t->engine);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < g->values; i++) {
+            const meg_value *v = &g->value[i];
+            meg_saved saved;
+            if (!saved_kind(v)) continue;
+            MEG_TRY(&t->ctx->error, check(t, f, v, path, &saved));
+            source s = {v, saved.data, saved.dtype, meg_engine_real(t->engine)};
+            if (pass == 1) meg_engine_put(t->engine, i, MEG_ROLE_VALUE, 0, give, &s);
+        }
+    return MEG_OK;
+}
+
+meg_status meg_trainer_load(meg_trainer *t, const char *path)
+{
+    meg_safetensors *f = NULL;
+    MEG_TRY(&t->ctx->error, meg_safetensors_open(&t->ctx->error, path, &f));
+    meg_status status = load(t, f, path);
+    meg_safetensors_close(f);
+    return status;
+}
