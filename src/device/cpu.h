@@ -28,4 +28,20 @@ int meg_onednn_block(void); /* 16 if oneDNN may use AVX-512 here (DNNL_MAX_CPU_I
 extern const meg_cpu_op meg_cpu_conv, meg_cpu_dense;
 extern const meg_cpu_op meg_cpu_reorder; /* COPY of a weight: request.node is not NULL */
 
+/* Our own kernels (device/cpu_*.c over device/simd/). */
+extern const meg_cpu_op meg_cpu_add, meg_cpu_avgpool, meg_cpu_batchnorm, meg_cpu_concat;
+extern const meg_cpu_op meg_cpu_gap, meg_cpu_maxpool, meg_cpu_relu;
+extern const meg_cpu_op meg_cpu_copy; /* of activations: request.node is NULL */
+extern const meg_cpu_op meg_cpu_sum, meg_cpu_update, meg_cpu_zero;
+
+/* FORWARD, EVAL, REPLAY: makes outputs. */
+bool meg_cpu_makes(const meg_request *r);
+
+/* Zeroed memory for meg_prepared.own, freed by free; never NULL. */
+void *meg_cpu_own(size_t bytes);
+
+/* Sets impl and seconds of one of our own kernels: the bytes of all its operands, those of `again`
+ * twice, at the memory's bandwidth. */
+void meg_cpu_price(meg_device *d, const meg_request *r, meg_spec *s, meg_mask again);
+
 #endif

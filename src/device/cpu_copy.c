@@ -1,0 +1,213 @@
+/* Copies on the cpu device: activations between plain and blocked, and concat, which gathers the
+ * lanes of its inputs: where an input does not begin at a whole block, its lanes shift.
+ *
+ *     inputs   |a a a a a . . .|   |b b b b b b b b|b b . . . . . .|      5 and 10 channels
+ *     output   |a a a a a b b b|b b b b b b b .|
+ */
+#include "device/cpu.h"
+#include "device/simd/simd.h"
+
+#include <stdlib.h>
+
+static int64_t pixels_of(const meg_box *b)
+{
+    return meg_extent(b, MEG_D) * meg_extent(b, MEG_H) * meg_extent(b, MEG_W);
+}
+
+static int64_t blocks_of(const meg_cpu *cpu, int64_t channels)
+{
+    return (channels + cpu->block - 1) / cpu->block;
+}
+
+/* ---- between formats ---- */
+
+typedef struct own_copy {
+    meg_simd_copy job;
+    void (*kernel)(const meg_simd_copy *j);
+} own_copy;
+
+static bool describe_copy(meg_device *d, const meg_request *r, meg_spec *s)
+{
+    const meg_cpu *cpu = meg_device_state(d);
+    meg_format from = r->format[MEG_X], to = r->format[MEG_Y];
+    meg_format blocked = meg_format_blocked(cpu->block);
+    bool packs = from == MEG_FORMAT_PLAIN && to == blocked;
+    bool unpacks = from == blocked && to == MEG_FORMAT_PLAIN;
+    if (!packs && !unpacks) return false;
+    if (r->dtype[MEG_X] != MEG_F32 || r->dtype[MEG_Y] != MEG_F32) return false;
+    if (!meg_box_equal(&r->box[MEG_X], &r->box[MEG_Y])) return false;
+    s->format[MEG_X] = from;
+    s->format[MEG_Y] = to;
+    meg_cpu_price(d, r, s, 0);
+    return true;
+}
+
+static void run_copy(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
+{
+    (void)m;
+    const own_copy *o = k->own;
+    meg_simd_copy job = o->job;
+    job.from = at[MEG_X];
+    job.to = at[MEG_Y];
+    o->kernel(&job);
+}
+
+static bool prepare_copy(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out)
+{
+    const meg_cpu *cpu = meg_device_state(d);
+    const meg_box *b = &r->box[MEG_X];
+    own_copy *o = meg_cpu_own(sizeof *o);
+    o->job.samples = meg_extent(b, MEG_N);
+    o->job.channels = meg_extent(b, MEG_C);
+    o->job.blocks = blocks_of(cpu, o->job.channels);
+    o->job.pixels = pixels_of(b);
+    o->job.threads = cpu->threads;
+    o->kernel = s->format[MEG_X] == MEG_FORMAT_PLAIN ? cpu->simd->pack : cpu->simd->unpack;
+    out->own = o;
+    out->free_own = free;
+    out->run = run_copy;
+    return true;
+}
+
+const meg_cpu_op meg_cpu_copy = {MEG_COPY, NULL, describe_copy, prepare_copy};
+
+/* ---- concat ---- */
+
+typedef struct own_concat { /* forward: one job; backward: one for each input */
+    int jobs;
+    meg_simd_gather job[MEG_INPUTS];
+    meg_simd_piece *piece;
+    int64_t *first;
+    size_t pieces, piece_room, firsts, first_room;
+    void (*kernel)(const meg_simd_gather *j);
+} own_concat;
+
+typedef struct strip { /* consecutive channels that go from one tensor to another */
+    int source;
+    int64_t from, to, count;
+} strip;
+
+static bool fits_concat(const meg_request *r)
+{
+    bool back = r->pass == MEG_BACKWARD;
+    const meg_node *v = r->node;
+    meg_box all = r->box[back ? MEG_DY : MEG_Y];
+    if (!back && !meg_cpu_makes(r)) return false;
+    if (meg_box_empty(&all) || !meg_box_equal(&all, &r->work.out)) return false;
+    const meg_box *shape = &r->graph->value[v->out[0]].shape;
+    if (all.lo[MEG_C] != shape->lo[MEG_C] || all.hi[MEG_C] != shape->hi[MEG_C]) return false;
+    for (int i = 0; i < v->inputs; i++) {
+        const meg_box *b = &r->box[(back ? MEG_DX : MEG_X) + i];
+        all.hi[MEG_C] = r->graph->value[v->in[i]].shape.hi[MEG_C];
+        if (back && meg_box_empty(b)) continue; /* nobody wants this gradient */
+        if (!meg_box_equal(b, &all)) return false;
+    }
+    return true;
+}
+
+static bool describe_concat(meg_device *d, const meg_request *r, meg_spec *s)
+{
+    const meg_cpu *cpu = meg_device_state(d);
+    meg_format blocked = meg_format_blocked(cpu->block);
+    if (!fits_concat(r)) return false;
+    s->format[MEG_Y] = s->format[MEG_DY] = blocked;
+    for (int i = 0; i < r->node->inputs; i++)
+        s->format[MEG_X + i] = s->format[MEG_DX + i] = blocked;
+    meg_cpu_price(d, r, s, 0);
+    return true;
+}
+
+/* Cuts a strip where a block ends, on either side, and appends the pieces in block b of the target. */
+static void add_pieces(own_concat *o, const strip *s, int64_t b, int64_t block)
+{
+    int64_t lo = b * block > s->to ? b * block : s->to;
+    int64_t end = s->to + s->count, hi = (b + 1) * block < end ? (b + 1) * block : end;
+    while (lo < hi) {
+        int64_t c = s->from + lo - s->to, lanes = block - c % block;
+        if (lanes > hi - lo) lanes = hi - lo;
+        o->piece = meg_grow(o->piece, &o->piece_room, o->pieces + 1, sizeof *o->piece);
+        o->piece[o->pieces++] = (meg_simd_piece){
+            .source = s->source,
+            .block = c / block,
+            .lane = (int)(c % block),
+            .to = (int)(lo % block),
+            .lanes = (int)lanes,
+        };
+        lo += lanes;
+    }
+}
+
+/* Lists the pieces of every block of one target. Pointers are set when all lists are complete. */
+static void add_target(own_concat *o, const strip *s, int strips, const meg_cpu *cpu)
+{
+    meg_simd_gather *job = &o->job[o->jobs++];
+    int64_t channels = s[strips - 1].to + s[strips - 1].count;
+    job->blocks = blocks_of(cpu, channels);
+    for (int64_t b = 0; b <= job->blocks; b++) {
+        o->first = meg_grow(o->first, &o->first_room, o->firsts + 1, sizeof *o->first);
+        o->first[o->firsts++] = (int64_t)o->pieces;
+        for (int i = 0; b < job->blocks && i < strips; i++)
+            add_pieces(o, &s[i], b, cpu->block);
+    }
+}
+
+static void run_concat(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
+{
+    (void)m;
+    const own_concat *o = k->own;
+    const int64_t *first = o->first;
+    for (int i = 0; i < o->jobs; i++) {
+        bool back = k->request.pass == MEG_BACKWARD;
+        meg_simd_gather job = o->job[i];
+        job.piece = o->piece;
+        job.first = first;
+        first += job.blocks + 1;
+        job.to = at[back ? MEG_DX + i : MEG_Y];
+        for (int x = 0; x < (back ? 1 : k->request.node->inputs); x++)
+            job.from[x] = at[(back ? MEG_DY : MEG_X) + x];
+        if (job.to) o->kernel(&job);
+    }
+}
+
+static void free_concat(void *own)
+{
+    own_concat *o = own;
+    free(o->piece);
+    free(o->first);
+    free(o);
+}
+
+static bool prepare_concat(meg_device *d, const meg_request *r, const meg_spec *s,
+                           meg_prepared *out)
+{
+    (void)s;
+    const meg_cpu *cpu = meg_device_state(d);
+    const meg_node *v = r->node;
+    bool back = r->pass == MEG_BACKWARD;
+    own_concat *o = meg_cpu_own(sizeof *o);
+    strip all[MEG_INPUTS] = {{0}};
+    int64_t from_blocks[MEG_INPUTS] = {0}, at = 0;
+    for (int i = 0; i < v->inputs; i++) {
+        int64_t channels = r->graph->value[v->in[i]].shape.hi[MEG_C];
+        all[i] = back ? (strip){0, at, 0, channels} : (strip){i, 0, at, channels};
+        from_blocks[i] = blocks_of(cpu, channels);
+        at += channels;
+        if (back) add_target(o, &all[i], 1, cpu);
+    }
+    if (back) from_blocks[0] = blocks_of(cpu, at);
+    else add_target(o, all, v->inputs, cpu);
+    for (int i = 0; i < o->jobs; i++) {
+        o->job[i].samples = meg_extent(&r->work.out, MEG_N);
+        o->job[i].pixels = pixels_of(&r->work.out);
+        o->job[i].threads = cpu->threads;
+        for (int x = 0; x < MEG_INPUTS; x++)
+            o->job[i].from_blocks[x] = from_blocks[x];
+    }
+    o->kernel = cpu->simd->gather;
+    out->own = o;
+    out->free_own = free_concat;
+    out->run = run_concat;
+    return true;
+}
+
+const meg_cpu_op meg_cpu_concat = {MEG_KERNEL, "concat", describe_concat, prepare_concat};

@@ -1,0 +1,389 @@
+/* Batch normalisation, training and given statistics, forward and backward, rectifier included.
+ *
+ * An *item* is one channel block of one group: all that its statistics need. An item's samples are
+ * cut into *parts*, a part into *runs* that stay in the first cache. Within a run sums are floats,
+ * across runs and parts doubles, always in the same order:
+ *
+ *     item   | sample 0      | sample 1      | ...
+ *     part   | p0    | p1    | p0    | p1    |         at most PART vectors
+ *     run    |r|r|r|r|r|r|r|r|r|r|r|r|r|r|r|r|         at most RUN vectors
+ *
+ * Variance: two passes over a run (its mean, then squares about it), then runs are joined by the
+ * formula of Chan, Golub, LeVeque ("Updating formulae and a pairwise algorithm for computing sample
+ * variances", 1979). So x comes from memory once for the statistics, and there is no cancellation.
+ *
+ * A thread takes whole items where these go around, since the second sweep then finds the end of
+ * the item in its cache; else threads share the parts of all items, with barriers in between.
+ */
+#include "device/simd/vec.h"
+
+#include <math.h>
+
+enum { RUN = 256 };
+
+typedef struct totals { /* of a part. Forward: mean, squares about it; backward: dbias, dweight */
+    double a[B], b[B];
+} totals;
+
+typedef struct constants { /* of an item */
+    float mean[B], scale[B], bias[B]; /* y = (x - mean) * scale + bias */
+    float offset[B], slope[B];        /* dx = scale * (g - offset - (x - mean) * slope) */
+    double inverse[B];                /* 1 / sqrt(variance + epsilon) */
+    double dbias[B], dweight[B];
+} constants;
+
+typedef struct phases { /* of a kernel, in this order; NULL: nothing to do */
+    void (*open)(const meg_simd_norm *j, int64_t item);
+    void (*sum)(const meg_simd_norm *j, int64_t item, int64_t part);
+    void (*close)(const meg_simd_norm *j, int64_t item);
+    void (*apply)(const meg_simd_norm *j, int64_t item, int64_t part);
+} phases;
+
+typedef struct reach { /* where a part lies */
+    int64_t at; /* first float */
+    int64_t count; /* vectors */
+} reach;
+
+/* ---- geometry ---- */
+
+static int64_t items_of(const meg_simd_norm *j)
+{
+    return j->groups * j->blocks;
+}
+
+static int64_t samples_of(const meg_simd_norm *j, int64_t item) /* the last group may be smaller */
+{
+    int64_t first = item / j->blocks * j->norm;
+    return least(j->norm, j->samples - first);
+}
+
+static int64_t parts_of(const meg_simd_norm *j, int64_t item)
+{
+    return samples_of(j, item) * j->parts;
+}
+
+static reach reach_of(const meg_simd_norm *j, int64_t item, int64_t part)
+{
+    int64_t n = item / j->blocks * j->norm + part / j->parts, b = item % j->blocks;
+    int64_t length = (j->pixels + j->parts - 1) / j->parts;
+    int64_t lo = least(part % j->parts * length, j->pixels);
+    int64_t hi = least(lo + length, j->pixels);
+    return (reach){((n * j->blocks + b) * j->pixels + lo) * B, hi - lo};
+}
+
+static constants *constants_of(const meg_simd_norm *j, int64_t item)
+{
+    return (constants *)j->scratch + item;
+}
+
+static totals *totals_of(const meg_simd_norm *j, int64_t item, int64_t part)
+{
+    totals *all = (totals *)((constants *)j->scratch + items_of(j));
+    return all + item * j->norm * j->parts + part;
+}
+
+/* ---- the walk over items and parts ---- */
+
+static void walk_item(const meg_simd_norm *j, const phases *f, int64_t item)
+{
+    int64_t parts = parts_of(j, item);
+    if (f->open) f->open(j, item);
+    for (int64_t p = 0; f->sum && p < parts; p++)
+        f->sum(j, item, p);
+    if (f->close) f->close(j, item);
+    for (int64_t p = parts - 1; f->apply && p >= 0; p--) /* what is still in the cache first */
+        f->apply(j, item, p);
+}
+
+static void walk_parts(const meg_simd_norm *j, const phases *f)
+{
+    int64_t items = items_of(j), most = j->norm * j->parts;
+#pragma omp parallel num_threads(j->threads)
+    {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < items; i++)
+            if (f->open) f->open(j, i);
+#pragma omp for schedule(static)
+        for (int64_t k = 0; k < items * most; k++)
+            if (f->sum && k % most < parts_of(j, k / most)) f->sum(j, k / most, k % most);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < items; i++)
+            if (f->close) f->close(j, i);
+#pragma omp for schedule(static)
+        for (int64_t k = 0; k < items * most; k++)
+            if (f->apply && k % most < parts_of(j, k / most)) f->apply(j, k / most, k % most);
+    }
+}
+
+static void walk(const meg_simd_norm *j, const phases *f)
+{
+    int64_t items = items_of(j);
+    if (items % j->threads != 0 && items < 8 * j->threads) {
+        walk_parts(j, f);
+        return;
+    }
+#pragma omp parallel for schedule(static) num_threads(j->threads)
+    for (int64_t i = 0; i < items; i++)
+        walk_item(j, f, i);
+}
+
+/* ---- given statistics ---- */
+
+/* Padding lanes get zeros throughout, whatever epsilon is. */
+static void set_constants(const meg_simd_norm *j, int64_t item)
+{
+    constants *k = constants_of(j, item);
+    int64_t g = item / j->blocks, b = item % j->blocks;
+    int lanes = lanes_of(j->channels, b);
+    memset(k, 0, sizeof *k);
+    for (int l = 0; l < lanes; l++) {
+        int64_t c = b * B + l, at = g * j->channels + c;
+        k->mean[l] = j->mean[at];
+        k->inverse[l] = 1 / sqrt((double)j->variance[at] + j->epsilon);
+        k->scale[l] = (float)((double)j->weight[c] * k->inverse[l]);
+        k->bias[l] = j->bias[c];
+    }
+}
+
+/* Forward and backward must agree on the sign of this to the last bit: one expression for both. */
+MEG_INLINE vec normalised(vec centred, vec scale, vec bias)
+{
+    return centred * scale + bias;
+}
+
+MEG_INLINE void apply_part(const meg_simd_norm *j, int64_t item, int64_t part, bool relu)
+{
+    const constants *k = constants_of(j, item);
+    vec mean = load(k->mean), scale = load(k->scale), bias = load(k->bias);
+    reach r = reach_of(j, item, part);
+    const float *x = j->x + r.at;
+    float *y = j->y + r.at; /* may be x */
+    for (int64_t i = 0; i < r.count; i++) {
+        vec v = normalised(load(x + i * B) - mean, scale, bias);
+        store(y + i * B, relu ? keep(~(v < 0), v) : v);
+    }
+}
+
+static void apply(const meg_simd_norm *j, int64_t item, int64_t part)
+{
+    if (j->relu) apply_part(j, item, part, true);
+    else apply_part(j, item, part, false);
+}
+
+/* ---- statistics ---- */
+
+MEG_INLINE vec run_sum(const float *x, int64_t count)
+{
+    vec s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        s0 += load(x + i * B);
+        s1 += load(x + (i + 1) * B);
+        s2 += load(x + (i + 2) * B);
+        s3 += load(x + (i + 3) * B);
+    }
+    for (; i < count; i++) s0 += load(x + i * B);
+    return (s0 + s1) + (s2 + s3);
+}
+
+/* Sums of d = x - center and of its square. The first corrects what rounding left in center. */
+MEG_INLINE void run_moments(const float *x, int64_t count, vec center, vec moment[2])
+{
+    vec s0 = {0}, s1 = {0}, q0 = {0}, q1 = {0}, q2 = {0}, q3 = {0};
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        vec d0 = load(x + i * B) - center, d1 = load(x + (i + 1) * B) - center;
+        vec d2 = load(x + (i + 2) * B) - center, d3 = load(x + (i + 3) * B) - center;
+        s0 += d0 + d1, s1 += d2 + d3;
+        q0 += d0 * d0, q1 += d1 * d1, q2 += d2 * d2, q3 += d3 * d3;
+    }
+    for (; i < count; i++) {
+        vec d = load(x + i * B) - center;
+        s0 += d, q0 += d * d;
+    }
+    moment[0] = s0 + s1;
+    moment[1] = (q0 + q1) + (q2 + q3);
+}
+
+/* Joins `more` elements (their mean, their squares about it) to the `have` that t holds. */
+static void join(totals *t, double have, const double mean[B], const double squares[B], double more)
+{
+    double all = have + more, share = more / all, weight = have * share;
+    for (int l = 0; l < B; l++) {
+        double delta = mean[l] - t->a[l];
+        t->a[l] += delta * share;
+        t->b[l] += squares[l] + delta * delta * weight;
+    }
+}
+
+static void sum_forward(const meg_simd_norm *j, int64_t item, int64_t part)
+{
+    totals *t = totals_of(j, item, part);
+    reach r = reach_of(j, item, part);
+    memset(t, 0, sizeof *t);
+    for (int64_t i = 0; i < r.count; i += RUN) {
+        const float *x = j->x + r.at + i * B;
+        int64_t count = least(RUN, r.count - i);
+        vec moment[2], center = run_sum(x, count) / (float)count;
+        double mean[B], squares[B];
+        run_moments(x, count, center, moment);
+        for (int l = 0; l < B; l++) {
+            double rest = (double)moment[0][l] / (double)count;
+            mean[l] = (double)center[l] + rest;
+            squares[l] = (double)moment[1][l] - rest * (double)moment[0][l];
+            if (squares[l] < 0) squares[l] = 0; /* by rounding; NaN stays */
+        }
+        join(t, (double)i, mean, squares, (double)count);
+    }
+}
+
+static void close_forward(const meg_simd_norm *j, int64_t item)
+{
+    totals all = {{0}, {0}};
+    double have = 0;
+    int64_t parts = parts_of(j, item), b = item % j->blocks;
+    for (int64_t p = 0; p < parts; p++) {
+        const totals *t = totals_of(j, item, p);
+        double more = (double)reach_of(j, item, p).count;
+        if (more > 0) join(&all, have, t->a, t->b, more);
+        have += more;
+    }
+    for (int l = 0; l < lanes_of(j->channels, b); l++) {
+        int64_t at = item / j->blocks * j->channels + b * B + l;
+        j->mean[at] = (float)all.a[l];
+        j->variance[at] = (float)(all.b[l] / have);
+    }
+    set_constants(j, item);
+}
+
+/* ---- backward ---- */
+
+/* The gradient that reaches the normalisation: of both consumers, through the rectifier. */
+MEG_INLINE vec gradient(const meg_simd_norm *j, int64_t at, vec y, bool relu, bool second)
+{
+    vec g = load(j->dy + at);
+    if (second) g += load(j->dy2 + at);
+    return relu ? keep(~(y <= 0), g) : g;
+}
+
+MEG_INLINE void sum_part(const meg_simd_norm *j, int64_t item, int64_t part, bool relu, bool second)
+{
+    const constants *k = constants_of(j, item);
+    vec mean = load(k->mean), scale = load(k->scale), bias = load(k->bias);
+    totals *t = totals_of(j, item, part);
+    reach r = reach_of(j, item, part);
+    memset(t, 0, sizeof *t);
+    for (int64_t i = 0; i < r.count; i += RUN) {
+        int64_t at = r.at + i * B, count = least(RUN, r.count - i);
+        vec s0 = {0}, s1 = {0}, p0 = {0}, p1 = {0}; /* sums of g and of g * (x - mean) */
+        for (int64_t v = 0; v + 2 <= count; v += 2) {
+            int64_t even = at + v * B, odd = even + B;
+            vec d0 = load(j->x + even) - mean, d1 = load(j->x + odd) - mean;
+            vec g0 = gradient(j, even, normalised(d0, scale, bias), relu, second);
+            vec g1 = gradient(j, odd, normalised(d1, scale, bias), relu, second);
+            s0 += g0, s1 += g1;
+            p0 += g0 * d0, p1 += g1 * d1;
+        }
+        if (count % 2) {
+            vec d = load(j->x + at + (count - 1) * B) - mean;
+            vec g = gradient(j, at + (count - 1) * B, normalised(d, scale, bias), relu, second);
+            s0 += g, p0 += g * d;
+        }
+        vec sum = s0 + s1, product = p0 + p1;
+        for (int l = 0; l < B; l++) {
+            t->a[l] += (double)sum[l];
+            t->b[l] += (double)product[l];
+        }
+    }
+}
+
+static void sum_backward(const meg_simd_norm *j, int64_t item, int64_t part)
+{
+    if (j->relu && j->dy2) sum_part(j, item, part, true, true);
+    else if (j->relu) sum_part(j, item, part, true, false);
+    else if (j->dy2) sum_part(j, item, part, false, true);
+    else sum_part(j, item, part, false, false);
+}
+
+static void close_backward(const meg_simd_norm *j, int64_t item)
+{
+    constants *k = constants_of(j, item);
+    double count = (double)(samples_of(j, item) * j->pixels);
+    int64_t parts = parts_of(j, item);
+    for (int64_t p = 0; p < parts; p++) {
+        const totals *t = totals_of(j, item, p);
+        for (int l = 0; l < B; l++) {
+            k->dbias[l] += t->a[l];
+            k->dweight[l] += t->b[l] * k->inverse[l];
+        }
+    }
+    for (int l = 0; l < B; l++) {
+        k->offset[l] = (float)(k->dbias[l] / count);
+        k->slope[l] = (float)(k->dweight[l] * k->inverse[l] / count);
+    }
+}
+
+MEG_INLINE void back_part(const meg_simd_norm *j, int64_t item, int64_t part, bool relu,
+                          bool second)
+{
+    const constants *k = constants_of(j, item);
+    vec mean = load(k->mean), scale = load(k->scale), bias = load(k->bias);
+    vec offset = load(k->offset), slope = load(k->slope);
+    reach r = reach_of(j, item, part);
+    for (int64_t i = 0; i < r.count; i++) {
+        int64_t at = r.at + i * B;
+        vec d = load(j->x + at) - mean;
+        vec g = gradient(j, at, normalised(d, scale, bias), relu, second);
+        store(j->dx + at, scale * (g - offset - d * slope));
+    }
+}
+
+static void apply_backward(const meg_simd_norm *j, int64_t item, int64_t part)
+{
+    if (j->relu && j->dy2) back_part(j, item, part, true, true);
+    else if (j->relu) back_part(j, item, part, true, false);
+    else if (j->dy2) back_part(j, item, part, false, true);
+    else back_part(j, item, part, false, false);
+}
+
+/* Of a weight: the sum over the groups, in ascending order. */
+static void weight_gradients(const meg_simd_norm *j)
+{
+    for (int64_t c = 0; c < j->channels; c++) {
+        double dweight = 0, dbias = 0;
+        for (int64_t g = 0; g < j->groups; g++) {
+            const constants *k = constants_of(j, g * j->blocks + c / B);
+            dweight += k->dweight[c % B];
+            dbias += k->dbias[c % B];
+        }
+        if (j->dweight) j->dweight[c] = (float)dweight;
+        if (j->dbias) j->dbias[c] = (float)dbias;
+    }
+}
+
+/* ---- the kernels ---- */
+
+void MEG_SIMD(norm_train)(const meg_simd_norm *j)
+{
+    walk(j, &(phases){.sum = sum_forward, .close = close_forward, .apply = apply});
+}
+
+void MEG_SIMD(norm_apply)(const meg_simd_norm *j)
+{
+    walk(j, &(phases){.open = set_constants, .apply = apply});
+}
+
+void MEG_SIMD(norm_back)(const meg_simd_norm *j)
+{
+    walk(j, &(phases){.open = set_constants,
+                      .sum = sum_backward,
+                      .close = close_backward,
+                      .apply = j->dx ? apply_backward : NULL});
+    weight_gradients(j);
+}
+
+int64_t MEG_SIMD(norm_bytes)(const meg_simd_norm *j)
+{
+    int64_t items = items_of(j);
+    return items * (int64_t)sizeof(constants) + items * j->norm * j->parts * (int64_t)sizeof(totals);
+}

@@ -1,0 +1,45 @@
+/* The table of one instruction set: the build compiles this folder once for each. */
+#include "device/simd/vec.h"
+
+#define MEG_TEXT_OF(word) #word
+#define MEG_NAME_OF(word) MEG_TEXT_OF(word)
+
+void MEG_SIMD(add)(const meg_simd_flat *j);
+void MEG_SIMD(mask)(const meg_simd_flat *j);
+int64_t MEG_SIMD(norm_bytes)(const meg_simd_norm *j);
+void MEG_SIMD(norm_train)(const meg_simd_norm *j);
+void MEG_SIMD(norm_apply)(const meg_simd_norm *j);
+void MEG_SIMD(norm_back)(const meg_simd_norm *j);
+void MEG_SIMD(maxpool)(const meg_simd_pool *j);
+void MEG_SIMD(maxpool_back)(const meg_simd_pool *j);
+void MEG_SIMD(avgpool)(const meg_simd_pool *j);
+void MEG_SIMD(avgpool_back)(const meg_simd_pool *j);
+void MEG_SIMD(mean)(const meg_simd_mean *j);
+void MEG_SIMD(mean_back)(const meg_simd_mean *j);
+void MEG_SIMD(gather)(const meg_simd_gather *j);
+void MEG_SIMD(pack)(const meg_simd_copy *j);
+void MEG_SIMD(unpack)(const meg_simd_copy *j);
+void MEG_SIMD(thin_forward)(const struct meg_thin *j);
+void MEG_SIMD(thin_weight)(const struct meg_thin *j);
+
+const meg_simd MEG_SIMD(simd) = {
+    .name = MEG_NAME_OF(MEG_ISA),
+    .block = MEG_BLOCK,
+    .add = MEG_SIMD(add),
+    .mask = MEG_SIMD(mask),
+    .norm_bytes = MEG_SIMD(norm_bytes),
+    .norm_train = MEG_SIMD(norm_train),
+    .norm_apply = MEG_SIMD(norm_apply),
+    .norm_back = MEG_SIMD(norm_back),
+    .maxpool = MEG_SIMD(maxpool),
+    .maxpool_back = MEG_SIMD(maxpool_back),
+    .avgpool = MEG_SIMD(avgpool),
+    .avgpool_back = MEG_SIMD(avgpool_back),
+    .mean = MEG_SIMD(mean),
+    .mean_back = MEG_SIMD(mean_back),
+    .gather = MEG_SIMD(gather),
+    .pack = MEG_SIMD(pack),
+    .unpack = MEG_SIMD(unpack),
+    .thin_forward = MEG_SIMD(thin_forward),
+    .thin_weight = MEG_SIMD(thin_weight),
+};

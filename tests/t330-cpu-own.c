@@ -1,0 +1,566 @@
+/* Our own kernels of the cpu device against the plain-C kernels in double: every sample of every
+ * operator they serve, and larger shapes that reach their inner loops, with 1, 2 and 3 threads, in
+ * place and with a second gradient. What they write must not depend on the number of threads, and
+ * padding must be zero. Run once for each instruction set that this machine has; oneDNN reads its
+ * limit only once in a process, hence the children.
+ */
+#define _GNU_SOURCE
+#include "device/cpu.h"
+#include "device/device.h"
+#include "device/simd/simd.h"
+#include "plain_op.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { TEAMS = 3 };
+
+/* Both sides round the same inputs to float; only the order of summation differs. */
+static const double tolerance = 2e-6;
+
+typedef struct variant {
+    const char *name;
+    bool in_place, second, shared;
+} variant;
+
+static const variant variants[] = {
+    {"", false, false, false},
+    {"in place", true, false, false},
+    {"two gradients", false, true, false},
+    {"in place, two gradients", true, true, false},
+    {"one slot", true, false, true},
+};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+typedef struct slot { /* an operand on the device */
+    void *data;
+    int64_t bytes;
+    bool borrowed; /* lies on another */
+} slot;
+
+static meg_device **devices(void **state)
+{
+    return *state;
+}
+
+static const meg_cpu *cpu_of(meg_device *d)
+{
+    return meg_device_state(d);
+}
+
+/* ---- formats, written down once more ---- */
+
+static int64_t place(const meg_box *b, int block, int64_t n, int64_t c, int64_t pixel)
+{
+    int64_t pixels = meg_extent(b, MEG_D) * meg_extent(b, MEG_H) * meg_extent(b, MEG_W);
+    int64_t blocks = (meg_extent(b, MEG_C) + block - 1) / block;
+    return ((n * blocks + c / block) * pixels + pixel) * block + c % block;
+}
+
+/* Moves elements between plain and blocked, `size` bytes each; padding of the latter untouched. */
+static void move(const meg_box *b, int block, void *blocked, void *plain, int64_t size, bool pack)
+{
+    int64_t pixels = meg_extent(b, MEG_D) * meg_extent(b, MEG_H) * meg_extent(b, MEG_W), i = 0;
+    for (int64_t n = 0; n < meg_extent(b, MEG_N); n++)
+        for (int64_t c = 0; c < meg_extent(b, MEG_C); c++)
+            for (int64_t p = 0; p < pixels; p++, i++) {
+                char *x = (char *)blocked + place(b, block, n, c, p) * size;
+                char *y = (char *)plain + i * size;
+                memcpy(pack ? x : y, pack ? y : x, (size_t)size);
+            }
+}
+
+static void assert_padding_zero(const char *what, const meg_box *b, int block, const void *data,
+                                int64_t size)
+{
+    int64_t pixels = meg_extent(b, MEG_D) * meg_extent(b, MEG_H) * meg_extent(b, MEG_W);
+    int64_t channels = meg_extent(b, MEG_C), padded = (channels + block - 1) / block * block;
+    for (int64_t n = 0; n < meg_extent(b, MEG_N); n++)
+        for (int64_t c = channels; c < padded; c++)
+            for (int64_t p = 0; p < pixels; p++)
+                for (int64_t k = 0; k < size; k++)
+                    if (((const char *)data)[place(b, block, n, c, p) * size + k])
+                        fail_msg("%s: padding at n=%d c=%d pixel %d is not 0", what, (int)n, (int)c,
+                                 (int)p);
+}
+
+/* ---- running a request ---- */
+
+static void launch(meg_device *d, const meg_request *r, void *const at[MEG_OPERANDS])
+{
+    meg_error e = {0};
+    meg_prepared *k = NULL;
+    if (meg_device_prepare(d, &e, r, &k) != MEG_OK) fail_msg("%s", e.message);
+    meg_device_launch(d, k, at, &(meg_moment){.seed = 1, .step = 1});
+    meg_device_wait(d);
+    meg_prepared_free(k);
+}
+
+static void copy(meg_device *d, const meg_box *b, meg_format from, meg_format to,
+                 void *const data[2])
+{
+    meg_request r = {.code = MEG_COPY};
+    void *at[MEG_OPERANDS] = {[MEG_X] = data[0], [MEG_Y] = data[1]};
+    r.box[MEG_X] = r.box[MEG_Y] = *b;
+    r.format[MEG_X] = from;
+    r.format[MEG_Y] = to;
+    launch(d, &r, at);
+}
+
+/* Values arrive blocked, but in samples of an odd size plain. */
+static meg_request request_of(const plain_op *p, meg_device *d, meg_pass pass)
+{
+    meg_request r = {.code = MEG_KERNEL, .graph = p->graph, .node = p->node, .pass = pass};
+    bool odd = meg_box_size(&p->t[MEG_Y].box) % 2 != 0;
+    r.work = meg_op_whole(p->graph, p->node);
+    for (int i = 0; i < MEG_OPERANDS; i++) {
+        if (p->t[i].data) r.box[i] = p->t[i].box;
+        r.dtype[i] = p->type[i] == MEG_F64 ? MEG_F32 : p->type[i];
+        r.format[i] = odd ? MEG_FORMAT_PLAIN : meg_format_blocked(cpu_of(d)->block);
+    }
+    return r;
+}
+
+/* The operand's values, rounded to what the device computes in. */
+static void *plain_data(const plain_op *p, int operand, double factor)
+{
+    int64_t count = meg_box_size(&p->t[operand].box);
+    float *f = malloc((size_t)count * sizeof *f);
+    uint8_t *u = (uint8_t *)f;
+    for (int64_t i = 0; i < count; i++) {
+        double x = plain_get(p, operand, i);
+        if (p->type[operand] == MEG_U8) u[i] = (uint8_t)x;
+        else f[i] = (float)(factor * x);
+    }
+    return f;
+}
+
+static slot load_slot(meg_device *d, const plain_op *p, int operand, meg_format f, double factor)
+{
+    const meg_box *b = &p->t[operand].box;
+    meg_dtype type = p->type[operand] == MEG_U8 ? MEG_U8 : MEG_F32;
+    slot s = {.bytes = meg_format_bytes(f, b, type)};
+    int block = meg_format_block(f);
+    void *plain = plain_data(p, operand, factor);
+    s.data = malloc((size_t)s.bytes);
+    memset(s.data, type == MEG_U8 ? 0 : 0xff, (size_t)s.bytes);
+    if (block == 1) memcpy(s.data, plain, (size_t)s.bytes);
+    else if (type == MEG_U8) move(b, block, s.data, plain, 1, true);
+    else copy(d, b, MEG_FORMAT_PLAIN, f, (void *const[]){plain, s.data});
+    free(plain);
+    return s;
+}
+
+/* Compares what the device wrote with the plain kernel, by norm. */
+static void compare(meg_device *d, const plain_op *p, int operand, meg_format f, const slot *s,
+                    const char *what)
+{
+    const meg_box *b = &p->t[operand].box;
+    int64_t count = meg_box_size(b);
+    bool bytes = p->type[operand] == MEG_U8;
+    float *got = malloc((size_t)count * sizeof *got);
+    int block = meg_format_block(f);
+    if (block > 1) assert_padding_zero(what, b, block, s->data, bytes ? 1 : 4);
+    if (block == 1) memcpy(got, s->data, (size_t)s->bytes);
+    else if (bytes) move(b, block, s->data, got, 1, false);
+    else copy(d, b, f, MEG_FORMAT_PLAIN, (void *const[]){s->data, got});
+    double error = 0, norm = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double want = plain_get(p, operand, i);
+        double have = bytes ? ((const uint8_t *)got)[i] : (double)got[i];
+        error += (have - want) * (have - want);
+        norm += want * want;
+    }
+    error = sqrt(error), norm = sqrt(norm);
+    if (!(error <= tolerance * fmax(norm, 1e-3)))
+        fail_msg("%s: operand %d differs by %g of %g", what, operand, error, norm);
+    free(got);
+}
+
+/* ---- one pass of one sample ---- */
+
+typedef struct trial {
+    plain_op *p; /* with the results of the plain kernel */
+    meg_pass pass;
+    variant v;
+    const char *what;
+} trial;
+
+static bool applies(const trial *t, const meg_spec *s)
+{
+    bool back = t->pass == MEG_BACKWARD;
+    if (t->v.in_place && !(s->in_place & MEG_BIT(back ? MEG_DX : MEG_Y))) return false;
+    if (t->v.second && !(back && s->second_dy)) return false;
+    return !t->v.shared || (back && s->shared);
+}
+
+static void place_slots(const trial *t, meg_device *d, const meg_spec *s, slot at[MEG_OPERANDS])
+{
+    const plain_op *p = t->p;
+    const meg_op *op = p->node->op;
+    meg_mask reads = meg_op_reads(op, t->pass), writes = meg_op_writes(op, t->pass);
+    for (int i = 0; i < MEG_OPERANDS; i++) {
+        if (!p->t[i].data || !((reads | writes) & MEG_BIT(i))) continue;
+        double factor = i == MEG_DY && t->v.second ? 0.25 : 1;
+        at[i] = load_slot(d, p, i, s->format[i], factor);
+        if (writes & MEG_BIT(i)) memset(at[i].data, 0xff, (size_t)at[i].bytes);
+    }
+    if (t->v.second) at[MEG_DY + 1] = load_slot(d, p, MEG_DY, s->format[MEG_DY + 1], 0.75);
+    at[MEG_SCRATCH].bytes = s->bytes[MEG_SCRATCH];
+    at[MEG_SCRATCH].data = malloc((size_t)at[MEG_SCRATCH].bytes + 1);
+    memset(at[MEG_SCRATCH].data, 0xff, (size_t)at[MEG_SCRATCH].bytes);
+}
+
+static void borrow(slot *on, slot *to)
+{
+    assert_int_equal(on->bytes, to->bytes);
+    free(to->data);
+    *to = (slot){on->data, on->bytes, true};
+}
+
+static void overlay(const trial *t, slot at[MEG_OPERANDS])
+{
+    bool back = t->pass == MEG_BACKWARD;
+    if (t->v.in_place) borrow(&at[back ? MEG_DY : MEG_X], &at[back ? MEG_DX : MEG_Y]);
+    for (int i = 1; t->v.shared && i < t->p->node->inputs; i++)
+        borrow(&at[MEG_DX], &at[MEG_DX + i]);
+}
+
+/* Runs the pass twice on one device; the result's hash, 0 if the variant does not apply. */
+static uint64_t run_once(const trial *t, meg_device *d)
+{
+    meg_request r = request_of(t->p, d, t->pass);
+    meg_spec s;
+    slot at[MEG_OPERANDS] = {{0}};
+    void *memory[MEG_OPERANDS];
+    uint64_t hash = 14695981039346656037ull;
+    meg_device_describe(d, &r, &s);
+    if (strncmp(s.impl, "own:", 4) != 0) fail_msg("%s is left to %s", t->what, s.impl);
+    assert_true(s.seconds > 0);
+    if (!applies(t, &s)) return 0;
+    place_slots(t, d, &s, at);
+    overlay(t, at);
+    for (int i = 0; i < MEG_OPERANDS; i++)
+        memory[i] = at[i].data;
+    launch(d, &r, memory);
+    meg_mask writes = meg_op_writes(t->p->node->op, t->pass);
+    for (int i = 0; i < MEG_OPERANDS; i++) {
+        if (!at[i].data || !(writes & MEG_BIT(i))) continue;
+        compare(d, t->p, i, s.format[i], &at[i], t->what);
+        for (int64_t k = 0; k < at[i].bytes; k++)
+            hash = (hash ^ ((const uint8_t *)at[i].data)[k]) * 1099511628211ull;
+    }
+    for (int i = 0; i < MEG_OPERANDS; i++)
+        if (!at[i].borrowed) free(at[i].data);
+    return hash;
+}
+
+/* All variants and teams; those without a second gradient must agree to the last bit. */
+static void check_pass(meg_device **d, plain_op *p, const char *name, meg_pass pass)
+{
+    uint64_t first[2] = {0, 0};
+    for (int i = 0; i < VARIANTS; i++)
+        for (int team = 0; team < TEAMS; team++)
+            for (int again = 0; again < 2; again++) {
+                char what[256];
+                snprintf(what, sizeof what, "%s %s %s, %d threads", name, meg_pass_name(pass),
+                         variants[i].name, team + 1);
+                trial t = {p, pass, variants[i], what};
+                uint64_t hash = run_once(&t, d[team]), *want = &first[t.v.second];
+                if (hash == 0) continue;
+                if (*want == 0) *want = hash;
+                if (hash != *want) fail_msg("%s: not the same bits as before", what);
+            }
+}
+
+static double noise(uint64_t *seed) /* (-1, 1), exact in float */
+{
+    *seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
+    return (double)((int64_t)(*seed >> 41) - (1 << 22)) / (1 << 22);
+}
+
+static void check_sample(meg_device **d, const char *op, const meg_sample *s)
+{
+    static const meg_pass passes[] = {MEG_FORWARD, MEG_EVAL, MEG_REPLAY, MEG_BACKWARD};
+    plain_op p;
+    meg_error e = {0};
+    uint64_t seed = 7;
+    char name[128];
+    snprintf(name, sizeof name, "%s %s [%s]", op, s->shapes, s->attrs ? s->attrs : "");
+    if (plain_open(&e, op, s, MEG_F64, &p) != MEG_OK) fail_msg("%s", e.message);
+    for (int i = 0; i < MEG_OPERANDS; i++)
+        for (int64_t k = 0; p.t[i].data && k < meg_box_size(&p.t[i].box); k++) {
+            double x = noise(&seed);
+            bool variance = strcmp(op, "batchnorm") == 0 && i == MEG_X + 4;
+            plain_set(&p, i, k, variance ? (x + 1) / 2 + 0.125 : x);
+        }
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        bool aux_bytes = p.type[MEG_AUX] == MEG_I32 && p.t[MEG_AUX].data;
+        if (aux_bytes || !plain_run(&p, passes[i])) continue; /* above 256 taps: plain C */
+        check_pass(d, &p, name, passes[i]);
+    }
+    plain_close(&p);
+}
+
+/* ---- the tests ---- */
+
+typedef struct more {
+    const char *op;
+    meg_sample sample;
+} more;
+
+/* Several parts, runs and tiles; tails; blocks that are full and not; fewer blocks than threads. */
+static const more extra[] = {
+    {"batchnorm", {"3x20x70x70", "norm=2 relu=1"}},
+    {"batchnorm", {"2x9x71x59", NULL}},
+    {"batchnorm", {"5x48x6x7", "norm=2 relu=1"}},
+    {"batchnorm", {"2x400x3x3", "relu=1"}},
+    {"batchnorm", {"1x17x4x4", "epsilon=0 relu=1"}},
+    {"add", {"2x33x31x17 2x33x31x17", "relu=1"}},
+    {"add", {"2x33x31x17 2x33x31x17 2x33x31x17", NULL}},
+    {"relu", {"3x40x21x20", NULL}},
+    {"relu", {"1x1x1x9001", NULL}},
+    {"maxpool", {"2x37x23x22", "kernel=3 stride=2 pad=1"}},
+    {"avgpool", {"2x37x23x22", "kernel=3 stride=2 pad=1 count_pad=0 ceil=1"}},
+    {"gap", {"2x37x23x29", NULL}},
+    {"concat", {"2x20x33x40 2x7x33x40 2x16x33x40 2x1x33x40", NULL}},
+    {"concat", {"2x32x9x9 2x16x9x9", NULL}},
+    {"concat", {"1x10x5x5 1x10x5x5 1x10x5x5 1x10x5x5", NULL}},
+};
+
+static void operators(void **state)
+{
+    static const char *const ops[] = {"batchnorm", "add",     "relu",  "maxpool",
+                                      "avgpool",   "gap",     "concat"};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
+        const meg_op *op = meg_op_find(ops[i]);
+        assert_non_null(op);
+        assert_non_null(op->samples[0].shapes);
+        for (const meg_sample *s = op->samples; s->shapes; s++)
+            check_sample(devices(state), ops[i], s);
+    }
+    for (size_t i = 0; i < sizeof extra / sizeof *extra; i++)
+        check_sample(devices(state), extra[i].op, &extra[i].sample);
+}
+
+/* A large mean must not drown the variance: 1000 +- 1 in float, against double. */
+static void variance_is_stable(void **state)
+{
+    const meg_sample s = {"4x8x40x40", "epsilon=1e-5"};
+    plain_op p;
+    meg_error e = {0};
+    uint64_t seed = 3;
+    assert_int_equal(plain_open(&e, "batchnorm", &s, MEG_F64, &p), MEG_OK);
+    for (int64_t k = 0; k < meg_box_size(&p.t[MEG_X].box); k++)
+        plain_set(&p, MEG_X, k, (double)(float)(1000 + noise(&seed)));
+    for (int64_t k = 0; k < 8; k++)
+        plain_set(&p, MEG_X + 1, k, 1);
+    assert_true(plain_run(&p, MEG_FORWARD));
+    meg_device *d = devices(state)[1];
+    meg_request r = request_of(&p, d, MEG_FORWARD);
+    meg_spec spec;
+    slot at[MEG_OPERANDS] = {{0}};
+    void *memory[MEG_OPERANDS];
+    meg_device_describe(d, &r, &spec);
+    place_slots(&(trial){&p, MEG_FORWARD, variants[0], "large mean"}, d, &spec, at);
+    for (int i = 0; i < MEG_OPERANDS; i++)
+        memory[i] = at[i].data;
+    launch(d, &r, memory);
+    compare(d, &p, MEG_AUX, spec.format[MEG_AUX], &at[MEG_AUX], "large mean");
+    compare(d, &p, MEG_AUX + 1, spec.format[MEG_AUX + 1], &at[MEG_AUX + 1], "large mean: variance");
+    for (int i = 0; i < MEG_OPERANDS; i++)
+        free(at[i].data);
+    plain_close(&p);
+}
+
+/* A part of a pool's outputs, from just the pixels it needs, equals that part of the whole. */
+static void parts_of_pools(void **state)
+{
+    static const more pools[] = {
+        {"maxpool", {"2x5x11x9", "kernel=3 stride=2 pad=1"}},
+        {"avgpool", {"2x5x11x9", "kernel=3 stride=2 pad=1 count_pad=0"}},
+    };
+    for (int i = 0; i < 2; i++) {
+        plain_op p;
+        meg_error e = {0};
+        uint64_t seed = 5;
+        assert_int_equal(plain_open(&e, pools[i].op, &pools[i].sample, MEG_F32, &p), MEG_OK);
+        meg_device *d = devices(state)[2];
+        meg_request r = request_of(&p, d, MEG_FORWARD);
+        for (int k = MEG_H; k <= MEG_W; k++)
+            r.work.out.lo[k] = 2, r.work.out.hi[k]--;
+        meg_box need = meg_op_need(p.graph, p.node, 0, &r.work);
+        r.box[MEG_X] = need;
+        r.box[MEG_Y] = r.work.out;
+        if (r.node->op->auxes) r.box[MEG_AUX] = r.work.out;
+        for (int64_t k = 0; k < meg_box_size(&need); k++)
+            plain_set(&p, MEG_X, k, noise(&seed));
+        p.t[MEG_X].box = need;
+        p.t[MEG_Y].box = p.t[MEG_AUX].box = r.work.out;
+        meg_call c = {.graph = p.graph, .node = p.node, .work = r.work};
+        for (int k = 0; k < MEG_OPERANDS; k++)
+            c.t[k] = p.t[k];
+        meg_op_kernel(p.node->op, MEG_FORWARD, MEG_F32)(&c);
+        meg_spec s;
+        meg_device_describe(d, &r, &s);
+        assert_memory_equal(s.impl, "own:", 4);
+        slot x = load_slot(d, &p, MEG_X, s.format[MEG_X], 1);
+        slot y = load_slot(d, &p, MEG_Y, s.format[MEG_Y], 1);
+        memset(y.data, 0xff, (size_t)y.bytes);
+        launch(d, &r, (void *[MEG_OPERANDS]){[MEG_X] = x.data, [MEG_Y] = y.data});
+        compare(d, &p, MEG_Y, s.format[MEG_Y], &y, pools[i].op);
+        free(x.data);
+        free(y.data);
+        plain_close(&p);
+    }
+}
+
+static void copies(void **state)
+{
+    static const int64_t shapes[][4] = {{2, 3, 5, 7},   {1, 16, 4, 4},  {3, 40, 7, 7},
+                                        {2, 1, 50, 50}, {5, 100, 1, 1}, {1, 17, 33, 41}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int team = 0; team < TEAMS; team++) {
+            meg_device *d = devices(state)[team];
+            int block = cpu_of(d)->block;
+            meg_format f = meg_format_blocked(block);
+            meg_box b = meg_box_of(shapes[i][0], shapes[i][1], 1, shapes[i][2], shapes[i][3]);
+            size_t count = (size_t)meg_box_size(&b), bytes = count * sizeof(float);
+            int64_t blocked = meg_format_bytes(f, &b, MEG_F32);
+            float *plain = malloc(bytes), *back = malloc(bytes);
+            char *got = malloc((size_t)blocked), *want = calloc(1, (size_t)blocked);
+            for (size_t k = 0; k < count; k++)
+                plain[k] = (float)k + 1;
+            memset(got, 0xff, (size_t)blocked);
+            copy(d, &b, MEG_FORMAT_PLAIN, f, (void *const[]){plain, got});
+            move(&b, block, want, plain, sizeof(float), true);
+            assert_memory_equal(got, want, (size_t)blocked);
+            copy(d, &b, f, MEG_FORMAT_PLAIN, (void *const[]){got, back});
+            assert_memory_equal(back, plain, bytes);
+            free(plain);
+            free(back);
+            free(got);
+            free(want);
+        }
+}
+
+static void climb(const meg_update *u) /* weight += lr * gradient; state counts */
+{
+    for (int64_t i = 0; i < u->count; i++) {
+        ((float *)u->weight)[i] += (float)u->scalars->lr * ((const float *)u->gradient)[i];
+        ((float *)u->state[0])[i] += 1;
+    }
+}
+
+static void instructions(void **state)
+{
+    static const meg_optimizer climber = {.name = "climb", .states = 1, .f32 = climb};
+    enum { COUNT = 100003 };
+    meg_request r = {.code = MEG_ADD, .optimizer = &climber};
+    meg_scalars scalars = {.lr = 0.5};
+    float *x = malloc(COUNT * sizeof *x), *y = malloc(COUNT * sizeof *y);
+    float *z = calloc(COUNT, sizeof *z);
+    for (int i = 0; i < MEG_OPERANDS; i++)
+        r.box[i] = meg_box_of(1, COUNT, 1, 1, 1);
+    for (int team = 0; team < TEAMS; team++) {
+        meg_device *d = devices(state)[team];
+        for (int i = 0; i < COUNT; i++)
+            x[i] = (float)i, y[i] = 2;
+        memset(z, 0, COUNT * sizeof *z);
+        r.code = MEG_ADD;
+        launch(d, &r, (void *[MEG_OPERANDS]){[MEG_X] = x, [MEG_X + 1] = y, [MEG_Y] = x});
+        r.code = MEG_UPDATE;
+        launch(d, &r, (void *[MEG_OPERANDS]){
+                          [MEG_X] = x, [MEG_X + 1] = y, [MEG_X + 2] = &scalars, [MEG_AUX] = z});
+        for (int i = 0; i < COUNT; i++)
+            if (x[i] != (float)i + 3 || z[i] != 1)
+                fail_msg("element %d is %g, should be %d; state %g", i, (double)x[i], i + 3,
+                         (double)z[i]);
+        r.code = MEG_ZERO;
+        launch(d, &r, (void *[MEG_OPERANDS]){[MEG_Y] = x});
+        for (int i = 0; i < COUNT; i++)
+            assert_true(x[i] == 0);
+    }
+    free(x);
+    free(y);
+    free(z);
+}
+
+/* Sums of a weight in the formats of oneDNN: padding counts. */
+static void weight_formats(void **state)
+{
+    static const struct {
+        meg_format format;
+        int64_t bytes;
+    } table[] = {
+        {MEG_FORMAT_OIx16i16o, 32 * 16 * 9 * 4}, {MEG_FORMAT_Oxi16o, 32 * 3 * 9 * 4},
+        {MEG_FORMAT_OIx8i8o, 24 * 8 * 9 * 4},    {MEG_FORMAT_PLAIN, 20 * 3 * 9 * 4},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        meg_request r = {.code = MEG_ADD};
+        meg_spec s;
+        for (int k = 0; k < MEG_OPERANDS; k++) {
+            r.box[k] = meg_box_of(20, 3, 1, 3, 3);
+            r.format[k] = table[i].format;
+        }
+        meg_device_describe(devices(state)[0], &r, &s);
+        assert_int_equal(meg_operand_bytes(&r, &s, MEG_Y), table[i].bytes);
+        assert_memory_equal(s.impl, "own:", 4);
+    }
+}
+
+static int open_devices(void **state)
+{
+    meg_device **d = calloc(TEAMS, sizeof *d);
+    meg_error e = {0};
+    *state = d;
+    for (int i = 0; i < TEAMS; i++)
+        if (meg_device_open(&e, "cpu", i + 1, &d[i]) != MEG_OK) {
+            print_error("%s\n", e.message);
+            return -1;
+        }
+    print_message("kernels: %s\n", cpu_of(d[0])->simd->name);
+    return 0;
+}
+
+static int close_devices(void **state)
+{
+    for (int i = 0; i < TEAMS; i++)
+        meg_device_close(devices(state)[i]);
+    free(*state);
+    return 0;
+}
+
+static int run_all(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies),         cmocka_unit_test(instructions),
+        cmocka_unit_test(weight_formats), cmocka_unit_test(operators),
+        cmocka_unit_test(parts_of_pools), cmocka_unit_test(variance_is_stable),
+    };
+    return cmocka_run_group_tests_name(getenv("DNNL_MAX_CPU_ISA"), tests, open_devices,
+                                       close_devices);
+}
+
+int main(void)
+{
+    static const char *const limits[] = {"SSE41", "AVX2", "ALL"};
+    int failed = 0;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
+        int status = 0;
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            setenv("DNNL_MAX_CPU_ISA", limits[i], 1);
+            exit(run_all() != 0);
+        }
+        if (child < 0 || waitpid(child, &status, 0) < 0 || status != 0) failed++;
+    }
+    return failed != 0;
+}
