@@ -62,15 +62,17 @@ static inline void meg_adam_update(const meg_update *u, bool decoupled)
     if (u->scalars->skip == 0) meg_adam_loop(u->weight, u, meg_adam_rates_of(u, decoupled));
 }
 
-#define MEG_ADAM_PARAM(member, initial, doc, hi)                                                   \
+#define MEG_ADAM_PARAM(member, initial, doc, lo, hi)                                               \
     {                                                                                              \
-#member, MEG_PARAM_REAL, offsetof(meg_adam_settings, member), initial, doc, NULL, 0, hi    \
+#member, MEG_PARAM_REAL, offsetof(meg_adam_settings, member), initial, doc, NULL, lo, hi   \
     }
 
+/* Neither divides by zero: 1 - beta^t and, where all gradients were 0, epsilon stay positive. */
 #define MEG_ADAM_PARAMS(decay, decay_doc)                                                          \
-    MEG_ADAM_PARAM(beta1, "0.9", "keeps this share of the mean gradient", 1),                      \
-        MEG_ADAM_PARAM(beta2, "0.999", "keeps this share of the mean squared gradient", 1),        \
-        MEG_ADAM_PARAM(epsilon, "1e-8", "added to the root of the mean square", 1),                \
-        MEG_ADAM_PARAM(weight_decay, decay, decay_doc, 1e6)
+    MEG_ADAM_PARAM(beta1, "0.9", "keeps this share of the mean gradient", 0, 0.999999999),         \
+        MEG_ADAM_PARAM(beta2, "0.999", "keeps this share of the mean squared gradient", 0,         \
+                       0.999999999),                                                               \
+        MEG_ADAM_PARAM(epsilon, "1e-8", "added to the root of the mean square", 1e-30, 1),         \
+        MEG_ADAM_PARAM(weight_decay, decay, decay_doc, 0, 1e6)
 
 #endif
