@@ -6,6 +6,9 @@
  * that blocks of 8 channels are tested on machines with AVX-512, too.
  */
 #include "device/cpu.h"
+#include "device/simd/simd.h"
+#include "device/simd/thin.h"
+#include "ops/attrs.h"
 #include "plain_op.h"
 
 #include <math.h>
@@ -31,7 +34,7 @@ typedef struct bench {
     meg_device *device;
     plain_op op; /* in double: the reference */
     meg_work work;
-    meg_format stored;  /* of x */
+    meg_format stored; /* of x */
     operand at[MEG_OPERANDS];
     char impl[MEG_PASSES][48];
 } bench;
@@ -96,6 +99,7 @@ static void convert(bench *b, int i, meg_format to, operand *o)
     r.format[MEG_Y] = to;
     meg_spec s;
     meg_device_describe(b->device, &r, &s);
+    assert_true(strncmp(s.impl, "ref", 3) != 0 && !strstr(s.impl, ":ref"));
     if (weight) assert_string_not_equal(s.impl, "plain");
     int64_t bytes = s.bytes[MEG_Y] ? s.bytes[MEG_Y] : meg_format_bytes(to, &r.box[MEG_Y], MEG_F32);
     operand copy = operand_new(to, bytes);
@@ -170,12 +174,13 @@ static meg_request request(const bench *b, meg_pass pass)
     return r;
 }
 
-/* Brings the operands that a pass reads into the formats it wishes, runs it, and gives what it
- * writes; `home` is the weight's format where the pass does not say. */
+/* Brings the operands that a pass reads into the formats it wishes, by way of those they are stored
+ * in, and runs it; what it writes is in b->at. */
 static void run_pass(bench *b, meg_pass pass, meg_spec *s)
 {
     meg_request r = request(b, pass);
-    meg_mask reads = meg_op_reads(b->op.node->op, pass), writes = meg_op_writes(b->op.node->op, pass);
+    meg_mask reads = meg_op_reads(b->op.node->op, pass);
+    meg_mask writes = meg_op_writes(b->op.node->op, pass);
     operand *at[MEG_OPERANDS] = {NULL}, copy[MEG_OPERANDS] = {{0}};
     meg_device_describe(b->device, &r, s);
     memcpy(b->impl[pass], s->impl, sizeof s->impl);
@@ -345,6 +350,143 @@ static void test_part_of_the_batch(void **state)
     run_all(2, MEG_FORMAT_PLAIN, 1);
 }
 
+/* ---- our own kernels, also where oneDNN's are preferred ---- */
+
+static const meg_sample thin[] = {
+    {"2x1x28x28", "filters=32 kernel=3 pad=1"},
+    {"1x3x15x13", "filters=20 kernel=7 stride=2 pad=3"}, /* 7 x 8 outputs: a last tile of none */
+    {"2x2x9x11", "filters=7 kernel=3x2 stride=1x3 dilation=2x1 pad=2:1x0:3"},
+    {"1x4x5x6x7", "filters=16 kernel=3 stride=2x1x1 pad=1"},
+    {"2x3x101", "filters=9 kernel=5 pad=2"}, /* 64 + 37 pixels: a chunk, 4 tiles, 5 pixels */
+    {"1x2x2x3", "filters=3 kernel=3 pad=4"},
+    {0}};
+
+static meg_thin thin_job(const plain_op *p, int threads)
+{
+    const meg_conv_attr *a = p->node->attr;
+    const meg_box *x = &p->t[MEG_X].box, *y = &p->t[MEG_Y].box;
+    meg_thin j = {.samples = meg_extent(x, MEG_N), .channels = meg_extent(x, MEG_C)};
+    j.filters = a->filters;
+    j.threads = threads;
+    for (int i = 0; i < MEG_SPACE; i++) {
+        j.in[i] = meg_extent(x, MEG_D + i), j.out[i] = meg_extent(y, MEG_D + i);
+        j.taps[i] = a->win[i].taps, j.stride[i] = a->win[i].stride;
+        j.dilation[i] = a->win[i].dilation, j.before[i] = a->win[i].before;
+    }
+    return j;
+}
+
+/* Place of element (n, k, pixel) of a blocked tensor, of (k, c, tap) of a weight. */
+static int64_t blocked_at(int64_t n, int64_t k, int64_t pixel, const int64_t sizes[2], int block)
+{
+    int64_t blocks = (sizes[0] + block - 1) / block;
+    return ((n * blocks + k / block) * sizes[1] + pixel) * block + k % block;
+}
+
+typedef struct thin_memory {
+    float *x, *weight, *y, *dy, *dweight, *bias, *dbias, *scratch;
+} thin_memory;
+
+enum { ROOM = 1 << 16 }; /* floats; enough for all of `thin` */
+
+static void thin_fill(const plain_op *p, const meg_thin *j, int block, const thin_memory *m)
+{
+    int64_t taps = j->taps[0] * j->taps[1] * j->taps[2], pixels = j->out[0] * j->out[1] * j->out[2];
+    for (int64_t i = 0; i < meg_box_size(&p->t[MEG_X].box); i++)
+        m->x[i] = (float)plain_get(p, MEG_X, i);
+    for (int64_t k = 0; k < j->filters; k++) {
+        m->bias[k] = (float)plain_get(p, MEG_X + 2, k);
+        for (int64_t c = 0; c < j->channels; c++)
+            for (int64_t t = 0; t < taps; t++)
+                m->weight[blocked_at(0, k, t * j->channels + c,
+                                     (int64_t[]){j->filters, taps * j->channels}, block)] =
+                    (float)plain_get(p, MEG_X + 1, (k * j->channels + c) * taps + t);
+        for (int64_t n = 0; n < j->samples; n++)
+            for (int64_t q = 0; q < pixels; q++)
+                m->dy[blocked_at(n, k, q, (int64_t[]){j->filters, pixels}, block)] =
+                    (float)plain_get(p, MEG_DY, (n * j->filters + k) * pixels + q);
+    }
+}
+
+typedef struct difference {
+    double norm, error;
+} difference;
+
+static void differ(difference *d, float got, double want)
+{
+    d->norm += want * want;
+    d->error += ((double)got - want) * ((double)got - want);
+}
+
+static void thin_check(const plain_op *p, const meg_thin *j, int block, const thin_memory *m)
+{
+    int64_t taps = j->taps[0] * j->taps[1] * j->taps[2], pixels = j->out[0] * j->out[1] * j->out[2];
+    difference d[3] = {{0}};
+    for (int64_t k = 0; k < j->filters; k++) {
+        differ(&d[2], m->dbias[k], plain_get(p, MEG_DX + 2, k));
+        for (int64_t c = 0; c < j->channels; c++)
+            for (int64_t t = 0; t < taps; t++)
+                differ(&d[1],
+                       m->dweight[blocked_at(0, k, t * j->channels + c,
+                                             (int64_t[]){j->filters, taps * j->channels}, block)],
+                       plain_get(p, MEG_DX + 1, (k * j->channels + c) * taps + t));
+        for (int64_t n = 0; n < j->samples; n++)
+            for (int64_t q = 0; q < pixels; q++)
+                differ(&d[0], m->y[blocked_at(n, k, q, (int64_t[]){j->filters, pixels}, block)],
+                       plain_get(p, MEG_Y, (n * j->filters + k) * pixels + q));
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_true(d[i].norm > 0);
+        if (!(sqrt(d[i].error) <= tolerance * sqrt(d[i].norm)))
+            fail_msg("%s: relative error %.3g, allowed %.3g", (char *[]){"y", "dw", "dbias"}[i],
+                     sqrt(d[i].error / d[i].norm), tolerance);
+    }
+}
+
+static void thin_case(const meg_simd *simd, const meg_sample *sample, int threads)
+{
+    meg_error e = {0};
+    plain_op p;
+    thin_memory m;
+    float **field = (float **)&m;
+    if (plain_open(&e, "conv", sample, MEG_F64, &p) != MEG_OK) fail_msg("%s", e.message);
+    for (int i = 0; i < MEG_INPUTS; i++)
+        fill(&p, MEG_X + i, (uint64_t)i);
+    fill(&p, MEG_DY, 99);
+    plain_run(&p, MEG_FORWARD);
+    plain_run(&p, MEG_WEIGHT);
+    for (size_t i = 0; i < sizeof m / sizeof *field; i++)
+        field[i] = calloc(ROOM, sizeof(float));
+    meg_thin j = thin_job(&p, threads);
+    thin_fill(&p, &j, simd->block, &m);
+    j.x = m.x, j.weight = m.weight, j.bias = m.bias, j.y = m.y;
+    j.dy = m.dy, j.dweight = m.dweight, j.dbias = m.dbias, j.scratch = m.scratch;
+    assert_true(meg_thin_floats(&j, simd->block) <= ROOM);
+    simd->thin_forward(&j);
+    memset(m.scratch, 0xFF, ROOM * sizeof(float)); /* NaN: it must not matter */
+    simd->thin_weight(&j);
+    thin_check(&p, &j, simd->block, &m);
+    for (size_t i = 0; i < sizeof m / sizeof *field; i++)
+        free(field[i]);
+    plain_close(&p);
+}
+
+static void test_thin(void **state)
+{
+    (void)state;
+    const meg_simd *all[3] = {&meg_simd_portable};
+    int count = 1;
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        all[count++] = &meg_simd_avx2;
+    if (meg_onednn_block() == 16) all[count++] = &meg_simd_avx512;
+#endif
+    for (int i = 0; i < count; i++)
+        for (const meg_sample *s = thin; s->shapes; s++)
+            for (int threads = 1; threads <= 3; threads++)
+                thin_case(all[i], s, threads);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +494,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_two_threads),
         cmocka_unit_test(test_more_threads_than_work),
         cmocka_unit_test(test_part_of_the_batch),
+        cmocka_unit_test(test_thin),
     };
     (void)argc;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
