@@ -10,7 +10,7 @@
 
 typedef struct scratch {
     char dir[200];
-    char path[300];
+    char path[512];
 } scratch;
 
 static inline scratch scratch_new(void)

@@ -107,14 +107,12 @@ static meg_status read_body(meg_error *e, const idx *x, int64_t bytes, uint8_t *
     MEG_CHECK(e, *out, MEG_ENOMEM, "fashion-mnist: no memory for %" PRId64 " bytes of %s", bytes,
               x->path);
     MEG_TRY(e, read_bytes(e, x, *out, bytes));
-    int got = gzread(x->file, &extra, 1);
-    if (got < 0 || gzeof(x->file) == 0) {
-        MEG_CHECK(e, got <= 0, MEG_EDATA,
-                  "fashion-mnist: %s goes on after the %" PRId64 " bytes that its header announces",
-                  x->path, bytes);
-        return broken(e, x);
-    }
-    return MEG_OK;
+    int code, got = gzread(x->file, &extra, 1);
+    MEG_CHECK(e, got <= 0, MEG_EDATA,
+              "fashion-mnist: %s goes on after the %" PRId64 " bytes that its header announces",
+              x->path, bytes);
+    gzerror(x->file, &code); /* a cut or wrong checksum may be seen only here */
+    return got == 0 && code == Z_OK ? MEG_OK : broken(e, x);
 }
 
 /* Reads the whole file of `rank` axes into *out, which is the caller's in any case. */
