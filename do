@@ -152,7 +152,7 @@ build)
     ;;
 test-torch | bench-torch)
     need $packages_build
-    build default megalith_command megalith
+    build default megalith_command megalith dump_samples
     script=tools/torch_compare.py
     [ "$command" = test-torch ] || script=tools/torch_bench.py
     torch $script "$@"

@@ -75,7 +75,7 @@ def dropout(case, attrs):
     """Drawn at random, so the mask is found in y; forward and backward must share it."""
     x, y, dy = (torch.tensor(case[k]).double() for k in ("x0", "y", "dy"))
     rate = float(torch_ops.words(attrs).get("rate", "0.5"))
-    mask = (y != 0) / (1 - rate) if rate < 1 else torch.zeros_like(y)
+    mask = (y != 0).double() / (1 - rate) if rate < 1 else torch.zeros_like(y)
     return {"y": x * mask, "dx0": dy * mask, "eval": x}
 
 

@@ -200,6 +200,13 @@ def expsum(a, x, w, training):
     return (x[0] - x[1].reshape(x[0].shape[0], 1, *x[0].shape[2:])).exp().sum(1, keepdim=True)
 
 
+def xent(a, x, w, training):
+    logits, tops, z, labels, count = x
+    pixels = logits.shape[:1] + logits.shape[2:]
+    picked = logits.gather(1, labels.long()[:, None]).reshape(pixels)
+    return (z.log().reshape(pixels) - picked + tops.reshape(pixels)).sum() / count
+
+
 def softmax_xent(a, x, w, training):
     labels = x[1].long()
     count = x[2] if len(x) > 2 else (labels >= 0).sum()
@@ -208,7 +215,7 @@ def softmax_xent(a, x, w, training):
 
 OPS = {f.__name__: f for f in (add, avgpool, batchnorm, concat, conv, correct, dense, expsum,
                                flatten, gap, label_count, maxpool, mean, norm, relu, softmax_xent,
-                               top, var)}
+                               top, var, xent)}
 
 
 def run(op, attrs, x, w, training=True):
