@@ -1,0 +1,176 @@
+/* One training step of a network under a plan, and the comparison of two of them by the rule of
+ * the house: relative by norm per tensor, the denominator at least 1e-3 of the largest gradient's
+ * norm, since a bias in front of a batch norm has a true gradient of zero.
+ */
+#ifndef TESTS_NETWORK_H
+#define TESTS_NETWORK_H
+
+#include "exec/engine.h"
+#include "zoo/zoo.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef struct network_case {
+    const meg_graph *graph;
+    const char *plan;   /* options; keep_grads is added */
+    const char *device;
+    int threads;
+} network_case;
+
+typedef struct network_result {
+    double loss, correct;
+    int tensors;
+    char name[512][64];
+    double *data[512]; /* gradients of parameters, running statistics */
+    int64_t count[512];
+    int64_t predicted, touched;
+} network_result;
+
+static inline void network_describe(void *device, const meg_request *r, meg_spec *s)
+{
+    meg_device_describe(device, r, s);
+}
+
+static inline meg_graph *network_zoo(const char *model, const char *options)
+{
+    meg_error e;
+    meg_graph *g = NULL;
+    if (meg_zoo_build(&e, model, options, &g) != MEG_OK) fail_msg("%s", e.message);
+    return g;
+}
+
+typedef struct network_sink {
+    const meg_value *value;
+    double *to;
+    meg_dtype real;
+} network_sink;
+
+static inline void network_take(void *context, const meg_box *box, void *data)
+{
+    network_sink *s = context;
+    int64_t first = meg_box_at(&s->value->shape, box->lo);
+    for (int64_t i = 0; i < meg_box_size(box); i++)
+        s->to[first + i] = s->real == MEG_F64 ? ((double *)data)[i] : (double)((float *)data)[i];
+}
+
+static inline void network_collect(meg_engine *x, network_result *r)
+{
+    const meg_graph *g = meg_engine_graph(x);
+    for (int i = 0; i < g->values; i++) {
+        const meg_value *v = &g->value[i];
+        if (v->kind != MEG_PARAMETER && v->kind != MEG_STATE) continue;
+        int at = r->tensors++;
+        snprintf(r->name[at], sizeof r->name[at], "%s", v->name);
+        r->count[at] = meg_box_size(&v->shape);
+        r->data[at] = calloc((size_t)r->count[at], sizeof(double));
+        network_sink s = {v, r->data[at], meg_engine_real(x)};
+        meg_role role = v->kind == MEG_PARAMETER ? MEG_ROLE_GRADIENT : MEG_ROLE_VALUE;
+        assert_true(meg_engine_get(x, i, role, 0, network_take, &s));
+    }
+}
+
+/* The step's data: random images, class labels, the same for every case. */
+static inline void network_feed(const meg_graph *g, int64_t batch, meg_feed *f)
+{
+    const meg_value *image = NULL, *label = NULL;
+    int64_t classes = 0;
+    for (int i = 0; i < g->values; i++) {
+        if (g->value[i].kind == MEG_INPUT) image = &g->value[i];
+        if (g->value[i].kind == MEG_LABEL) label = &g->value[i];
+    }
+    for (int i = 0; i < g->nodes; i++)
+        if (strcmp(g->node[i].op->name, "softmax_xent") == 0)
+            classes = g->value[g->node[i].in[0]].shape.hi[MEG_C];
+    int64_t each = meg_box_size(&image->shape) / image->shape.hi[MEG_N];
+    int64_t marks = meg_box_size(&label->shape) / label->shape.hi[MEG_N];
+    float *x = calloc((size_t)(each * batch), sizeof *x);
+    int32_t *y = calloc((size_t)(marks * batch), sizeof *y);
+    meg_stream s = {7, 0, meg_hash("network_feed")};
+    for (int64_t i = 0; i < each * batch; i++)
+        x[i] = (float)meg_random_normal(s, (uint64_t)i);
+    for (int64_t i = 0; i < marks * batch; i++)
+        y[i] = (int32_t)(meg_random_uniform(s, (uint64_t)(1000000000 + i)) * (double)classes);
+    *f = (meg_feed){x, y, {0.05, 1, 0, 1}, 3, 0};
+}
+
+static inline network_result *network_run(const network_case *c, int entry, int64_t samples)
+{
+    meg_error e;
+    meg_device *d = NULL;
+    meg_plan *p = NULL;
+    meg_engine *x = NULL;
+    meg_feed f;
+    meg_outcome o;
+    network_result *r = calloc(1, sizeof *r);
+    char options[512];
+    snprintf(options, sizeof options, "keep_grads=1 %s", c->plan);
+    if (meg_device_open(&e, c->device, c->threads, &d) != MEG_OK) fail_msg("%s", e.message);
+    meg_profile profile = {d, network_describe, meg_device_real(d)};
+    if (meg_plan_make(c->graph, &e, &profile, options, samples, &p) != MEG_OK)
+        fail_msg("%s", e.message);
+    if (meg_engine_new(p, d, &e, 0xA5, &x) != MEG_OK) fail_msg("%s", e.message);
+    meg_engine_start(x, 5);
+    network_feed(c->graph, p->entry[entry].batch, &f);
+    if (meg_engine_step(x, &e, entry, &f, &o) != MEG_OK) fail_msg("%s", e.message);
+    r->loss = o.loss;
+    r->correct = o.correct;
+    r->predicted = p->arena;
+    r->touched = meg_engine_touched(x);
+    network_collect(x, r);
+    free((void *)(uintptr_t)f.samples);
+    free((void *)(uintptr_t)f.labels);
+    meg_engine_free(x);
+    meg_plan_destroy(p);
+    meg_device_close(d);
+    return r;
+}
+
+static inline void network_free(network_result *r)
+{
+    for (int i = 0; i < r->tensors; i++)
+        free(r->data[i]);
+    free(r);
+}
+
+static inline double network_norm(const double *a, const double *b, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double d = a[i] - (b ? b[i] : 0);
+        sum += d * d;
+    }
+    return sqrt(sum);
+}
+
+/* Largest relative difference; prints the tensor that has it. Refuses a degenerate reference. */
+static inline double network_difference(const network_result *a, const network_result *b,
+                                        const char *what)
+{
+    double largest = 0, worst = fabs(a->loss - b->loss) / fabs(a->loss);
+    const char *name = "loss";
+    assert_int_equal(a->tensors, b->tensors);
+    assert_true(isfinite(a->loss) && a->loss > 0);
+    for (int i = 0; i < a->tensors; i++)
+        largest = fmax(largest, network_norm(a->data[i], NULL, a->count[i]));
+    assert_true(isfinite(largest) && largest > 1e-6);
+    for (int i = 0; i < a->tensors; i++) {
+        int k = 0;
+        while (k < b->tensors && strcmp(a->name[i], b->name[k]) != 0)
+            k++;
+        assert_true(k < b->tensors);
+        double scale = fmax(network_norm(a->data[i], NULL, a->count[i]), 1e-3 * largest);
+        double d = network_norm(a->data[i], b->data[k], a->count[i]) / scale;
+        if (!(d <= worst)) worst = d, name = a->name[i];
+    }
+    print_message("%s: largest difference %.2e (%s)\n", what, worst, name);
+    return worst;
+}
+
+#endif

@@ -1,0 +1,182 @@
+/* The same answer under every plan, device and thread count; predicted bytes are met.
+ *
+ * Judge: the one-rank plan with one micro-batch on ref64.
+ */
+#include "network.h"
+
+static const double same_double = 1e-10; /* STYLE 14: up to summation order, in double */
+static const double same_float = 1e-4;   /* STYLE 14: in float */
+
+static double compare(const network_case *a, const network_case *b, const char *what)
+{
+    network_result *x = network_run(a, MEG_ENTRY_TRAIN, 0), *y = network_run(b, MEG_ENTRY_TRAIN, 0);
+    double d = network_difference(x, y, what);
+    assert_int_equal(y->predicted, y->touched);
+    assert_true(x->correct == y->correct || d > same_double);
+    network_free(x);
+    network_free(y);
+    return d;
+}
+
+/* A graph with everything that the zoo's small nets lack: branches, concat, dropout, both pools,
+ * a flatten that dense absorbs and one that it does not, groups, odd sizes. */
+static meg_graph *branches(void)
+{
+    meg_graph *g = meg_graph_create("branches");
+    int x = meg_graph_input(g, "image", 4, (int64_t[]){1, 3, 11, 13});
+    int a = meg_graph_add(g, "conv", "a", "filters=18 kernel=3 stride=2 pad=1", 1, &x);
+    a = meg_graph_add(g, "relu", "a.relu", "", 1, &a);
+    int b = meg_graph_add(g, "conv", "b", "filters=7 kernel=3 dilation=2 pad=2:1x1:2", 1, &a);
+    int c = meg_graph_add(g, "maxpool", "c", "kernel=2 stride=1", 1, &a);
+    int d = meg_graph_add(g, "conv", "d", "filters=6 kernel=1 groups=3", 1, &c);
+    int e = meg_graph_add(g, "concat", "e", "", 2, (int[]){b, d});
+    e = meg_graph_add(g, "avgpool", "pool", "kernel=2 count_pad=1 pad=1", 1, &e);
+    e = meg_graph_add(g, "dropout", "drop", "rate=0.3", 1, &e);
+    int f = meg_graph_add(g, "flatten", "flat1", "", 1, &e);
+    f = meg_graph_add(g, "dense", "hidden", "units=20", 1, &f);
+    f = meg_graph_add(g, "relu", "hidden.relu", "", 1, &f);
+    int h = meg_graph_add(g, "gap", "gap", "", 1, &e);
+    int i = meg_graph_add(g, "flatten", "flat2", "", 1, &e);
+    i = meg_graph_add(g, "relu", "flat2.relu", "", 1, &i);
+    i = meg_graph_add(g, "concat", "joined", "", 3, (int[]){f, h, i});
+    i = meg_graph_add(g, "dense", "head", "units=5", 1, &i);
+    meg_graph_add_loss(g, "softmax_xent", "", i, 1.5);
+    if (g->error.status != MEG_OK) fail_msg("%s", g->error.message);
+    return g;
+}
+
+typedef struct model {
+    const char *name, *options, *plan;
+} model;
+
+static const model models[] = {
+    {"branches", "", "batch=6"},
+    {"cnn", "image=1x13x11 classes=7", "batch=6"},
+    {"resnet-cifar", "depth=8 image=3x13x11 classes=5 width=8", "batch=6"},
+    {"resnet-cifar", "depth=11 version=2 image=3x12x9 classes=5", "batch=6"},
+    {"resnet18", "image=3x40x37 classes=5", "batch=4"},
+    {"vgg11", "image=3x32x32 classes=5", "batch=2"},
+};
+
+static meg_graph *build(const model *m)
+{
+    return strcmp(m->name, "branches") == 0 ? branches() : network_zoo(m->name, m->options);
+}
+
+/* ---- in double: exact up to summation order ---- */
+
+static void test_micro_batches(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        meg_graph *g = build(&models[i]);
+        network_case one = {g, "batch=12 norm=3", "ref64", 1};
+        network_case four = {g, "batch=12 norm=3 micro=4", "ref64", 1};
+        network_case two = {g, "batch=12 norm=3 micro=2", "ref64", 1};
+        assert_true(compare(&one, &four, models[i].name) <= same_double);
+        assert_true(compare(&one, &two, models[i].name) <= same_double);
+        meg_graph_destroy(g);
+    }
+}
+
+static void test_phases(void **state)
+{
+    (void)state;
+    for (int i = 1; i < 4; i++) {
+        meg_graph *g = build(&models[i]);
+        network_case fused = {g, "batch=6 norm=3", "ref64", 1};
+        network_case phased = {g, "batch=6 norm=3 phases=1", "ref64", 1};
+        network_case micro = {g, "batch=6 norm=3 phases=1 micro=2", "ref64", 1};
+        assert_true(compare(&fused, &phased, models[i].name) <= same_double);
+        assert_true(compare(&fused, &micro, models[i].name) <= same_double);
+        meg_graph_destroy(g);
+    }
+}
+
+static void test_recompute(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        meg_graph *g = build(&models[i]);
+        network_case kept = {g, "batch=6 recompute=none", "ref64", 1};
+        network_case again = {g, "batch=6", "ref64", 1};
+        assert_true(compare(&kept, &again, models[i].name) == 0);
+        meg_graph_destroy(g);
+    }
+}
+
+/* The partial batch at the end of an epoch is a batch like any other. */
+static void test_tail(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        meg_graph *g = build(&models[i]);
+        network_case whole = {g, "batch=4", "ref64", 1};
+        network_case tail = {g, "batch=6", "ref64", 1};
+        network_case micro = {g, "batch=8 micro=4 norm=2", "ref64", 1};
+        network_case groups = {g, "batch=4 norm=2", "ref64", 1};
+        network_result *a = network_run(&whole, MEG_ENTRY_TRAIN, 0);
+        network_result *b = network_run(&tail, MEG_ENTRY_TRAIN_TAIL, 6 * 3 + 4);
+        assert_true(network_difference(a, b, models[i].name) <= same_double);
+        network_result *c = network_run(&groups, MEG_ENTRY_TRAIN, 0);
+        network_result *d = network_run(&micro, MEG_ENTRY_TRAIN_TAIL, 8 + 4);
+        assert_true(network_difference(c, d, models[i].name) <= same_double);
+        network_free(a);
+        network_free(b);
+        network_free(c);
+        network_free(d);
+        meg_graph_destroy(g);
+    }
+}
+
+/* ---- devices ---- */
+
+static void test_devices(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        meg_graph *g = build(&models[i]);
+        network_case judge = {g, models[i].plan, "ref64", 1};
+        network_case ref = {g, models[i].plan, "ref", 1};
+        network_case cpu = {g, models[i].plan, "cpu", 2};
+        if (i < 4) assert_true(compare(&judge, &ref, "ref") <= same_float);
+        assert_true(compare(&judge, &cpu, models[i].name) <= same_float);
+        meg_graph_destroy(g);
+    }
+}
+
+static void test_check_device(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        meg_graph *g = build(&models[i]);
+        network_case ref = {g, "batch=4 norm=2 micro=2", "ref", 1};
+        network_case check = {g, "batch=4 norm=2 micro=2", "check", 1};
+        assert_true(compare(&ref, &check, models[i].name) == 0);
+        meg_graph_destroy(g);
+    }
+}
+
+/* One seed and thread count: the same bits. Other thread counts: the same but for rounding. */
+static void test_threads(void **state)
+{
+    (void)state;
+    for (size_t i = 1; i < sizeof models / sizeof *models; i++) {
+        meg_graph *g = build(&models[i]);
+        network_case one = {g, models[i].plan, "cpu", 1}, two = {g, models[i].plan, "cpu", 2};
+        assert_true(compare(&two, &two, models[i].name) == 0);
+        assert_true(compare(&one, &two, models[i].name) <= 1e-5);
+        meg_graph_destroy(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_phases),
+        cmocka_unit_test(test_recompute),     cmocka_unit_test(test_tail),
+        cmocka_unit_test(test_devices),       cmocka_unit_test(test_check_device),
+        cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
