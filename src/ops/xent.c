@@ -115,7 +115,6 @@ enum {
     INPUTS = MEG_BIT(MEG_X) | MEG_BIT(TOP) | MEG_BIT(Z) | MEG_BIT(LABELS) | MEG_BIT(COUNT)
 };
 
-/* z is random here, and the test's random numbers lie around 0: see the tests for its logarithm. */
 static const meg_sample samples[] = {{"5x7 5x1 5x1 5@7 1", NULL},
                                      {"3x10x9 3x1x9 3x1x9 3x9@10 1", NULL},
                                      {"2x16x5x3 2x1x5x3 2x1x5x3 2x5x3@16 1", NULL},
