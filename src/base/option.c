@@ -80,6 +80,16 @@ static bool find_pair(const char *text, const char *word, pair *p)
     return false;
 }
 
+/* Where the word of `p`, a pair of `text`, occurs first. */
+static const char *first_place(const char *text, const pair *p)
+{
+    pair q = *p;
+    for (const char *at = text; next_pair(at, &q); at = q.end)
+        if (q.word_length == p->word_length && memcmp(q.word, p->word, (size_t)q.word_length) == 0)
+            break;
+    return q.word;
+}
+
 /* ---- reading ---- */
 
 static meg_status out_of_range(meg_error *e, const site *s, const char *text)
@@ -391,18 +401,14 @@ static void set_initial(const meg_param *p, void *out)
 meg_status meg_options_parse(meg_error *e, const meg_param *table, const char *what,
                              const char *text, void *out)
 {
-    pair p, first;
+    pair p;
     if (!text) text = "";
     for (const meg_param *q = table; q && q->name; q++)
         if (q->initial) set_initial(q, (char *)out + q->offset);
 
     for (const char *at = text; next_pair(at, &p); at = p.end) {
         MEG_TRY(e, assign(e, table, what, &p, out));
-        for (const char *past = text; next_pair(past, &first); past = first.end)
-            if (first.word_length == p.word_length &&
-                memcmp(first.word, p.word, (size_t)p.word_length) == 0)
-                break;
-        MEG_CHECK(e, first.word == p.word, MEG_EARG, "%s: '%.*s' is given twice", what,
+        MEG_CHECK(e, first_place(text, &p) == p.word, MEG_EARG, "%s: '%.*s' is given twice", what,
                   p.word_length, p.word);
     }
     for (const meg_param *q = table; q && q->name; q++)
