@@ -13,8 +13,10 @@ function(meg_objects name)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
                                              ${PROJECT_SOURCE_DIR}/src)
-  # Without semantic interposition gcc may inline across functions although the code is PIC.
-  target_compile_options(${name} PRIVATE ${MEG_WARNINGS} -fno-semantic-interposition ${arg_OPTIONS})
+  # Without semantic interposition gcc may inline across functions although the code is PIC; without
+  # math errno, which nobody reads, it may vectorise square roots.
+  target_compile_options(${name} PRIVATE ${MEG_WARNINGS} -fno-semantic-interposition
+                                         -fno-math-errno ${arg_OPTIONS})
   target_link_libraries(${name} PRIVATE OneDNN::OneDNN ZLIB::ZLIB OpenMP::OpenMP_C Threads::Threads)
   set(MEG_OBJECTS ${MEG_OBJECTS} ${name} PARENT_SCOPE)
 endfunction()
