@@ -252,12 +252,14 @@ static int64_t draw(uint64_t *state, int64_t below)
     return (int64_t)(meg_random_uniform(s, (*state)++) * (double)below);
 }
 
-/* Storage for a part: the whole value; with `state`, the part or a larger box around it. */
+/* Storage for a part: the whole value; with `state`, the part or a larger box around it. Where
+ * nothing is needed there may be storage still: another work's. */
 static meg_box storage(meg_box part, meg_box shape, uint64_t *state)
 {
     meg_box box = part;
     if (!state) return shape;
-    if (meg_box_empty(&part) || draw(state, 2)) return box;
+    if (draw(state, 2)) return box;
+    if (meg_box_empty(&part)) return shape;
     for (int a = 0; a < MEG_AXES; a++)
         box.lo[a] -= draw(state, 3), box.hi[a] += draw(state, 3);
     return meg_box_meet(box, shape);

@@ -108,41 +108,54 @@ static void backward(const meg_call *c)
     }
 }
 
-/* The product of all outputs of filter k with the pixels of channel c that they read through the
- * tap of `at`. */
-static double correlate(const meg_call *call, const meg_slide *at, int64_t k, int64_t c)
+typedef struct jumps {                 /* from sample to sample and row to row of outputs */
+    int64_t dy[MEG_AXES], x[MEG_AXES]; /* elements of dy, and of the pixels they read */
+} jumps;
+
+static jumps jumps_of(const meg_call *c, const meg_window win[MEG_SPACE])
 {
-    const meg_tensor *x = &call->t[MEG_X], *dy = &call->t[MEG_DY];
-    const meg_box *hit = &at->hit;
+    jumps j;
+    meg_box_strides(&c->t[MEG_DY].box, j.dy);
+    meg_box_strides(&c->t[MEG_X].box, j.x);
+    for (int i = 0; i < MEG_SPACE; i++)
+        j.x[MEG_D + i] *= win[i].stride;
+    return j;
+}
+
+/* The product of all outputs of one filter with the pixels that they read through one tap. */
+static double correlate(const real *dy, const real *x, const jumps *j, const meg_box *hit)
+{
     double sum = 0;
-    int64_t p[] = {0, k, 0, 0, hit->lo[MEG_W]}, q[] = {0, c, 0, 0, at->q[MEG_W]};
-    int64_t count = meg_extent(hit, MEG_W), stride = at->win[MEG_W - MEG_D].stride;
-    for (int64_t n = hit->lo[MEG_N]; n < hit->hi[MEG_N]; n++)
-        for (int64_t d = hit->lo[MEG_D]; d < hit->hi[MEG_D]; d++)
-            for (int64_t h = hit->lo[MEG_H]; h < hit->hi[MEG_H]; h++) {
-                p[MEG_N] = q[MEG_N] = n;
-                p[MEG_D] = d, q[MEG_D] = at->q[MEG_D] + (d - hit->lo[MEG_D]) * at->win[0].stride;
-                p[MEG_H] = h, q[MEG_H] = at->q[MEG_H] + (h - hit->lo[MEG_H]) * at->win[1].stride;
-                sum += meg_dot_line(meg_real_at(dy, p), meg_real_at(x, q), stride, count);
-            }
+    for (int64_t n = 0; n < meg_extent(hit, MEG_N); n++)
+        for (int64_t d = 0; d < meg_extent(hit, MEG_D); d++)
+            for (int64_t h = 0; h < meg_extent(hit, MEG_H); h++)
+                sum += meg_dot_line(dy + n * j->dy[MEG_N] + d * j->dy[MEG_D] + h * j->dy[MEG_H],
+                                    x + n * j->x[MEG_N] + d * j->x[MEG_D] + h * j->x[MEG_H],
+                                    j->x[MEG_W], meg_extent(hit, MEG_W));
     return sum;
 }
 
 static void weight_gradient(const meg_call *call, const shape *s)
 {
-    const meg_tensor *dw = &call->t[MEG_DX + 1];
+    const meg_tensor *dw = &call->t[MEG_DX + 1], *x = &call->t[MEG_X], *dy = &call->t[MEG_DY];
     meg_box part = call->work.sum;
+    jumps j = jumps_of(call, s->win);
     part.lo[MEG_N] = call->work.out.lo[MEG_C], part.hi[MEG_N] = call->work.out.hi[MEG_C];
     meg_zero(dw); /* also for taps that see nothing but padding */
     if (meg_box_empty(&part)) return;
     meg_slide at = {.win = s->win, .taps = part, .out = call->work.out, .in = s->x};
-    for (bool on = meg_slide_first(&at); on; on = meg_slide_next(&at))
+    for (bool on = meg_slide_first(&at); on; on = meg_slide_next(&at)) {
+        int64_t t[] = {0, 0, at.t[MEG_D], at.t[MEG_H], at.t[MEG_W]};
+        int64_t q[] = {at.hit.lo[MEG_N], 0, at.q[MEG_D], at.q[MEG_H], at.q[MEG_W]};
+        int64_t p[] = {at.hit.lo[MEG_N], 0, at.hit.lo[MEG_D], at.hit.lo[MEG_H], at.hit.lo[MEG_W]};
         for (int64_t k = part.lo[MEG_N]; k < part.hi[MEG_N]; k++)
             for (int64_t c = part.lo[MEG_C]; c < part.hi[MEG_C]; c++) {
-                int64_t t[] = {k, c, at.t[MEG_D], at.t[MEG_H], at.t[MEG_W]};
-                int64_t channel = k / s->filters * s->channels + c;
-                *meg_real_at(dw, t) = (real)correlate(call, &at, k, channel);
+                t[MEG_N] = p[MEG_C] = k, t[MEG_C] = c;
+                q[MEG_C] = k / s->filters * s->channels + c;
+                *meg_real_at(dw, t) = (real)correlate(meg_real_at(dy, p), meg_real_at(x, q), &j,
+                                                      &at.hit);
             }
+    }
 }
 
 static void bias_gradient(const meg_call *c)

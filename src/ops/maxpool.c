@@ -85,12 +85,13 @@ static void backward_line(const meg_call *c, const meg_box *line, double *sum)
     const meg_pool_attr *a = c->node->attr;
     const meg_tensor *dy = &c->t[MEG_DY], *aux = &c->t[MEG_AUX];
     const meg_box *out = &c->work.out;
-    bool bytes = taps_of(c->node) <= BYTE_TAPS;
+    meg_box taps = meg_windows_taps(a->win);
+    bool bytes = meg_box_size(&taps) <= BYTE_TAPS;
     int64_t n = line->lo[MEG_N], ch = line->lo[MEG_C], step = a->win[MEG_W - MEG_D].stride;
     if (n < out->lo[MEG_N] || n >= out->hi[MEG_N]) return;
     if (ch < out->lo[MEG_C] || ch >= out->hi[MEG_C]) return;
     meg_slide at = {.win = a->win,
-                    .taps = meg_windows_taps(a->win),
+                    .taps = taps,
                     .out = *out,
                     .in = meg_box_meet(*line, c->graph->value[c->node->in[0]].shape)};
     for (bool on = meg_slide_first(&at); on; on = meg_slide_next(&at)) {

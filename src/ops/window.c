@@ -27,8 +27,9 @@ static meg_status check_count(meg_error *e, const meg_node *v, const char *word,
                               int space)
 {
     MEG_CHECK(e, count <= 1 || count == space, MEG_EARG,
-              "%s: %s lists %d numbers, but the input has %d spatial ax%s: give 1 or %d", v->name,
-              word, count, space, space == 1 ? "is" : "es", space);
+              "%s: %s lists %d numbers, but the input has %d spatial ax%s: give one for all or one "
+              "for each",
+              v->name, word, count, space, space == 1 ? "is" : "es");
     return MEG_OK;
 }
 
