@@ -1,7 +1,7 @@
 /* Phases give what the fused operator gives: outputs, all gradients, running statistics; in double,
- * to 1e-12 of the largest element (the same sums in another order). Both also when their work is cut
- * in two along any axis that may be cut, the parts run one after the other into zeroed storage that
- * is larger than they need, and their results summed (for `max` operators: the larger taken).
+ * to 1e-12 of the largest element (the same sums in another order). Both also when their work is
+ * cut in two along any axis that may be cut, the parts run one after the other into storage that is
+ * larger than they need, and their results are summed (of `max` operators: the larger is taken).
  */
 #include "graph/op.h"
 
@@ -254,7 +254,7 @@ static meg_graph *phased_graph(const phase_case *k, const meg_graph *fused)
     return g;
 }
 
-/* Trains and evaluates a graph whose work is cut along `axis`, against the fused one in one piece. */
+/* Trains and evaluates a graph, its work cut along `axis`, against the fused one in one piece. */
 static void check_against(const run *trained, const run *evaluated, meg_graph *g, int axis)
 {
     char title[128];

@@ -1,4 +1,4 @@
-/* Adam with decoupled weight decay: weights shrink by lr * weight_decay, whatever their gradient is;
+/* Adam with decoupled weight decay: weights shrink by lr * weight_decay, whatever their gradient;
  * see adam.h. */
 #include "ops/adam.h"
 

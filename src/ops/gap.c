@@ -1,5 +1,5 @@
-/* Global average pool: the mean over all pixels, per sample and channel. It may be cut along them as
- * it is, into partial means; its only phase is `mean` with norm=1. */
+/* Global average pool: the mean over all pixels, per sample and channel. It may be cut along them
+ * as it is, into partial means; its only phase is `mean` with norm=1. */
 #include "ops/runs.h"
 #include "ops/shape.h"
 
