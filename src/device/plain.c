@@ -42,6 +42,7 @@ meg_mask meg_request_writes(const meg_request *r)
 
 int64_t meg_operand_bytes(const meg_request *r, const meg_spec *s, int operand)
 {
+    if (r->bytes[operand]) return r->bytes[operand];
     if (s->bytes[operand]) return s->bytes[operand];
     if (meg_format_block(s->format[operand]) == 0) return 0; /* only the device knows */
     return meg_format_bytes(s->format[operand], &r->box[operand], r->dtype[operand]);
@@ -285,7 +286,7 @@ static meg_status prepare_copy(meg_device *d, meg_error *e, const meg_request *r
 static meg_status known_bytes(meg_error *e, const meg_request *r, const meg_spec *s, int operand)
 {
     meg_format format = s->format[operand];
-    MEG_CHECK(e, meg_format_block(format) || s->bytes[operand], MEG_EUNSUPPORTED,
+    MEG_CHECK(e, meg_format_block(format) || s->bytes[operand] || r->bytes[operand], MEG_EUNSUPPORTED,
               "%s of a weight in format %s, whose bytes the device did not say; ask for it as a "
               "plain box of as many elements",
               code_table[r->code].name, meg_format_name(format));

@@ -96,6 +96,13 @@ enum {
     ALL_DX = 0xff << MEG_DX
 };
 
+/* Without a rectifier there is no mask to find in the output. */
+static meg_mask skips(const meg_node *v, meg_pass p)
+{
+    const meg_add_attr *attr = v->attr;
+    return p == MEG_BACKWARD && !attr->relu ? MEG_BIT(MEG_Y) : 0;
+}
+
 static const meg_sample samples[] = {{"3x7 3x7", NULL},
                                      {"2x5x9 2x5x9", "relu=1"},
                                      {"2x16x5x7 2x16x5x7", "relu=1"},
@@ -117,6 +124,7 @@ const meg_op meg_op_add = {
     .flops = flops,
     .reads = {[MEG_FORWARD] = ALL_X, [MEG_BACKWARD] = MEG_BIT(MEG_Y) | MEG_BIT(MEG_DY)},
     .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = ALL_DX},
+    .skips = skips,
     .cheap = true,
     MEG_KERNELS_OF(add),
     .samples = samples,
