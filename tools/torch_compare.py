@@ -166,7 +166,8 @@ def torch_step(build, state, x, y, kind, threads):
     torch.set_num_threads(threads)
     model = build().to(kind)
     model.load_state_dict({k: torch.tensor(t) for k, t in state.items()}, strict=False)
-    loss = torch.nn.functional.cross_entropy(model(torch.tensor(x).to(kind)), torch.tensor(y).long())
+    logits = model(torch.tensor(x).to(kind))
+    loss = torch.nn.functional.cross_entropy(logits, torch.tensor(y).long())
     loss.backward()
     gradients = {k: p.grad.numpy() for k, p in model.named_parameters()}
     running = {k: t for k, t in state_of(model).items() if k not in gradients}

@@ -1,4 +1,4 @@
-"""The operators of src/ops in PyTorch: one function each, from attributes and tensors to the output.
+"""The operators of src/ops in PyTorch: one function each, from attributes and tensors to output.
 
     run(op, attrs, x, w, training=True) -> y
 
