@@ -189,7 +189,9 @@ static bool prepare_sum(meg_device *d, const meg_request *r, const meg_spec *s, 
     return finish(out, o, run_forward);
 }
 
-enum { CHUNK = 1 << 15 }; /* bytes of a zeroing task, elements of an update */
+enum {
+    CHUNK = 1 << 15
+}; /* bytes of a zeroing task, elements of an update */
 
 static void run_zero(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
 {

@@ -22,8 +22,8 @@ typedef struct own {
 static bool per_channel(const meg_request *r, int i)
 {
     const meg_box *b = &r->box[i];
-    return meg_box_empty(b) || (b->lo[MEG_C] == r->work.out.lo[MEG_C] &&
-                                b->hi[MEG_C] == r->work.out.hi[MEG_C]);
+    return meg_box_empty(b) ||
+           (b->lo[MEG_C] == r->work.out.lo[MEG_C] && b->hi[MEG_C] == r->work.out.hi[MEG_C]);
 }
 
 /* Whether operand i, if it is there, covers just the work. */

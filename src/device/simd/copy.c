@@ -3,14 +3,17 @@
  */
 #include "device/simd/vec.h"
 
-enum { TILE = 1024 }; /* pixels per task: a multiple of every B */
+enum {
+    TILE = 1024
+}; /* pixels per task: a multiple of every B */
 
 /* ---- plain <-> blocked ---- */
 
 MEG_INLINE vec interleave(vec a, vec b, int half) /* a0 b0 a1 b1 ...: of the first or second half */
 {
     ivec m;
-    for (int l = 0; l < B; l++) m[l] = half * B / 2 + l / 2 + (l % 2) * B;
+    for (int l = 0; l < B; l++)
+        m[l] = half * B / 2 + l / 2 + (l % 2) * B;
     return __builtin_shuffle(a, b, m);
 }
 
@@ -26,33 +29,37 @@ MEG_INLINE void transpose(vec r[B])
             s[2 * i + 1] = interleave(r[i], r[i + B / 2], 1);
         }
 #pragma GCC unroll 16
-        for (int i = 0; i < B; i++) r[i] = s[i];
+        for (int i = 0; i < B; i++)
+            r[i] = s[i];
     }
 }
 
 /* One square; rows that do not exist are zero. */
-MEG_INLINE void pack_square(float *to, const float *from, int64_t pixels, int lanes)
+MEG_INLINE void pack_square(float *to, const float *from, int64_t pixels, int lanes, bool past)
 {
     vec r[B];
 #pragma GCC unroll 16
-    for (int l = 0; l < B; l++) r[l] = l < lanes ? load(from + l * pixels) : (vec){0};
+    for (int l = 0; l < B; l++)
+        r[l] = l < lanes ? load(from + l * pixels) : (vec){0};
     transpose(r);
 #pragma GCC unroll 16
-    for (int i = 0; i < B; i++) store(to + i * B, r[i]);
+    for (int i = 0; i < B; i++)
+        put(to + i * B, r[i], past);
 }
 
 MEG_INLINE void unpack_square(float *to, const float *from, int64_t pixels, int lanes)
 {
     vec r[B];
 #pragma GCC unroll 16
-    for (int i = 0; i < B; i++) r[i] = load(from + i * B);
+    for (int i = 0; i < B; i++)
+        r[i] = load(from + i * B);
     transpose(r);
 #pragma GCC unroll 16
     for (int l = 0; l < B; l++)
         if (l < lanes) store(to + l * pixels, r[l]);
 }
 
-typedef struct stretch { /* pixels lo..hi-1 of one channel block of one sample */
+typedef struct stretch {    /* pixels lo..hi-1 of one channel block of one sample */
     int64_t blocked, plain; /* offsets of its block, of its first channel */
     int64_t lo, hi;
     int lanes;
@@ -71,34 +78,57 @@ static stretch stretch_at(const meg_simd_copy *j, int64_t k)
                      least(lo + TILE, j->pixels), lanes_of(j->channels, b)};
 }
 
+MEG_INLINE void pack_stretch(const meg_simd_copy *j, stretch s, bool past)
+{
+    const float *from = j->from + s.plain;
+    float *to = j->to + s.blocked;
+    int64_t i = s.lo;
+    for (; i + B <= s.hi; i += B)
+        pack_square(to + i * B, from + i, j->pixels, s.lanes, past);
+    if (i < s.hi && s.hi - s.lo >= B) { /* the tail: a whole square that ends there */
+        i = s.hi - B;
+        pack_square(to + i * B, from + i, j->pixels, s.lanes, past);
+        i = s.hi;
+    }
+    for (; i < s.hi; i++)
+        for (int l = 0; l < B; l++)
+            to[i * B + l] = l < s.lanes ? from[l * j->pixels + i] : 0;
+    if (past) flush();
+}
+
+static void unpack_stretch(const meg_simd_copy *j, stretch s)
+{
+    const float *from = j->from + s.blocked;
+    float *to = j->to + s.plain;
+    int64_t i = s.lo;
+    for (; i + B <= s.hi; i += B)
+        unpack_square(to + i, from + i * B, j->pixels, s.lanes);
+    if (i < s.hi && s.hi - s.lo >= B) {
+        i = s.hi - B;
+        unpack_square(to + i, from + i * B, j->pixels, s.lanes);
+        i = s.hi;
+    }
+    for (; i < s.hi; i++)
+        for (int l = 0; l < s.lanes; l++)
+            to[l * j->pixels + i] = from[i * B + l];
+}
+
 void MEG_SIMD(pack)(const meg_simd_copy *j)
 {
     int64_t tasks = stretches(j);
+    bool past = far_away(j->to, j->samples * j->blocks * j->pixels * B);
 #pragma omp parallel for schedule(static) num_threads(j->threads) if (tasks > 1)
-    for (int64_t k = 0; k < tasks; k++) {
-        stretch s = stretch_at(j, k);
-        const float *from = j->from + s.plain;
-        float *to = j->to + s.blocked;
-        int64_t i = s.lo;
-        for (; i + B <= s.hi; i += B) pack_square(to + i * B, from + i, j->pixels, s.lanes);
-        for (; i < s.hi; i++)
-            for (int l = 0; l < B; l++) to[i * B + l] = l < s.lanes ? from[l * j->pixels + i] : 0;
-    }
+    for (int64_t k = 0; k < tasks; k++)
+        if (past) pack_stretch(j, stretch_at(j, k), true);
+        else pack_stretch(j, stretch_at(j, k), false);
 }
 
 void MEG_SIMD(unpack)(const meg_simd_copy *j)
 {
     int64_t tasks = stretches(j);
 #pragma omp parallel for schedule(static) num_threads(j->threads) if (tasks > 1)
-    for (int64_t k = 0; k < tasks; k++) {
-        stretch s = stretch_at(j, k);
-        const float *from = j->from + s.blocked;
-        float *to = j->to + s.plain;
-        int64_t i = s.lo;
-        for (; i + B <= s.hi; i += B) unpack_square(to + i, from + i * B, j->pixels, s.lanes);
-        for (; i < s.hi; i++)
-            for (int l = 0; l < s.lanes; l++) to[l * j->pixels + i] = from[i * B + l];
-    }
+    for (int64_t k = 0; k < tasks; k++)
+        unpack_stretch(j, stretch_at(j, k));
 }
 
 /* ---- gathering lanes ---- */
@@ -110,8 +140,8 @@ typedef struct lift { /* a piece, made ready: which lanes of what go where */
 
 static lift lift_of(const meg_simd_gather *j, const meg_simd_piece *p, int64_t n)
 {
-    lift f = {.from = j->from[p->source]
-                      + (n * j->from_blocks[p->source] + p->block) * j->pixels * B};
+    lift f = {.from = j->from[p->source] +
+                      (n * j->from_blocks[p->source] + p->block) * j->pixels * B};
     for (int l = 0; l < B; l++) {
         bool in = l >= p->to && l < p->to + p->lanes;
         f.mask[l] = in ? -1 : 0;
@@ -125,7 +155,8 @@ static void gather_block(const meg_simd_gather *j, int64_t n, int64_t b, int64_t
     lift f[B]; /* every piece fills at least one lane */
     int64_t first = j->first[b], count = j->first[b + 1] - first;
     float *to = j->to + (n * j->blocks + b) * j->pixels * B;
-    for (int64_t k = 0; k < count; k++) f[k] = lift_of(j, &j->piece[first + k], n);
+    for (int64_t k = 0; k < count; k++)
+        f[k] = lift_of(j, &j->piece[first + k], n);
     if (count == 1 && j->piece[first].lanes == B) {
         memcpy(to + lo * B, f[0].from + lo * B, (size_t)((hi - lo) * B) * sizeof(float));
         return;

@@ -19,13 +19,15 @@
 
 #include <math.h>
 
-enum { RUN = 256 };
+enum {
+    RUN = 256
+};
 
 typedef struct totals { /* of a part. Forward: mean, squares about it; backward: dbias, dweight */
     double a[B], b[B];
 } totals;
 
-typedef struct constants { /* of an item */
+typedef struct constants {            /* of an item */
     float mean[B], scale[B], bias[B]; /* y = (x - mean) * scale + bias */
     float offset[B], slope[B];        /* dx = scale * (g - offset - (x - mean) * slope) */
     double inverse[B];                /* 1 / sqrt(variance + epsilon) */
@@ -39,9 +41,16 @@ typedef struct phases { /* of a kernel, in this order; NULL: nothing to do */
     void (*apply)(const meg_simd_norm *j, int64_t item, int64_t part);
 } phases;
 
+/* How a loop is specialised: rectified; two gradients; stores go past the caches. */
+enum {
+    RELU = 1,
+    SECOND = 2,
+    PAST = 4
+};
+
 typedef struct reach { /* where a part lies */
-    int64_t at; /* first float */
-    int64_t count; /* vectors */
+    int64_t at;        /* first float */
+    int64_t count;     /* vectors */
 } reach;
 
 /* ---- geometry ---- */
@@ -151,7 +160,7 @@ MEG_INLINE vec normalised(vec centred, vec scale, vec bias)
     return centred * scale + bias;
 }
 
-MEG_INLINE void apply_part(const meg_simd_norm *j, int64_t item, int64_t part, bool relu)
+MEG_INLINE void apply_part(const meg_simd_norm *j, int64_t item, int64_t part, int how)
 {
     const constants *k = constants_of(j, item);
     vec mean = load(k->mean), scale = load(k->scale), bias = load(k->bias);
@@ -160,14 +169,32 @@ MEG_INLINE void apply_part(const meg_simd_norm *j, int64_t item, int64_t part, b
     float *y = j->y + r.at; /* may be x */
     for (int64_t i = 0; i < r.count; i++) {
         vec v = normalised(load(x + i * B) - mean, scale, bias);
-        store(y + i * B, relu ? keep(~(v < 0), v) : v);
+        put(y + i * B, how & RELU ? keep(~(v < 0), v) : v, how & PAST);
     }
+    if (how & PAST) flush();
+}
+
+static bool past(const meg_simd_norm *j, const float *to, const float *from)
+{
+    return to != from && far_away(to, j->samples * j->blocks * j->pixels * B);
 }
 
 static void apply(const meg_simd_norm *j, int64_t item, int64_t part)
 {
-    if (j->relu) apply_part(j, item, part, true);
-    else apply_part(j, item, part, false);
+    switch ((j->relu ? RELU : 0) | (past(j, j->y, j->x) ? PAST : 0)) {
+    case 0:
+        apply_part(j, item, part, 0);
+        break;
+    case RELU:
+        apply_part(j, item, part, RELU);
+        break;
+    case PAST:
+        apply_part(j, item, part, PAST);
+        break;
+    default:
+        apply_part(j, item, part, RELU | PAST);
+        break;
+    }
 }
 
 /* ---- statistics ---- */
@@ -182,7 +209,8 @@ MEG_INLINE vec run_sum(const float *x, int64_t count)
         s2 += load(x + (i + 2) * B);
         s3 += load(x + (i + 3) * B);
     }
-    for (; i < count; i++) s0 += load(x + i * B);
+    for (; i < count; i++)
+        s0 += load(x + i * B);
     return (s0 + s1) + (s2 + s3);
 }
 
@@ -259,14 +287,14 @@ static void close_forward(const meg_simd_norm *j, int64_t item)
 /* ---- backward ---- */
 
 /* The gradient that reaches the normalisation: of both consumers, through the rectifier. */
-MEG_INLINE vec gradient(const meg_simd_norm *j, int64_t at, vec y, bool relu, bool second)
+MEG_INLINE vec gradient(const meg_simd_norm *j, int64_t at, vec y, int how)
 {
     vec g = load(j->dy + at);
-    if (second) g += load(j->dy2 + at);
-    return relu ? keep(~(y <= 0), g) : g;
+    if (how & SECOND) g += load(j->dy2 + at);
+    return how & RELU ? keep(~(y <= 0), g) : g;
 }
 
-MEG_INLINE void sum_part(const meg_simd_norm *j, int64_t item, int64_t part, bool relu, bool second)
+MEG_INLINE void sum_part(const meg_simd_norm *j, int64_t item, int64_t part, int how)
 {
     const constants *k = constants_of(j, item);
     vec mean = load(k->mean), scale = load(k->scale), bias = load(k->bias);
@@ -279,14 +307,15 @@ MEG_INLINE void sum_part(const meg_simd_norm *j, int64_t item, int64_t part, boo
         for (int64_t v = 0; v + 2 <= count; v += 2) {
             int64_t even = at + v * B, odd = even + B;
             vec d0 = load(j->x + even) - mean, d1 = load(j->x + odd) - mean;
-            vec g0 = gradient(j, even, normalised(d0, scale, bias), relu, second);
-            vec g1 = gradient(j, odd, normalised(d1, scale, bias), relu, second);
+            vec g0 = gradient(j, even, normalised(d0, scale, bias), how);
+            vec g1 = gradient(j, odd, normalised(d1, scale, bias), how);
             s0 += g0, s1 += g1;
             p0 += g0 * d0, p1 += g1 * d1;
         }
         if (count % 2) {
-            vec d = load(j->x + at + (count - 1) * B) - mean;
-            vec g = gradient(j, at + (count - 1) * B, normalised(d, scale, bias), relu, second);
+            int64_t last = at + (count - 1) * B;
+            vec d = load(j->x + last) - mean;
+            vec g = gradient(j, last, normalised(d, scale, bias), how);
             s0 += g, p0 += g * d;
         }
         vec sum = s0 + s1, product = p0 + p1;
@@ -297,12 +326,27 @@ MEG_INLINE void sum_part(const meg_simd_norm *j, int64_t item, int64_t part, boo
     }
 }
 
+static int how_back(const meg_simd_norm *j)
+{
+    return (j->relu ? RELU : 0) | (j->dy2 ? SECOND : 0);
+}
+
 static void sum_backward(const meg_simd_norm *j, int64_t item, int64_t part)
 {
-    if (j->relu && j->dy2) sum_part(j, item, part, true, true);
-    else if (j->relu) sum_part(j, item, part, true, false);
-    else if (j->dy2) sum_part(j, item, part, false, true);
-    else sum_part(j, item, part, false, false);
+    switch (how_back(j)) {
+    case 0:
+        sum_part(j, item, part, 0);
+        break;
+    case RELU:
+        sum_part(j, item, part, RELU);
+        break;
+    case SECOND:
+        sum_part(j, item, part, SECOND);
+        break;
+    default:
+        sum_part(j, item, part, RELU | SECOND);
+        break;
+    }
 }
 
 static void close_backward(const meg_simd_norm *j, int64_t item)
@@ -323,8 +367,7 @@ static void close_backward(const meg_simd_norm *j, int64_t item)
     }
 }
 
-MEG_INLINE void back_part(const meg_simd_norm *j, int64_t item, int64_t part, bool relu,
-                          bool second)
+MEG_INLINE void back_part(const meg_simd_norm *j, int64_t item, int64_t part, int how)
 {
     const constants *k = constants_of(j, item);
     vec mean = load(k->mean), scale = load(k->scale), bias = load(k->bias);
@@ -333,17 +376,40 @@ MEG_INLINE void back_part(const meg_simd_norm *j, int64_t item, int64_t part, bo
     for (int64_t i = 0; i < r.count; i++) {
         int64_t at = r.at + i * B;
         vec d = load(j->x + at) - mean;
-        vec g = gradient(j, at, normalised(d, scale, bias), relu, second);
-        store(j->dx + at, scale * (g - offset - d * slope));
+        vec g = gradient(j, at, normalised(d, scale, bias), how);
+        put(j->dx + at, scale * (g - offset - d * slope), how & PAST);
     }
+    if (how & PAST) flush();
 }
 
 static void apply_backward(const meg_simd_norm *j, int64_t item, int64_t part)
 {
-    if (j->relu && j->dy2) back_part(j, item, part, true, true);
-    else if (j->relu) back_part(j, item, part, true, false);
-    else if (j->dy2) back_part(j, item, part, false, true);
-    else back_part(j, item, part, false, false);
+    switch (how_back(j) | (past(j, j->dx, j->dy) ? PAST : 0)) {
+    case 0:
+        back_part(j, item, part, 0);
+        break;
+    case RELU:
+        back_part(j, item, part, RELU);
+        break;
+    case SECOND:
+        back_part(j, item, part, SECOND);
+        break;
+    case RELU | SECOND:
+        back_part(j, item, part, RELU | SECOND);
+        break;
+    case PAST:
+        back_part(j, item, part, PAST);
+        break;
+    case RELU | PAST:
+        back_part(j, item, part, RELU | PAST);
+        break;
+    case SECOND | PAST:
+        back_part(j, item, part, SECOND | PAST);
+        break;
+    default:
+        back_part(j, item, part, RELU | SECOND | PAST);
+        break;
+    }
 }
 
 /* Of a weight: the sum over the groups, in ascending order. */
@@ -385,5 +451,6 @@ void MEG_SIMD(norm_back)(const meg_simd_norm *j)
 int64_t MEG_SIMD(norm_bytes)(const meg_simd_norm *j)
 {
     int64_t items = items_of(j);
-    return items * (int64_t)sizeof(constants) + items * j->norm * j->parts * (int64_t)sizeof(totals);
+    return items * (int64_t)sizeof(constants) +
+           items * j->norm * j->parts * (int64_t)sizeof(totals);
 }

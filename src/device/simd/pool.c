@@ -4,7 +4,9 @@
  */
 #include "device/simd/vec.h"
 
-enum { RUN = 256 }; /* pixels that are summed in float */
+enum {
+    RUN = 256
+}; /* pixels that are summed in float */
 
 typedef struct window { /* the part of one window that lies inside the input */
     int64_t at[3];      /* input index of the first tap */
@@ -219,7 +221,8 @@ static void mean_plane(const meg_simd_mean *j, int64_t plane)
         }
         if (k < end) s0 += load(x + k * B);
         s0 += s1;
-        for (int l = 0; l < B; l++) sum[l] += (double)s0[l];
+        for (int l = 0; l < B; l++)
+            sum[l] += (double)s0[l];
     }
     for (int l = 0; l < lanes_of(j->channels, b); l++)
         j->y[n * j->channels + b * B + l] = (float)(sum[l] / (double)j->pixels);

@@ -39,21 +39,21 @@ typedef struct meg_simd_norm {
     int threads;
     bool relu;
     double epsilon;
-    const float *x;                /* (samples, blocks, pixels, block) */
-    const float *weight, *bias;    /* (channels) */
-    float *mean, *variance;        /* (groups, channels) */
-    const float *dy, *dy2;         /* as x; dy2 NULL: only one gradient */
-    float *y;                      /* as x; may be x */
-    float *dx;                     /* as x; may be dy; NULL: not wanted */
-    float *dweight, *dbias;        /* (channels); NULL: not wanted */
-    void *scratch;                 /* norm_bytes */
+    const float *x;             /* (samples, blocks, pixels, block) */
+    const float *weight, *bias; /* (channels) */
+    float *mean, *variance;     /* (groups, channels) */
+    const float *dy, *dy2;      /* as x; dy2 NULL: only one gradient */
+    float *y;                   /* as x; may be x */
+    float *dx;                  /* as x; may be dy; NULL: not wanted */
+    float *dweight, *dbias;     /* (channels); NULL: not wanted */
+    void *scratch;              /* norm_bytes */
 } meg_simd_norm;
 
 /* What an output index reads along one axis. */
 typedef struct meg_simd_span {
-    int64_t first; /* input index of tap `lo` */
+    int64_t first;  /* input index of tap `lo` */
     int32_t lo, hi; /* taps that lie inside the input */
-    int32_t count; /* of the average's denominator */
+    int32_t count;  /* of the average's denominator */
 } meg_simd_span;
 
 typedef struct meg_simd_pool { /* windows over d, h, w; max, average */
@@ -61,11 +61,11 @@ typedef struct meg_simd_pool { /* windows over d, h, w; max, average */
     int64_t in[3], out[3], taps[3], dilation[3];
     const meg_simd_span *span[3]; /* of every output index */
     int threads;
-    const float *x;         /* (samples, blocks, in, block) */
-    float *y;               /* (samples, blocks, out, block) */
-    uint8_t *winner;        /* as y: number of the largest tap, in d-h-w order */
-    const float *dy, *dy2;  /* as y; dy2 NULL: only one gradient */
-    float *dx;              /* as x */
+    const float *x;        /* (samples, blocks, in, block) */
+    float *y;              /* (samples, blocks, out, block) */
+    uint8_t *winner;       /* as y: number of the largest tap, in d-h-w order */
+    const float *dy, *dy2; /* as y; dy2 NULL: only one gradient */
+    float *dx;             /* as x */
 } meg_simd_pool;
 
 typedef struct meg_simd_mean { /* over the pixels of each channel; the mean is in plain format */
@@ -80,19 +80,19 @@ typedef struct meg_simd_mean { /* over the pixels of each channel; the mean is i
 /* Builds a blocked tensor from lanes of others: concat, and its backward. The pieces of block b
  * are piece[first[b]] .. piece[first[b + 1] - 1]; lanes that none fills are padding. */
 typedef struct meg_simd_piece {
-    int source;            /* which tensor */
-    int64_t block;         /* of the source */
-    int lane, to, lanes;   /* source lanes lane.. go to lanes to.. of the target */
+    int source;          /* which tensor */
+    int64_t block;       /* of the source */
+    int lane, to, lanes; /* source lanes lane.. go to lanes to.. of the target */
 } meg_simd_piece;
 
 typedef struct meg_simd_gather {
     int64_t samples, blocks, pixels;
     int threads;
     const meg_simd_piece *piece;
-    const int64_t *first;                     /* (blocks + 1) */
-    const float *from[MEG_SIMD_INPUTS];       /* (samples, from_blocks, pixels, block) */
+    const int64_t *first;               /* (blocks + 1) */
+    const float *from[MEG_SIMD_INPUTS]; /* (samples, from_blocks, pixels, block) */
     int64_t from_blocks[MEG_SIMD_INPUTS];
-    float *to;                                /* (samples, blocks, pixels, block) */
+    float *to; /* (samples, blocks, pixels, block) */
 } meg_simd_gather;
 
 typedef struct meg_simd_copy { /* between plain and blocked */
@@ -107,11 +107,11 @@ struct meg_thin;
 typedef struct meg_simd {
     const char *name; /* "avx512" */
     int block;
-    void (*add)(const meg_simd_flat *j);  /* y = relu?(sum of x) */
-    void (*mask)(const meg_simd_flat *j); /* y = sign > 0 ? x0 [+ x1] : 0 */
+    void (*add)(const meg_simd_flat *j);           /* y = relu?(sum of x) */
+    void (*mask)(const meg_simd_flat *j);          /* y = sign > 0 ? x0 [+ x1] : 0 */
     int64_t (*norm_bytes)(const meg_simd_norm *j); /* of scratch */
     void (*norm_train)(const meg_simd_norm *j);    /* sets mean and variance, too */
-    void (*norm_apply)(const meg_simd_norm *j); /* with given mean and variance */
+    void (*norm_apply)(const meg_simd_norm *j);    /* with given mean and variance */
     void (*norm_back)(const meg_simd_norm *j);
     void (*maxpool)(const meg_simd_pool *j);
     void (*maxpool_back)(const meg_simd_pool *j);
@@ -120,8 +120,8 @@ typedef struct meg_simd {
     void (*mean)(const meg_simd_mean *j);
     void (*mean_back)(const meg_simd_mean *j);
     void (*gather)(const meg_simd_gather *j);
-    void (*pack)(const meg_simd_copy *j);   /* plain -> blocked */
-    void (*unpack)(const meg_simd_copy *j); /* blocked -> plain */
+    void (*pack)(const meg_simd_copy *j);           /* plain -> blocked */
+    void (*unpack)(const meg_simd_copy *j);         /* blocked -> plain */
     void (*thin_forward)(const struct meg_thin *j); /* convolution of few channels: simd/thin.h */
     void (*thin_weight)(const struct meg_thin *j);
 } meg_simd;

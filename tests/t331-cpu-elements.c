@@ -1,0 +1,180 @@
+/* What the cpu device does element by element or lane by lane, once for each instruction set:
+ * copies between formats, ADD, ZERO, UPDATE, weights in blocked formats, and results so large that
+ * they are written past the caches.
+ */
+#define _GNU_SOURCE
+#include "cpu_isas.h"
+
+static void *aligned_memory(int64_t bytes)
+{
+    return aligned_alloc(64, (size_t)((bytes + 63) / 64 * 64));
+}
+
+static float *random_memory(int64_t count, uint64_t seed)
+{
+    float *x = aligned_memory(count * (int64_t)sizeof *x);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = (float)noise(&seed);
+    return x;
+}
+
+/* Large results go past the caches, unless they are made in place: both must be the same. */
+static void large_tensors(void **state)
+{
+    enum {
+        CHANNELS = 16,
+        PIXELS = 512 * 520
+    };
+    const meg_cpu *cpu = cpu_of(devices(state)[1]);
+    int64_t count = CHANNELS * PIXELS;
+    float *x = random_memory(count, 1), *a = random_memory(count, 2),
+          *far = random_memory(count, 3);
+    float *near = random_memory(count, 4), *k = random_memory(4 * CHANNELS, 5);
+    meg_simd_flat flat = {
+        .count = count, .threads = 2, .relu = true, .inputs = 2, .outputs = 1, .sign = x};
+    meg_simd_norm norm = {.samples = 1,
+                          .norm = 1,
+                          .groups = 1,
+                          .channels = CHANNELS,
+                          .blocks = CHANNELS / cpu->block,
+                          .pixels = PIXELS,
+                          .parts = (PIXELS + MEG_SIMD_PART - 1) / MEG_SIMD_PART,
+                          .threads = 2,
+                          .relu = true,
+                          .epsilon = 2,
+                          .weight = k,
+                          .bias = k + CHANNELS,
+                          .mean = k + 2 * CHANNELS,
+                          .variance = k + 3 * CHANNELS};
+    norm.scratch = malloc((size_t)cpu->simd->norm_bytes(&norm));
+    for (int kernel = 0; kernel < 4; kernel++)
+        for (int in_place = 0; in_place < 2; in_place++) {
+            float *to = in_place ? near : far, *from = in_place ? near : a;
+            memcpy(near, a, (size_t)count * sizeof *a);
+            flat.x[0] = from, flat.x[1] = x, flat.y[0] = to;
+            norm.x = kernel == 2 ? from : x, norm.y = to, norm.dy = from, norm.dx = to;
+            if (kernel == 0) cpu->simd->add(&flat);
+            if (kernel == 1) cpu->simd->mask(&flat);
+            if (kernel == 2) cpu->simd->norm_apply(&norm);
+            if (kernel == 3) cpu->simd->norm_back(&norm);
+            if (in_place && memcmp(near, far, (size_t)count * sizeof *a) != 0)
+                fail_msg("kernel %d: in place is not what it is elsewhere", kernel);
+        }
+    free(x), free(a), free(far), free(near), free(k), free(norm.scratch);
+}
+
+static void copies(void **state)
+{
+    static const int64_t shapes[][4] = {{2, 3, 5, 7},     {1, 16, 4, 4},  {3, 40, 7, 7},
+                                        {2, 1, 50, 50},   {5, 100, 1, 1}, {1, 17, 33, 41},
+                                        {1, 16, 512, 520}}; /* past the caches */
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int team = 0; team < TEAMS; team++) {
+            meg_device *d = devices(state)[team];
+            int block = cpu_of(d)->block;
+            meg_format f = meg_format_blocked(block);
+            meg_box b = meg_box_of(shapes[i][0], shapes[i][1], 1, shapes[i][2], shapes[i][3]);
+            size_t count = (size_t)meg_box_size(&b), bytes = count * sizeof(float);
+            int64_t blocked = meg_format_bytes(f, &b, MEG_F32);
+            float *plain = malloc(bytes), *back = malloc(bytes);
+            char *got = aligned_memory(blocked), *want = calloc(1, (size_t)blocked);
+            for (size_t k = 0; k < count; k++)
+                plain[k] = (float)k + 1;
+            memset(got, 0xff, (size_t)blocked);
+            copy(d, &b, MEG_FORMAT_PLAIN, f, (void *const[]){plain, got});
+            move(&b, block, want, plain, sizeof(float), true);
+            assert_memory_equal(got, want, (size_t)blocked);
+            copy(d, &b, f, MEG_FORMAT_PLAIN, (void *const[]){got, back});
+            assert_memory_equal(back, plain, bytes);
+            free(plain);
+            free(back);
+            free(got);
+            free(want);
+        }
+}
+
+static void climb(const meg_update *u) /* weight += lr * gradient; state counts */
+{
+    for (int64_t i = 0; i < u->count; i++) {
+        ((float *)u->weight)[i] += (float)u->scalars->lr * ((const float *)u->gradient)[i];
+        ((float *)u->state[0])[i] += 1;
+    }
+}
+
+static void instructions(void **state)
+{
+    static const meg_optimizer climber = {.name = "climb", .states = 1, .f32 = climb};
+    enum {
+        COUNT = 100003
+    };
+    meg_request r = {.code = MEG_ADD, .optimizer = &climber};
+    meg_scalars scalars = {.lr = 0.5};
+    float *x = malloc(COUNT * sizeof *x), *y = malloc(COUNT * sizeof *y);
+    float *z = calloc(COUNT, sizeof *z);
+    for (int i = 0; i < MEG_OPERANDS; i++)
+        r.box[i] = meg_box_of(1, COUNT, 1, 1, 1);
+    for (int team = 0; team < TEAMS; team++) {
+        meg_device *d = devices(state)[team];
+        for (int i = 0; i < COUNT; i++)
+            x[i] = (float)i, y[i] = 2;
+        memset(z, 0, COUNT * sizeof *z);
+        r.code = MEG_ADD;
+        launch(d, &r, (void *[MEG_OPERANDS]){[MEG_X] = x, [MEG_X + 1] = y, [MEG_Y] = x});
+        r.code = MEG_UPDATE;
+        launch(d, &r,
+               (void *[MEG_OPERANDS]){
+                   [MEG_X] = x, [MEG_X + 1] = y, [MEG_X + 2] = &scalars, [MEG_AUX] = z});
+        for (int i = 0; i < COUNT; i++)
+            if (x[i] != (float)i + 3 || z[i] != 1)
+                fail_msg("element %d is %g, should be %d; state %g", i, (double)x[i], i + 3,
+                         (double)z[i]);
+        r.code = MEG_ZERO;
+        launch(d, &r, (void *[MEG_OPERANDS]){[MEG_Y] = x});
+        for (int i = 0; i < COUNT; i++)
+            assert_true(x[i] == 0);
+    }
+    free(x);
+    free(y);
+    free(z);
+}
+
+/* Sums of a weight in the formats of oneDNN: padding counts. */
+static void weight_formats(void **state)
+{
+    static const struct {
+        meg_format format;
+        int64_t bytes;
+    } table[] = {
+        {MEG_FORMAT_OIx16i16o, 32 * 16 * 9 * 4},
+        {MEG_FORMAT_Oxi16o, 32 * 3 * 9 * 4},
+        {MEG_FORMAT_OIx8i8o, 24 * 8 * 9 * 4},
+        {MEG_FORMAT_PLAIN, 20 * 3 * 9 * 4},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        meg_request r = {.code = MEG_ADD};
+        meg_spec s;
+        for (int k = 0; k < MEG_OPERANDS; k++) {
+            r.box[k] = meg_box_of(20, 3, 1, 3, 3);
+            r.format[k] = table[i].format;
+        }
+        meg_device_describe(devices(state)[0], &r, &s);
+        assert_int_equal(meg_operand_bytes(&r, &s, MEG_Y), table[i].bytes);
+        assert_memory_equal(s.impl, "own:", 4);
+    }
+}
+
+static int all(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies),
+        cmocka_unit_test(instructions),
+        cmocka_unit_test(weight_formats),
+        cmocka_unit_test(large_tensors),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
+
+int main(void)
+{
+    return for_each_isa(all);
+}
