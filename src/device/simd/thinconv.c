@@ -30,15 +30,22 @@ static int64_t volume(const int64_t v[3])
     return v[0] * v[1] * v[2];
 }
 
+/* Whole lines if they are short: what is gathered comes in few long pieces. */
+static int64_t span_of(const meg_thin *j)
+{
+    int64_t w = j->out[2];
+    return w <= CHUNK ? CHUNK / w * w : CHUNK;
+}
+
 static int64_t chunks_of(const meg_thin *j)
 {
-    return (volume(j->out) + CHUNK - 1) / CHUNK;
+    return (volume(j->out) + span_of(j) - 1) / span_of(j);
 }
 
 static chunk chunk_at(const meg_thin *j, int64_t i)
 {
-    int64_t chunks = chunks_of(j), first = i % chunks * CHUNK;
-    return (chunk){i / chunks, first, (int)least(CHUNK, volume(j->out) - first)};
+    int64_t chunks = chunks_of(j), first = i % chunks * span_of(j);
+    return (chunk){i / chunks, first, (int)least(span_of(j), volume(j->out) - first)};
 }
 
 static int64_t blocks_of(const meg_thin *j)
@@ -48,39 +55,50 @@ static int64_t blocks_of(const meg_thin *j)
 
 /* ---- columns ---- */
 
-/* to[i] = line[at + i * stride], 0 outside of the line */
-static void gather(float *restrict to, int count, const float *restrict line, int64_t length,
-                   int64_t at, int64_t stride)
+/* The pixels i of a piece for which 0 <= at + i * stride < length: lo .. hi - 1. */
+typedef struct piece {
+    int64_t at, stride;
+    int count, lo, hi;
+} piece;
+
+static piece piece_of(int64_t at, int64_t stride, int64_t length, int count)
 {
-    int64_t lo = at < 0 ? least((-at + stride - 1) / stride, count) : 0;
-    int64_t hi = at < length ? least((length - 1 - at) / stride + 1, count) : 0;
-    for (int64_t i = 0; i < lo; i++)
+    int64_t lo = at < 0 ? -at : 0, hi = at < length ? length - at : 0;
+    if (stride > 1) lo = (lo + stride - 1) / stride, hi = (hi + stride - 1) / stride;
+    lo = least(lo, count), hi = least(hi, count);
+    return (piece){at, stride, count, (int)lo, (int)(hi > lo ? hi : lo)};
+}
+
+/* to[i] = line[at + i * stride], 0 outside of the line */
+MEG_INLINE void gather(float *restrict to, const float *restrict line, const piece *p)
+{
+    for (int i = 0; i < p->lo; i++)
         to[i] = 0;
-    if (stride == 1)
-        for (int64_t i = lo; i < hi; i++)
-            to[i] = line[at + i];
+    if (p->stride == 1)
+        for (int i = p->lo; i < p->hi; i++)
+            to[i] = line[p->at + i];
     else
-        for (int64_t i = lo; i < hi; i++)
-            to[i] = line[at + i * stride];
-    for (int64_t i = hi > lo ? hi : lo; i < count; i++)
+        for (int i = p->lo; i < p->hi; i++)
+            to[i] = line[p->at + i * p->stride];
+    for (int i = p->hi; i < p->count; i++)
         to[i] = 0;
 }
 
 /* The rows of `count` pixels of one output line, from (d, h, w) = p on. */
 static void gather_line(const meg_thin *j, float *to, int64_t n, const int64_t p[3], int count)
 {
-    int64_t at[3], t[3];
+    int64_t at[3], t[3], plane = j->in[0] * j->in[1] * j->in[2];
     for (t[0] = 0; t[0] < j->taps[0]; t[0]++)
         for (t[1] = 0; t[1] < j->taps[1]; t[1]++)
             for (t[2] = 0; t[2] < j->taps[2]; t[2]++) {
                 for (int i = 0; i < 3; i++)
                     at[i] = p[i] * j->stride[i] - j->before[i] + t[i] * j->dilation[i];
                 bool inside = at[0] >= 0 && at[0] < j->in[0] && at[1] >= 0 && at[1] < j->in[1];
-                for (int64_t c = 0; c < j->channels; c++, to += CHUNK) {
-                    int64_t plane = (n * j->channels + c) * j->in[0] + (inside ? at[0] : 0);
-                    int64_t line = (plane * j->in[1] + (inside ? at[1] : 0)) * j->in[2];
-                    gather(to, count, j->x + line, inside ? j->in[2] : 0, at[2], j->stride[2]);
-                }
+                piece w = piece_of(at[2], j->stride[2], inside ? j->in[2] : 0, count);
+                const float *line = j->x + n * j->channels * plane;
+                if (inside) line += (at[0] * j->in[1] + at[1]) * j->in[2];
+                for (int64_t c = 0; c < j->channels; c++, to += CHUNK)
+                    gather(to, line + c * plane, &w);
             }
 }
 
