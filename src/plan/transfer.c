@@ -19,9 +19,8 @@ typedef struct receiver {
     meg_box want;
 } receiver;
 
-typedef struct walk { /* over the positions of a mesh whose index lies in lo..hi-1 on each axis */
+typedef struct walk { /* row-major over the positions whose index on each axis is lo..hi-1 */
     const meg_mesh *mesh;
-    int order[MEG_MESH_AXES]; /* outermost axis first */
     int lo[MEG_MESH_AXES], hi[MEG_MESH_AXES], at[MEG_MESH_AXES];
 } walk;
 
@@ -44,14 +43,10 @@ static int end_before(const int64_t at[], int dim, int64_t x)
     return i < dim ? i + 1 : dim;
 }
 
-/* Partial axes go outermost, so that shares ascend. */
 static walk walk_of(const meg_layout *l, const receiver *to)
 {
     walk w = {.mesh = l->mesh};
-    int copy = to->copy, used = 0;
-    for (int pass = 0; pass < 2; pass++)
-        for (int m = 0; m < MEG_MESH_AXES; m++)
-            if ((l->on[m].how == MEG_SPLIT_PARTIAL) == (pass == 0)) w.order[used++] = m;
+    int copy = to->copy;
     for (int m = MEG_MESH_AXES - 1; m >= 0; m--) {
         int dim = l->mesh->dim[m], axis = l->on[m].axis;
         w.lo[m] = 0, w.hi[m] = dim;
@@ -77,8 +72,7 @@ static bool walk_first(walk *w)
 
 static bool walk_next(walk *w)
 {
-    for (int i = MEG_MESH_AXES - 1; i >= 0; i--) {
-        int m = w->order[i];
+    for (int m = MEG_MESH_AXES - 1; m >= 0; m--) {
         if (++w->at[m] < w->hi[m]) return true;
         w->at[m] = w->lo[m];
     }
@@ -93,7 +87,8 @@ static int walk_position(const walk *w)
     return position;
 }
 
-/* Returns how many messages; writes them unless out is NULL. */
+/* Returns how many messages; writes them unless out is NULL. Shares are numbered row-major, as the
+ * walk goes: those of any one element ascend. */
 static int64_t serve(const meg_layout *made, const receiver *to, meg_parcel *out)
 {
     walk w = walk_of(made, to);

@@ -31,7 +31,7 @@ typedef struct meg_parcel { /* one message; from == to: a copy within the rank *
 typedef struct meg_transfer {
     bool max; /* `add` means: take the maximum */
     int64_t messages;
-    meg_parcel *message; /* by receiver's position, share, sender's position: the order of sums */
+    meg_parcel *message; /* by receiver's, then sender's position: the order of all sums */
 } meg_transfer;
 
 typedef struct meg_held { /* what each rank of a mesh wants of a value */
