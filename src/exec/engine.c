@@ -31,6 +31,21 @@ struct meg_engine {
 
 /* ---- making ---- */
 
+/* The device must answer as it did when the plan was made. */
+static meg_status check_kernel(const meg_entry *entry, const meg_instr *in, const meg_spec *s,
+                               meg_error *e)
+{
+    for (int o = 0; o < MEG_OPERANDS && in->code == MEG_KERNEL; o++) {
+        if (in->slot[o] < 0 || o == MEG_DY + 1) continue; /* the second gradient is like the first */
+        const meg_slot *slot = &entry->slot[in->slot[o]];
+        bool format = o == MEG_SCRATCH || s->format[o] == slot->format;
+        MEG_CHECK(e, format && s->bytes[o] <= slot->bytes, MEG_EUNSUPPORTED,
+                  "%s: the device changed its mind about operand %d of %s", entry->name, o,
+                  entry->graph->node[in->node].name);
+    }
+    return MEG_OK;
+}
+
 static meg_status compile(meg_engine *x, meg_error *e, int which)
 {
     const meg_entry *entry = &x->plan->entry[which];
@@ -45,14 +60,7 @@ static meg_status compile(meg_engine *x, meg_error *e, int which)
         r.optimizer = x->plan->optimizer;
         r.settings = x->plan->settings;
         MEG_TRY(e, meg_device_prepare(x->device, e, &r, &c->kernel[i]));
-        for (int o = 0; o < MEG_OPERANDS; o++) {
-            bool as_planned = in->slot[o] < 0 || o == MEG_SCRATCH || o == MEG_DY + 1 ||
-                              in->code != MEG_KERNEL ||
-                              c->kernel[i]->spec.format[o] == entry->slot[in->slot[o]].format;
-            MEG_CHECK(e, as_planned, MEG_EUNSUPPORTED,
-                      "%s: the device changed its mind about operand %d of %s", entry->name, o,
-                      in->node >= 0 ? entry->graph->node[in->node].name : "an instruction");
-        }
+        MEG_TRY(e, check_kernel(entry, in, &c->kernel[i]->spec, e));
     }
     for (int i = 0; i < entry->lines; i++) {
         const meg_block *b = &entry->block[entry->line[i].block];
