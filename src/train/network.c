@@ -88,6 +88,19 @@ meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits)
 
 /* ---- plans ---- */
 
+/* Labels must be classes that the loss knows. */
+static meg_status check_classes(meg_context *ctx, const meg_graph *g, const meg_data *d)
+{
+    for (int i = 0; i < g->losses; i++) {
+        const meg_node *loss = &g->node[g->value[g->loss[i].value].maker];
+        int64_t classes = g->value[loss->in[0]].shape.hi[MEG_C];
+        MEG_CHECK(&ctx->error, d->set.classes <= classes, MEG_EARG,
+                  "%s has %d classes, but %s tells only %" PRId64 " apart: use classes=%d",
+                  d->set.source, d->set.classes, g->name, classes, d->set.classes);
+    }
+    return MEG_OK;
+}
+
 /* The data set's samples must be what the graph's input expects. */
 static meg_status check_data(meg_context *ctx, const meg_graph *g, const meg_data *d)
 {
@@ -96,7 +109,7 @@ static meg_status check_data(meg_context *ctx, const meg_graph *g, const meg_dat
         if (x->kind != MEG_INPUT) continue;
         meg_box one = x->shape;
         one.hi[MEG_N] = 1;
-        if (meg_box_equal(&one, &d->set.sample)) return MEG_OK;
+        if (meg_box_equal(&one, &d->set.sample)) return check_classes(ctx, g, d);
         const int64_t *a = one.hi, *b = d->set.sample.hi;
         return meg_fail(&ctx->error, MEG_EARG,
                         "%s: samples of %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64
