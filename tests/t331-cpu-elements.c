@@ -143,22 +143,23 @@ static void weight_formats(void **state)
 {
     static const struct {
         meg_format format;
-        int64_t bytes;
+        int64_t filters, channels; /* of 3 x 3 taps; per group */
+        int64_t floats;            /* expected */
     } table[] = {
-        {MEG_FORMAT_OIx16i16o, 32 * 16 * 9 * 4},
-        {MEG_FORMAT_Oxi16o, 32 * 3 * 9 * 4},
-        {MEG_FORMAT_OIx8i8o, 24 * 8 * 9 * 4},
-        {MEG_FORMAT_PLAIN, 20 * 3 * 9 * 4},
+        {MEG_FORMAT_PLAIN, 20, 3, 20 * 3 * 9},        {MEG_FORMAT_Oxi16o, 20, 3, 32 * 3 * 9},
+        {MEG_FORMAT_OIx16i16o, 20, 3, 32 * 16 * 9},   {MEG_FORMAT_OIx8i8o, 20, 3, 24 * 8 * 9},
+        {MEG_FORMAT_gOIx16i16o, 64, 16, 64 * 16 * 9}, {MEG_FORMAT_Goix16g, 20, 1, 32 * 9},
+        {MEG_FORMAT_Goix8g, 20, 1, 24 * 9},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         meg_request r = {.code = MEG_ADD};
         meg_spec s;
         for (int k = 0; k < MEG_OPERANDS; k++) {
-            r.box[k] = meg_box_of(20, 3, 1, 3, 3);
+            r.box[k] = meg_box_of(table[i].filters, table[i].channels, 1, 3, 3);
             r.format[k] = table[i].format;
         }
         meg_device_describe(devices(state)[0], &r, &s);
-        assert_int_equal(meg_operand_bytes(&r, &s, MEG_Y), table[i].bytes);
+        assert_int_equal(meg_operand_bytes(&r, &s, MEG_Y), table[i].floats * 4);
         assert_memory_equal(s.impl, "own:", 4);
     }
 }

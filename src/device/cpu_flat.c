@@ -116,17 +116,12 @@ static void run_forward(const meg_prepared *k, void *const at[MEG_OPERANDS], con
     o->kernel(&job);
 }
 
-/* Each gradient once, though several may lie in one slot. One that lies on DY comes first, since
- * only the first output is written where it is read. */
+/* Each gradient once, though several may lie in one slot. */
 static void add_output(meg_simd_flat *job, float *dx)
 {
     for (int i = 0; i < job->outputs; i++)
         if (job->y[i] == dx) return;
-    int i = job->outputs++;
-    job->y[i] = dx;
-    if (dx != job->x[0]) return;
-    job->y[i] = job->y[0];
-    job->y[0] = dx;
+    job->y[job->outputs++] = dx;
 }
 
 static void run_backward(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)

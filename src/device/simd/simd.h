@@ -27,8 +27,8 @@ typedef struct meg_simd_flat {
     bool relu;
     int inputs, outputs;
     const float *x[MEG_SIMD_INPUTS]; /* add: what is summed */
-    const float *sign;               /* mask: passes where this is > 0; NULL: everywhere */
-    float *y[MEG_SIMD_INPUTS];       /* all get the same; y[0] may be x[0] */
+    const float *sign;               /* mask: nothing passes where this is <= 0 */
+    float *y[MEG_SIMD_INPUTS];       /* all get the same; any may be x[0] */
 } meg_simd_flat;
 
 /* Batch normalisation; a group of `norm` samples has its own statistics. */
