@@ -1,7 +1,7 @@
 /* Random graphs, and random plans for them, from a seed.
  *
  * Graphs: chains of convolutions, pools and norms over 1 to 3 spatial axes, with residual adds and
- * skips, odd sizes, asymmetric padding, groups, tied weights, values read twice by one node; a head.
+ * skips, odd sizes, asymmetric padding, groups, tied weights, values read twice by a node; a head.
  *
  * Plans: one to three segments on meshes of 1 to 8 of the 8 ranks, that may overlap or not.
  *

@@ -9,7 +9,7 @@
  *
  * A rank's part is its work and two numbers: which share of the sum and which copy it makes. The
  * parts of one (share, copy) tile the value, some may be empty; a transfer (plan/transfer.h) needs
- * no more. Inputs and weights are made by nobody: their layout is their home, and cannot be partial.
+ * no more. Inputs and weights are made by nobody: their layout is their home, and never partial.
  *
  * All is by position on the mesh: a stage of 4 ranks costs the same on a machine of 4,096.
  */
