@@ -22,7 +22,10 @@
 /* Relative by norm; float sums of these sizes err by 1e-6. */
 static const double tolerance = 1e-4;
 
-enum { GUARD = 256, ALIGN = 64 };
+enum {
+    GUARD = 256,
+    ALIGN = 64
+};
 
 typedef struct operand { /* in the device's memory */
     meg_format format;
@@ -284,24 +287,23 @@ static void run_case(bench *b, const char *op, const meg_sample *sample, int64_t
 
 /* Kernels that the operators' samples miss: thin inputs of all widths, in 1 to 3 dimensions; many
  * chunks of pixels; tiles that oneDNN's kernels refuse. */
-static const meg_sample more[] = {
-    {"3x1x28x28", "filters=32 kernel=3 pad=1"},
-    {"2x2x20x18", "filters=20 kernel=3 pad=1 bias=0"},
-    {"2x4x20x18", "filters=24 kernel=3 pad=1"},
-    {"1x4x9x8x10", "filters=32 kernel=3 pad=1"},
-    {"2x1x9x8x10", "filters=16 kernel=3 stride=2 pad=1 bias=0"},
-    {"2x3x40", "filters=12 kernel=5 stride=2 dilation=2 pad=3"},
-    {"1x3x51x47", "filters=12 kernel=11 stride=4 pad=2"},
-    {"2x3x32x32", "filters=16 kernel=16 stride=16"},
-    {"2x8x14x14", "filters=8 kernel=3 pad=1"},
-    {"2x12x10x10", "filters=20 kernel=5 stride=2 pad=2"},
-    {"2x32x12x12", "filters=32 kernel=5 pad=2 groups=32"},
-    {"2x32x12x12", "filters=64 kernel=3 pad=1 groups=32"},
-    {"1x16x10x10x10", "filters=32 kernel=3 pad=1"},
-    {"1x20x10x10x10", "filters=20 kernel=3 stride=2 pad=1"},
-    {"1x16x8x8x8", "filters=16 kernel=1x3x3 pad=0x1x1"},
-    {"2x20x14x14", "filters=20 kernel=3 dilation=2 stride=2 pad=2"},
-    {0}};
+static const meg_sample more[] = {{"3x1x28x28", "filters=32 kernel=3 pad=1"},
+                                  {"2x2x20x18", "filters=20 kernel=3 pad=1 bias=0"},
+                                  {"2x4x20x18", "filters=24 kernel=3 pad=1"},
+                                  {"1x4x9x8x10", "filters=32 kernel=3 pad=1"},
+                                  {"2x1x9x8x10", "filters=16 kernel=3 stride=2 pad=1 bias=0"},
+                                  {"2x3x40", "filters=12 kernel=5 stride=2 dilation=2 pad=3"},
+                                  {"1x3x51x47", "filters=12 kernel=11 stride=4 pad=2"},
+                                  {"2x3x32x32", "filters=16 kernel=16 stride=16"},
+                                  {"2x8x14x14", "filters=8 kernel=3 pad=1"},
+                                  {"2x12x10x10", "filters=20 kernel=5 stride=2 pad=2"},
+                                  {"2x32x12x12", "filters=32 kernel=5 pad=2 groups=32"},
+                                  {"2x32x12x12", "filters=64 kernel=3 pad=1 groups=32"},
+                                  {"1x16x10x10x10", "filters=32 kernel=3 pad=1"},
+                                  {"1x20x10x10x10", "filters=20 kernel=3 stride=2 pad=1"},
+                                  {"1x16x8x8x8", "filters=16 kernel=1x3x3 pad=0x1x1"},
+                                  {"2x20x14x14", "filters=20 kernel=3 dilation=2 stride=2 pad=2"},
+                                  {0}};
 
 static void run_all(int threads, meg_format stored, int64_t samples)
 {
@@ -389,7 +391,9 @@ typedef struct thin_memory {
     float *x, *weight, *y, *dy, *dweight, *bias, *dbias, *scratch;
 } thin_memory;
 
-enum { ROOM = 1 << 16 }; /* floats; enough for all of `thin` */
+enum {
+    ROOM = 1 << 16
+}; /* floats; enough for all of `thin` */
 
 static void thin_fill(const plain_op *p, const meg_thin *j, int block, const thin_memory *m)
 {
@@ -401,12 +405,12 @@ static void thin_fill(const plain_op *p, const meg_thin *j, int block, const thi
         for (int64_t c = 0; c < j->channels; c++)
             for (int64_t t = 0; t < taps; t++)
                 m->weight[blocked_at(0, k, t * j->channels + c,
-                                     (int64_t[]){j->filters, taps * j->channels}, block)] =
-                    (float)plain_get(p, MEG_X + 1, (k * j->channels + c) * taps + t);
+                                     (int64_t[]){j->filters, taps * j->channels}, block)] = (float)
+                    plain_get(p, MEG_X + 1, (k * j->channels + c) * taps + t);
         for (int64_t n = 0; n < j->samples; n++)
             for (int64_t q = 0; q < pixels; q++)
-                m->dy[blocked_at(n, k, q, (int64_t[]){j->filters, pixels}, block)] =
-                    (float)plain_get(p, MEG_DY, (n * j->filters + k) * pixels + q);
+                m->dy[blocked_at(n, k, q, (int64_t[]){j->filters, pixels}, block)] = (float)
+                    plain_get(p, MEG_DY, (n * j->filters + k) * pixels + q);
     }
 }
 
@@ -492,10 +496,8 @@ static void test_thin(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_thread),
-        cmocka_unit_test(test_two_threads),
-        cmocka_unit_test(test_three_threads),
-        cmocka_unit_test(test_part_of_the_batch),
+        cmocka_unit_test(test_one_thread),    cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_three_threads), cmocka_unit_test(test_part_of_the_batch),
         cmocka_unit_test(test_thin),
     };
     (void)argc;

@@ -23,12 +23,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum way { THIN, BLOCKED, PLAIN, WAYS } way;
+typedef enum way {
+    THIN,
+    BLOCKED,
+    PLAIN,
+    WAYS
+} way;
 
-enum { THIN_CHANNELS = 4, ALIGN = 64 };
+enum {
+    THIN_CHANNELS = 4,
+    ALIGN = 64
+};
 
 /* Parts of the scratch memory. */
-enum { WORK, BIAS, GRADIENT, REORDER, PARTS };
+enum {
+    WORK,
+    BIAS,
+    GRADIENT,
+    REORDER,
+    PARTS
+};
 
 typedef struct conv {
     const meg_cpu *cpu;
@@ -40,8 +54,8 @@ typedef struct conv {
     meg_onednn_shape true_weight;  /* as it is */
     meg_format x_format, y_format;
 
-    dnnl_primitive_desc_t kernel; /* NULL: our own */
-    meg_format format;            /* of the weight or its gradient, as the kernel has it */
+    dnnl_primitive_desc_t kernel;  /* NULL: our own */
+    meg_format format;             /* of the weight or its gradient, as the kernel has it */
     dnnl_primitive_desc_t reorder; /* of the gradient to the home format; NULL: not needed */
     meg_thin thin;
     int64_t offset[PARTS + 1]; /* into scratch; the last: its bytes */
@@ -70,8 +84,10 @@ static bool applies(const conv *c, way w)
     case THIN:
         return c->r->pass != MEG_BACKWARD && c->r->format[MEG_X] == MEG_FORMAT_PLAIN &&
                channels <= THIN_CHANNELS && a->groups == 1;
-    case BLOCKED: return a->groups == 1 || depthwise(c, channels) || whole_blocks;
-    default: return true;
+    case BLOCKED:
+        return a->groups == 1 || depthwise(c, channels) || whole_blocks;
+    default:
+        return true;
     }
 }
 
@@ -128,9 +144,9 @@ static bool ask(const conv *c, const dnnl_memory_desc_t *weight, dnnl_convolutio
         status = dnnl_dilated_convolution_backward_weights_desc_init(
             out, dnnl_convolution_direct, &x, weight, b, &y, stride, dilation, before, after);
     else
-        status = dnnl_dilated_convolution_forward_desc_init(
-            out, dnnl_forward_training, dnnl_convolution_direct, &x, weight, b, &y, stride,
-            dilation, before, after);
+        status = dnnl_dilated_convolution_forward_desc_init(out, dnnl_forward_training,
+                                                            dnnl_convolution_direct, &x, weight, b,
+                                                            &y, stride, dilation, before, after);
     return status == dnnl_success;
 }
 
@@ -208,8 +224,7 @@ static void lay_out_scratch(conv *c)
     int64_t bytes[PARTS] = {0};
     bytes[WORK] = c->kernel ? meg_onednn_scratch(c->kernel)
                             : meg_thin_floats(&c->thin, c->cpu->block) * (int64_t)sizeof(float);
-    if (c->kernel && has_bias(c) && padded > filters)
-        bytes[BIAS] = padded * (int64_t)sizeof(float);
+    if (c->kernel && has_bias(c) && padded > filters) bytes[BIAS] = padded * (int64_t)sizeof(float);
     if (c->reorder) {
         bytes[GRADIENT] = meg_onednn_bytes(&c->true_weight, c->format);
         bytes[REORDER] = meg_onednn_scratch(c->reorder);
@@ -239,8 +254,8 @@ static bool single(const meg_box *x)
 
 static bool find(meg_device *d, const meg_request *r, conv *c)
 {
-    *c = (conv){.cpu = meg_device_state(d), .r = r, .attr = r->node->attr,
-                .role = &meg_cpu_roles[r->pass]};
+    *c = (conv){
+        .cpu = meg_device_state(d), .r = r, .attr = r->node->attr, .role = &meg_cpu_roles[r->pass]};
     if (!meg_cpu_covers(r) || single(&r->box[c->role->x])) return false;
     for (way w = 0; w < WAYS; w++) {
         if (!applies(c, w)) continue;
@@ -263,8 +278,11 @@ static double efficiency(const char *impl, meg_pass pass)
     static const struct {
         const char *begin;
         double forward, weight;
-    } known[] = {{"jit_1x1", .75, .65}, {"jit_dw", .20, .15}, {"jit", .85, .75},
-                 {"own", .45, .45},     {"", .40, .40}};
+    } known[] = {{"jit_1x1", .75, .65},
+                 {"jit_dw", .20, .15},
+                 {"jit", .85, .75},
+                 {"own", .45, .45},
+                 {"", .40, .40}};
     int i = 0;
     while (strncmp(impl, known[i].begin, strlen(known[i].begin)) != 0)
         i++;
@@ -303,10 +321,8 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
         s->format[weight] = held;
         s->bytes[weight] = meg_onednn_bytes(&c.true_weight, held);
         s->bytes[MEG_SCRATCH] = c.offset[PARTS];
-        if (c.kernel)
-            snprintf(s->impl, sizeof s->impl, "%s", meg_onednn_impl(c.kernel));
-        else
-            snprintf(s->impl, sizeof s->impl, "own:%s", c.cpu->simd->name);
+        if (c.kernel) snprintf(s->impl, sizeof s->impl, "%s", meg_onednn_impl(c.kernel));
+        else snprintf(s->impl, sizeof s->impl, "own:%s", c.cpu->simd->name);
     }
     forget(&c);
     meg_onednn_leave(team);
@@ -347,10 +363,8 @@ static void run(const meg_prepared *p, void *const at[MEG_OPERANDS], const meg_m
         memset(padded, 0, sizeof(float) * (size_t)k->padded);
         memcpy(padded, at[MEG_X + 2], filters);
     }
-    if (k->own)
-        run_own(k, at);
-    else
-        meg_onednn_step_run(k->onednn, &k->convolve, at);
+    if (k->own) run_own(k, at);
+    else meg_onednn_step_run(k->onednn, &k->convolve, at);
     meg_onednn_step_run(k->onednn, &k->reorder, at);
     if (padded && p->request.pass == MEG_WEIGHT) memcpy(at[MEG_DX + 2], padded, filters);
     meg_onednn_leave(team);
@@ -378,15 +392,11 @@ static bool make_convolve(const conv *c, kernel *k)
     bool forward = !backward && !gradient;
     place(s, backward ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, c->role->x, 0);
     place(s, forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, c->role->y, 0);
-    if (c->reorder)
-        place(s, DNNL_ARG_DIFF_WEIGHTS, MEG_SCRATCH, c->offset[GRADIENT]);
-    else
-        place(s, gradient ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, c->role->weight, 0);
+    if (c->reorder) place(s, DNNL_ARG_DIFF_WEIGHTS, MEG_SCRATCH, c->offset[GRADIENT]);
+    else place(s, gradient ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, c->role->weight, 0);
     int bias = gradient ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS;
-    if (!part_empty(c, BIAS))
-        place(s, bias, MEG_SCRATCH, c->offset[BIAS]);
-    else if (has_bias(c))
-        place(s, bias, c->role->bias, 0);
+    if (!part_empty(c, BIAS)) place(s, bias, MEG_SCRATCH, c->offset[BIAS]);
+    else if (has_bias(c)) place(s, bias, c->role->bias, 0);
     if (!part_empty(c, WORK)) place(s, DNNL_ARG_SCRATCHPAD, MEG_SCRATCH, c->offset[WORK]);
     return meg_onednn_step_make(k->onednn, c->kernel, s);
 }

@@ -84,8 +84,8 @@ static void forward(const dense *j, void *const at[MEG_OPERANDS])
 {
     const float *x = at[MEG_X], *weight = at[MEG_X + 1]; /* (n, row), (units, row) */
     float *turned = at[MEG_SCRATCH];                     /* (units, n) */
-    meg_onednn_must(dnnl_sgemm('N', 'T', j->units, j->samples, j->row, 1, weight, j->row, x,
-                               j->row, 0, turned, j->samples));
+    meg_onednn_must(dnnl_sgemm('N', 'T', j->units, j->samples, j->row, 1, weight, j->row, x, j->row,
+                               0, turned, j->samples));
     turn(at[MEG_Y], turned, j->bias ? at[MEG_X + 2] : NULL, j);
 }
 

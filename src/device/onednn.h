@@ -49,7 +49,9 @@ const char *meg_onednn_impl(const_dnnl_primitive_desc_t pd);
 int64_t meg_onednn_scratch(const_dnnl_primitive_desc_t pd); /* bytes */
 
 /* A step: a primitive and where its arguments lie, among the operands of a launch. */
-enum { MEG_ONEDNN_ARGS = 6 };
+enum {
+    MEG_ONEDNN_ARGS = 6
+};
 
 typedef struct meg_onednn_place {
     int arg;        /* DNNL_ARG_... */
@@ -67,8 +69,7 @@ typedef struct meg_onednn_step {
 /* Set `place` and `count` before. */
 bool meg_onednn_step_make(const meg_onednn *o, const_dnnl_primitive_desc_t pd,
                           meg_onednn_step *step);
-void meg_onednn_step_run(const meg_onednn *o, meg_onednn_step *step,
-                         void *const at[MEG_OPERANDS]);
+void meg_onednn_step_run(const meg_onednn *o, meg_onednn_step *step, void *const at[MEG_OPERANDS]);
 void meg_onednn_step_clear(meg_onednn_step *step);
 
 /* Ends the process with a message if a launch failed: it is no user's error, and nothing after it

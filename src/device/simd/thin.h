@@ -6,7 +6,7 @@
 
 typedef struct meg_thin {
     int64_t samples, channels, filters;
-    int64_t in[3], out[3];                               /* d, h, w */
+    int64_t in[3], out[3]; /* d, h, w */
     int64_t taps[3], stride[3], dilation[3], before[3];
     int threads;
     const float *x;      /* (samples, channels, in) */
@@ -20,7 +20,9 @@ typedef struct meg_thin {
 } meg_thin;
 
 /* Pixels of the output that are worked on at a time. */
-enum { MEG_THIN_CHUNK = 64 };
+enum {
+    MEG_THIN_CHUNK = 64
+};
 
 /* Per thread: the chunk's columns, and (weight gradient) sums of all weights and biases. */
 static inline int64_t meg_thin_floats(const meg_thin *j, int block)

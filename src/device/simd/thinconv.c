@@ -18,7 +18,11 @@
 
 #include <omp.h>
 
-enum { CHUNK = MEG_THIN_CHUNK, TILE = 8, ROWS = 12 }; /* as many sums as registers allow */
+enum {
+    CHUNK = MEG_THIN_CHUNK,
+    TILE = 8,
+    ROWS = 12
+}; /* as many sums as registers allow */
 
 typedef struct chunk {
     int64_t n, first; /* sample, pixel */
@@ -188,18 +192,42 @@ MEG_INLINE void weight_rows(float *restrict dw, const float *restrict columns,
 static void weight_tile(float *dw, const float *columns, const float *dy, int count, int rows)
 {
     switch (rows) {
-    case 1: weight_rows(dw, columns, dy, count, 1); break;
-    case 2: weight_rows(dw, columns, dy, count, 2); break;
-    case 3: weight_rows(dw, columns, dy, count, 3); break;
-    case 4: weight_rows(dw, columns, dy, count, 4); break;
-    case 5: weight_rows(dw, columns, dy, count, 5); break;
-    case 6: weight_rows(dw, columns, dy, count, 6); break;
-    case 7: weight_rows(dw, columns, dy, count, 7); break;
-    case 8: weight_rows(dw, columns, dy, count, 8); break;
-    case 9: weight_rows(dw, columns, dy, count, 9); break;
-    case 10: weight_rows(dw, columns, dy, count, 10); break;
-    case 11: weight_rows(dw, columns, dy, count, 11); break;
-    default: weight_rows(dw, columns, dy, count, ROWS); break;
+    case 1:
+        weight_rows(dw, columns, dy, count, 1);
+        break;
+    case 2:
+        weight_rows(dw, columns, dy, count, 2);
+        break;
+    case 3:
+        weight_rows(dw, columns, dy, count, 3);
+        break;
+    case 4:
+        weight_rows(dw, columns, dy, count, 4);
+        break;
+    case 5:
+        weight_rows(dw, columns, dy, count, 5);
+        break;
+    case 6:
+        weight_rows(dw, columns, dy, count, 6);
+        break;
+    case 7:
+        weight_rows(dw, columns, dy, count, 7);
+        break;
+    case 8:
+        weight_rows(dw, columns, dy, count, 8);
+        break;
+    case 9:
+        weight_rows(dw, columns, dy, count, 9);
+        break;
+    case 10:
+        weight_rows(dw, columns, dy, count, 10);
+        break;
+    case 11:
+        weight_rows(dw, columns, dy, count, 11);
+        break;
+    default:
+        weight_rows(dw, columns, dy, count, ROWS);
+        break;
     }
 }
 
@@ -225,8 +253,7 @@ static void weight_sum(const meg_thin *j, const float *sums, int64_t i, int team
     vec sum = load(sums + i * B);
     for (int t = 1; t < team; t++)
         sum += load(sums + (t * all + i) * B);
-    if (r < rows - 1)
-        store(j->dweight + (b * (rows - 1) + r) * B, sum);
+    if (r < rows - 1) store(j->dweight + (b * (rows - 1) + r) * B, sum);
     else if (j->dbias)
         memcpy(j->dbias + b * B, &sum, sizeof(float) * (size_t)lanes_of(j->filters, b));
 }
