@@ -22,9 +22,7 @@ set_target_properties(megalith PROPERTIES VERSION ${PROJECT_VERSION}
 
 install(TARGETS megalith EXPORT megalithConfig)
 install(TARGETS megalith_static)
-if(TARGET megalith_command)
-  install(TARGETS megalith_command)
-endif()
+install(TARGETS megalith_command)
 
 set(config ${CMAKE_INSTALL_LIBDIR}/cmake/megalith)
 install(EXPORT megalithConfig NAMESPACE megalith:: DESTINATION ${config})

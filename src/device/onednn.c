@@ -51,6 +51,12 @@ void meg_onednn_close(struct meg_onednn *o)
     free(o);
 }
 
+void meg_onednn_version(char *text, size_t size)
+{
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(text, size, "%d.%d.%d", v->major, v->minor, v->patch);
+}
+
 int meg_onednn_block(void)
 {
     unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();

@@ -1,0 +1,80 @@
+/* Commands: one const descriptor each, in one file of this folder, one line in commands.def.
+ *
+ *     megalith COMMAND PLACE.. --word value --word=value --flag ..
+ *
+ * A word belongs to the first of these tables that has it: the command's own, then those of the
+ * library that the command takes. The library's words are handed on as option strings, so that the
+ * command line and the C interface know the same words. Results go to stdout, all else to stderr.
+ */
+#ifndef MEG_CLI_COMMAND_H
+#define MEG_CLI_COMMAND_H
+
+#include "base/option.h"
+#include "base/pool.h"
+
+typedef enum meg_target { /* where a word goes */
+    MEG_TO_COMMAND,
+    MEG_TO_CONTEXT,
+    MEG_TO_PLAN, /* the optimizer's words, too */
+    MEG_TO_TRAINER,
+    MEG_TO_MODEL,
+    MEG_TARGETS
+} meg_target;
+
+enum {
+    MEG_PLACES = 2,
+    MEG_TAKES_CONTEXT = 1 << MEG_TO_CONTEXT,
+    MEG_TAKES_PLAN = 1 << MEG_TO_PLAN,
+    MEG_TAKES_TRAINER = 1 << MEG_TO_TRAINER,
+    MEG_TAKES_MODEL = 1 << MEG_TO_MODEL,
+};
+
+typedef struct meg_arguments { /* a command line, sorted */
+    const struct meg_command *command;
+    meg_pool *pool;
+    int places; /* arguments without dashes */
+    const char *place[MEG_PLACES];
+    const char *text[MEG_TARGETS]; /* option strings */
+    const void *settings;          /* of the command's own table */
+    bool help;                     /* --help was among them */
+} meg_arguments;
+
+typedef struct meg_command {
+    const char *name;
+    const char *usage; /* what follows the name */
+    const char *doc;
+    const char *more; /* paragraphs of its help, after the usage; NULL: none */
+    unsigned takes;   /* the library's tables: MEG_TAKES_... */
+    int places;       /* how many must be given; more, up to MEG_PLACES, may be */
+    int places_max;
+    const meg_param *params; /* its own words; NULL: none */
+    size_t settings_bytes;
+    meg_status (*run)(const meg_arguments *a, meg_error *e);
+} meg_command;
+
+#define MEG_COMMAND(id) extern const meg_command meg_command_##id;
+#include "cli/commands.def"
+#undef MEG_COMMAND
+
+const meg_command *meg_command_at(int i);              /* NULL past the end */
+const meg_command *meg_command_find(const char *name); /* NULL: unknown */
+
+/* Sorts the arguments after the command's name. An error is one of usage: a word that no table has,
+ * a value that is missing; what is wrong with a value is said by whoever reads it. */
+meg_status meg_arguments_read(meg_arguments *a, meg_error *e, const meg_command *c, char *argv[]);
+void meg_arguments_free(meg_arguments *a);
+
+/* Reads the command's own words into a->settings. */
+meg_status meg_arguments_settle(meg_arguments *a, meg_error *e);
+
+/* Was this word given? */
+bool meg_arguments_has(const meg_arguments *a, meg_target target, const char *word);
+
+/* `word=value`, quoted where the syntax of option strings asks for it; NULL: it cannot be. */
+char *meg_quoted(meg_pool *p, const char *word, const char *value);
+
+/* The pages of `megalith help`. */
+void meg_help_overview(FILE *out);
+void meg_help_command(const meg_command *c, const char *model, FILE *out);
+
+#endif

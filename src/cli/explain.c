@@ -1,0 +1,175 @@
+/* `megalith explain MODEL`: the program of a plan, one instruction a line, and where its memory
+ * goes: what is alive at the instruction where most is.
+ */
+#include "cli/session.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct settings {
+    char data[MEG_TEXT];
+    int entry;
+    bool slots, json;
+} settings;
+
+typedef struct peak { /* of a frame */
+    int at;           /* instruction */
+    int64_t bytes;    /* alive there: no placement can do with less */
+} peak;
+
+/* ---- memory ---- */
+
+static bool in_frame(const meg_slot *s)
+{
+    return s->region == MEG_FRAME && s->born >= 0;
+}
+
+static peak find_peak(const meg_entry *e)
+{
+    int64_t *change = calloc((size_t)e->instrs + 2, sizeof *change), alive = 0;
+    peak p = {0, 0};
+    if (!change) abort();
+    for (int i = 0; i < e->slots; i++) {
+        if (!in_frame(&e->slot[i])) continue;
+        change[e->slot[i].born] += e->slot[i].bytes;
+        change[e->slot[i].dies + 1] -= e->slot[i].bytes;
+    }
+    for (int i = 0; i < e->instrs; i++) {
+        alive += change[i];
+        if (alive > p.bytes) p = (peak){i, alive};
+    }
+    free(change);
+    return p;
+}
+
+static int larger(const void *a, const void *b)
+{
+    const meg_slot *x = *(const meg_slot *const *)a, *y = *(const meg_slot *const *)b;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+    return x < y ? -1 : x > y;
+}
+
+static const char *name_of(const meg_entry *e, const meg_slot *s)
+{
+    if (s->value < 0) return "";
+    bool node = s->role == MEG_ROLE_AUX || s->role == MEG_ROLE_SCRATCH;
+    return node ? e->graph->node[s->value].name : e->graph->value[s->value].name;
+}
+
+static void print_alive(const meg_entry *e, const peak *p)
+{
+    static const char *const role[] = {
+        [MEG_ROLE_VALUE] = "value",     [MEG_ROLE_GRADIENT] = "gradient", [MEG_ROLE_AUX] = "aux",
+        [MEG_ROLE_SCRATCH] = "scratch", [MEG_ROLE_STATE] = "state",       [MEG_ROLE_SCALARS] = "",
+        [MEG_ROLE_SEED] = "seed",       [MEG_ROLE_TOTAL] = "sum"};
+    const meg_slot **live = calloc((size_t)e->slots + 1, sizeof *live);
+    size_t count = 0;
+    if (!live) abort();
+    for (int i = 0; i < e->slots; i++) {
+        const meg_slot *s = &e->slot[i];
+        if (in_frame(s) && s->born <= p->at && p->at <= s->dies) live[count++] = s;
+    }
+    qsort(live, count, sizeof *live, larger);
+    for (size_t i = 0; i < count; i++) {
+        const meg_slot *s = live[i];
+        printf("  %14" PRId64 " bytes  %5.1f %%  %-8s %s.%d, alive %d-%d\n", s->bytes,
+               100 * (double)s->bytes / (double)p->bytes, role[s->role], name_of(e, s),
+               (int)(s - e->slot), s->born, s->dies);
+    }
+    free(live);
+}
+
+static void print_regions(const meg_plan *p, const meg_entry *e)
+{
+    static const char *const what[] = {"held: weights, states, optimizer", "step: labels, sums",
+                                       "frame: one micro-batch"};
+    printf("memory of %s:\n", e->name);
+    for (int r = 0; r < MEG_REGIONS; r++)
+        printf("  %14" PRId64 " bytes  %s\n", r == MEG_HELD ? p->bytes[r] : e->bytes[r], what[r]);
+    printf("  %14" PRId64 " bytes  the arena, as large as the largest entry needs\n", p->arena);
+}
+
+static void print_memory(const meg_plan *p, const meg_entry *e)
+{
+    peak top = find_peak(e);
+    const meg_instr *i = &e->instr[top.at];
+    print_regions(p, e);
+    printf("peak of the frame: %" PRId64 " bytes as placed, %" PRId64
+           " bytes alive at once (the lower bound), %.2f %% more\n",
+           e->bytes[MEG_FRAME], top.bytes,
+           top.bytes ? 100 * ((double)e->bytes[MEG_FRAME] / (double)top.bytes - 1) : 0);
+    printf("at instruction %d (%s), where these are alive:\n", top.at,
+           i->node >= 0 ? e->graph->node[i->node].name : "no node");
+    print_alive(e, &top);
+}
+
+/* ---- the command ---- */
+
+static void print_json(const meg_session *s, const meg_entry *e)
+{
+    peak top = find_peak(e);
+    meg_record r = {0};
+    meg_session_record(s, &r);
+    meg_record_text(&r, "entry", e->name);
+    meg_record_int(&r, "instructions", e->instrs);
+    meg_record_int(&r, "slots", e->slots);
+    meg_record_int(&r, "frame_bytes", e->bytes[MEG_FRAME]);
+    meg_record_int(&r, "frame_lower_bound_bytes", top.bytes);
+    meg_record_int(&r, "peak_instruction", top.at);
+    meg_record_end(&r);
+}
+
+static meg_status explain(meg_session *s, const settings *o)
+{
+    if (o->data[0]) MEG_TRY(s->error, meg_session_data(s, o->data, &s->data));
+    MEG_TRY(s->error, meg_session_graph(s));
+    MEG_TRY(s->error, meg_session_plan(s, ""));
+    const meg_entry *e = &s->plan->entry[o->entry];
+    MEG_CHECK(s->error, e->batch, MEG_EARG,
+              "this plan has no last, partial batch: give --data whose count is no multiple of "
+              "batch=%" PRId64,
+              s->plan->options.batch);
+    if (o->json) {
+        print_json(s, e);
+        return MEG_OK;
+    }
+    meg_entry_print(e, o->slots, stdout);
+    print_memory(s->plan, e);
+    return MEG_OK;
+}
+
+static meg_status run(const meg_arguments *a, meg_error *e)
+{
+    meg_session s;
+    meg_status status = meg_session_open(&s, a, e);
+    if (status == MEG_OK) status = explain(&s, a->settings);
+    meg_session_close(&s);
+    return status;
+}
+
+#define AT(field) offsetof(settings, field)
+
+static const meg_param PARAMS[] = {
+    {"entry", MEG_PARAM_CHOICE, AT(entry), "train", "which program; tail: the last, partial batch",
+     "train|tail|eval", 0, 0},
+    {"slots", MEG_PARAM_BOOL, AT(slots), "no", "with times, implementations and all slots", NULL, 0,
+     0},
+    {"data", MEG_PARAM_TEXT, AT(data), "",
+     "data set that would be trained on: READER:WORDS; decides image, classes, last batch", NULL, 0,
+     0},
+    {"json", MEG_PARAM_BOOL, AT(json), "no", "only figures, as one JSON object", NULL, 0, 0},
+    {0},
+};
+
+const meg_command meg_command_explain = {
+    .name = "explain",
+    .usage = "MODEL [--entry train|tail|eval] [--slots] [--word value ...]",
+    .doc = "prints the program of a plan and what its memory is used for",
+    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_MODEL,
+    .places = 1,
+    .places_max = 1,
+    .params = PARAMS,
+    .settings_bytes = sizeof(settings),
+    .run = run,
+};

@@ -1,0 +1,89 @@
+/* `megalith grads MODEL`: loss and gradients of one batch with given weights, for comparison with
+ * other frameworks (tools/torch_compare.py). One step with lr=0: weights stay, running statistics
+ * move.
+ */
+#include "cli/session.h"
+
+#include <inttypes.h>
+
+typedef struct settings {
+    char weights[MEG_TEXT], input[MEG_TEXT], labels[MEG_TEXT], out[MEG_TEXT];
+} settings;
+
+static meg_status open_batch(meg_session *s, const settings *o)
+{
+    meg_pool *pool = s->arguments->pool;
+    const char *images = meg_quoted(pool, "images", o->input);
+    const char *labels = meg_quoted(pool, "labels", o->labels);
+    MEG_CHECK(s->error, images && labels, MEG_EARG,
+              "%s, %s: names with both ' and \" cannot be "
+              "read",
+              o->input, o->labels);
+    return meg_session_data(s, meg_pool_text(pool, "npy:%s %s", images, labels), &s->data);
+}
+
+/* The labels of a small batch do not tell how many classes there are: the model's words do. */
+static meg_status make_graph(meg_session *s)
+{
+    meg_data *data = s->data;
+    s->data = NULL;
+    meg_status status = meg_session_graph(s);
+    s->data = data;
+    return status == MEG_OK ? meg_session_fits(s, data) : status;
+}
+
+static meg_status compute(meg_session *s, const settings *o)
+{
+    meg_report report;
+    char batch[48] = "";
+    MEG_TRY(s->error, open_batch(s, o));
+    MEG_TRY(s->error, make_graph(s));
+    if (!meg_arguments_has(s->arguments, MEG_TO_PLAN, "batch"))
+        snprintf(batch, sizeof batch, "batch=%" PRId64, meg_data_count(s->data));
+    const char *plan = meg_pool_text(s->arguments->pool, "%s optimizer=sgd keep_grads=1", batch);
+    MEG_TRY(s->error, meg_session_plan(s, plan));
+    MEG_TRY(s->error, meg_session_trainer(s, "lr=0 shuffle=no"));
+    MEG_TRY(s->error, meg_session_said(s, meg_trainer_load(s->trainer, o->weights)));
+    MEG_TRY(s->error, meg_session_said(s, meg_train(s->trainer, 1, &report)));
+    MEG_TRY(s->error, meg_session_said(s, meg_trainer_save_gradients(s->trainer, o->out)));
+    meg_record r = {0};
+    meg_session_record(s, &r);
+    meg_record_real(&r, "loss", report.loss);
+    meg_record_real(&r, "accuracy", report.accuracy);
+    meg_record_int(&r, "measured_peak_bytes", report.measured_peak_bytes);
+    meg_record_end(&r);
+    return MEG_OK;
+}
+
+static meg_status run(const meg_arguments *a, meg_error *e)
+{
+    meg_session s;
+    meg_status status = meg_session_open(&s, a, e);
+    if (status == MEG_OK) status = compute(&s, a->settings);
+    meg_session_close(&s);
+    return status;
+}
+
+#define AT(field) offsetof(settings, field)
+
+static const meg_param PARAMS[] = {
+    {"weights", MEG_PARAM_TEXT, AT(weights), NULL, "safetensors file", NULL, 0, 0},
+    {"input", MEG_PARAM_TEXT, AT(input), NULL, "npy file: (n, c, h, w)", NULL, 0, 0},
+    {"labels", MEG_PARAM_TEXT, AT(labels), NULL, "npy file: (n)", NULL, 0, 0},
+    {"out", MEG_PARAM_TEXT, AT(out), NULL, "safetensors file for gradients, running statistics",
+     NULL, 0, 0},
+    {0},
+};
+
+const meg_command meg_command_grads = {
+    .name = "grads",
+    .usage = "MODEL --weights IN.safetensors --input X.npy --labels Y.npy --out OUT.safetensors",
+    .doc = "computes loss and gradients of one batch, prints one JSON object",
+    .more = "batch= is the number of samples, unless given.\n",
+    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_MODEL,
+    .places = 1,
+    .places_max = 1,
+    .params = PARAMS,
+    .settings_bytes = sizeof(settings),
+    .run = run,
+};

@@ -1,0 +1,60 @@
+/* `megalith plan MODEL`: what training would need, without training. */
+#include "cli/session.h"
+
+typedef struct settings {
+    char data[MEG_TEXT];
+    bool json;
+} settings;
+
+static void print_json(const meg_session *s)
+{
+    const meg_plan *p = s->plan;
+    const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
+    meg_record r = {0};
+    meg_session_record(s, &r);
+    meg_record_int(&r, "nodes", t->graph->nodes);
+    meg_record_int(&r, "instructions", t->instrs);
+    meg_record_int(&r, "held_bytes", p->bytes[MEG_HELD]);
+    meg_record_int(&r, "step_bytes", p->bytes[MEG_STEP]);
+    meg_record_int(&r, "frame_bytes", p->bytes[MEG_FRAME]);
+    meg_record_end(&r);
+}
+
+static meg_status print_plan(meg_session *s, const settings *o)
+{
+    if (o->data[0]) MEG_TRY(s->error, meg_session_data(s, o->data, &s->data));
+    MEG_TRY(s->error, meg_session_graph(s));
+    MEG_TRY(s->error, meg_session_plan(s, ""));
+    if (!o->json) return meg_session_said(s, meg_plan_print(s->plan, "summary", stdout));
+    print_json(s);
+    return MEG_OK;
+}
+
+static meg_status run(const meg_arguments *a, meg_error *e)
+{
+    meg_session s;
+    meg_status status = meg_session_open(&s, a, e);
+    if (status == MEG_OK) status = print_plan(&s, a->settings);
+    meg_session_close(&s);
+    return status;
+}
+
+static const meg_param PARAMS[] = {
+    {"data", MEG_PARAM_TEXT, offsetof(settings, data), "",
+     "data set that would be trained on: READER:WORDS; decides image, classes, last batch", NULL, 0,
+     0},
+    {"json", MEG_PARAM_BOOL, offsetof(settings, json), "no", "one JSON object", NULL, 0, 0},
+    {0},
+};
+
+const meg_command meg_command_plan = {
+    .name = "plan",
+    .usage = "MODEL [--word value ...]",
+    .doc = "predicts memory and time of training a model",
+    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_MODEL,
+    .places = 1,
+    .places_max = 1,
+    .params = PARAMS,
+    .settings_bytes = sizeof(settings),
+    .run = run,
+};

@@ -1,0 +1,123 @@
+/* Sessions: see session.h. */
+#include "cli/session.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+meg_status meg_session_said(meg_session *s, meg_status status)
+{
+    if (status != MEG_OK) meg_fail(s->error, status, "%s", meg_message(s->ctx));
+    return status;
+}
+
+meg_status meg_session_open(meg_session *s, const meg_arguments *a, meg_error *e)
+{
+    meg_graph *none;
+    *s = (meg_session){.arguments = a, .error = e};
+    bool model = a->command->takes & MEG_TAKES_MODEL;
+    if (model && !meg_zoo_find(a->place[0])) return meg_zoo_build(e, a->place[0], "", &none);
+    return meg_session_said(s, meg_open(a->text[MEG_TO_CONTEXT], &s->ctx));
+}
+
+void meg_session_close(meg_session *s)
+{
+    meg_trainer_free(s->trainer);
+    meg_plan_free(s->plan);
+    meg_graph_free(s->graph);
+    meg_data_free(s->data);
+    meg_close(s->ctx);
+    *s = (meg_session){0};
+}
+
+meg_status meg_session_data(meg_session *s, const char *source, meg_data **out)
+{
+    return meg_session_said(s, meg_data_open(s->ctx, source, out));
+}
+
+/* ---- graphs ---- */
+
+static bool table_has(const meg_param *table, const char *word)
+{
+    for (; table->name; table++)
+        if (strcmp(table->name, word) == 0) return true;
+    return false;
+}
+
+/* The words of the model, with image and classes of the data where they are not given. */
+static const char *model_text(const meg_session *s, const meg_model *m)
+{
+    const meg_arguments *a = s->arguments;
+    const char *text = a->text[MEG_TO_MODEL];
+    if (!s->data) return text;
+    const meg_dataset *d = &s->data->set;
+    if (table_has(m->params, "classes") && !meg_arguments_has(a, MEG_TO_MODEL, "classes"))
+        text = meg_pool_text(a->pool, "%s classes=%d", text, d->classes < 2 ? 2 : d->classes);
+    if (!table_has(m->params, "image") || meg_arguments_has(a, MEG_TO_MODEL, "image")) return text;
+    text = meg_pool_text(a->pool, "%s image=", text);
+    for (int i = 1; i < d->rank; i++)
+        text = meg_pool_text(a->pool, "%s%s%" PRId64, text, i > 1 ? "x" : "", d->dims[i]);
+    return text;
+}
+
+meg_status meg_session_graph(meg_session *s)
+{
+    const meg_model *m = meg_zoo_find(s->arguments->place[0]);
+    const char *text = model_text(s, m);
+    void *settings = meg_pool_alloc(s->arguments->pool, m->option_bytes);
+    MEG_TRY(s->error, meg_options_parse(s->error, m->params, m->name, text, settings));
+    s->model = *(const meg_zoo_common *)settings;
+    MEG_TRY(s->error, meg_session_said(s, meg_graph_model(s->ctx, m->name, text, &s->graph)));
+    return s->data ? meg_session_fits(s, s->data) : MEG_OK;
+}
+
+meg_status meg_session_fits(meg_session *s, const meg_data *d)
+{
+    const meg_dataset *set = &d->set;
+    bool same = set->rank == s->model.image.count + 1;
+    for (int i = 1; same && i < set->rank; i++)
+        same = set->dims[i] == s->model.image.at[i - 1];
+    char has[MEG_TEXT] = "";
+    for (int i = 1; i < set->rank; i++)
+        snprintf(has + strlen(has), sizeof has - strlen(has), "%s%" PRId64, i > 1 ? "x" : "",
+                 set->dims[i]);
+    MEG_CHECK(s->error, same, MEG_EARG,
+              "%s: its samples are %s, but %s was made for another shape: use image=%s",
+              set->source, has, s->graph->name, has);
+    MEG_CHECK(s->error, set->classes <= s->model.classes, MEG_EARG,
+              "%s: it has %d classes, but %s tells only %" PRId64 " apart: use classes=%d",
+              set->source, set->classes, s->graph->name, s->model.classes, set->classes);
+    return MEG_OK;
+}
+
+/* ---- plans and trainers ---- */
+
+static const char *joined(const meg_session *s, meg_target target, const char *more)
+{
+    return meg_pool_text(s->arguments->pool, "%s %s", s->arguments->text[target], more);
+}
+
+meg_status meg_session_plan(meg_session *s, const char *more)
+{
+    const char *text = joined(s, MEG_TO_PLAN, more);
+    return meg_session_said(s, meg_plan_new(s->graph, s->data, text, &s->plan));
+}
+
+meg_status meg_session_trainer(meg_session *s, const char *more)
+{
+    const char *text = joined(s, MEG_TO_TRAINER, more);
+    return meg_session_said(s, meg_trainer_new(s->plan, s->data, text, &s->trainer));
+}
+
+void meg_session_record(const meg_session *s, meg_record *r)
+{
+    const meg_plan *p = s->plan;
+    meg_record_text(r, "model", s->graph->name);
+    meg_record_int(r, "parameters", meg_graph_parameters(s->graph));
+    meg_record_int(r, "batch", p->options.batch);
+    meg_record_int(r, "micro", p->options.micro);
+    meg_record_text(r, "optimizer", p->optimizer->name);
+    meg_record_text(r, "device", s->ctx->options.device);
+    meg_record_int(r, "threads", meg_device_threads(s->ctx->device));
+    meg_record_int(r, "predicted_peak_bytes", meg_plan_bytes(p));
+    meg_record_real(r, "predicted_seconds_per_step", meg_plan_seconds(p));
+}

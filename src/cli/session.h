@@ -1,0 +1,49 @@
+/* What a command opens on the way from its arguments to a trainer:
+ *
+ *     context -> data -> graph -> plan -> trainer
+ *
+ * Each function makes one of them with the words of the command line; their messages end up in the
+ * command's error. The members are there as soon as they are made, for whoever looks inside.
+ */
+#ifndef MEG_CLI_SESSION_H
+#define MEG_CLI_SESSION_H
+
+#include "cli/command.h"
+#include "cli/record.h"
+#include "train/trainer.h"
+#include "zoo/zoo.h"
+
+typedef struct meg_session {
+    const meg_arguments *arguments;
+    meg_error *error;
+    meg_context *ctx;
+    meg_data *data; /* what is trained on; NULL: nothing */
+    meg_graph *graph;
+    meg_plan *plan;
+    meg_trainer *trainer;
+    meg_zoo_common model; /* image and classes of the graph */
+} meg_session;
+
+/* The context; refuses an unknown MODEL (the first place) at once. Close it in any case. */
+meg_status meg_session_open(meg_session *s, const meg_arguments *a, meg_error *e);
+void meg_session_close(meg_session *s);
+
+meg_status meg_session_data(meg_session *s, const char *source, meg_data **out);
+
+/* The graph; image and classes are those of `s->data`, if there is any, unless they were given. */
+meg_status meg_session_graph(meg_session *s);
+
+/* May these data be used with this graph? Names what does not fit. */
+meg_status meg_session_fits(meg_session *s, const meg_data *d);
+
+/* `more`: words of the command besides those that were given. */
+meg_status meg_session_plan(meg_session *s, const char *more);
+meg_status meg_session_trainer(meg_session *s, const char *more);
+
+/* Passes the status of a library call on, and its message to the command's error. */
+meg_status meg_session_said(meg_session *s, meg_status status);
+
+/* What every record says of a plan: model, batch, device, parameters, predictions. */
+void meg_session_record(const meg_session *s, meg_record *r);
+
+#endif

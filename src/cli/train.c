@@ -1,0 +1,279 @@
+/* `megalith train MODEL`: says what it will need, trains, evaluates after every epoch, says what it
+ * needed, saves.
+ */
+#include "cli/interrupt.h"
+#include "cli/meter.h"
+#include "cli/session.h"
+#include "cli/trace.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char TRAIN_SET[] = "fashion-mnist:split=train",
+                  TEST_SET[] = "fashion-mnist:split=test";
+
+typedef struct settings {
+    char data[MEG_TEXT], test[MEG_TEXT], save[MEG_TEXT], load[MEG_TEXT], trace[MEG_TEXT];
+    int64_t steps, every;
+    bool no_test, json;
+} settings;
+
+typedef struct job {
+    meg_session s;
+    const settings *o;
+    meg_data *test;   /* NULL: none */
+    meg_trace *trace; /* NULL: none */
+    meg_interrupt interrupt;
+    meg_meter meter;
+    int64_t total; /* steps */
+    double begin;
+    bool evaluated;         /* `score` is true of the weights as they are */
+    meg_report last, score; /* of the last epoch trained, of the test set */
+} job;
+
+/* ---- getting ready ---- */
+
+/* Better known now than after hours of training. */
+static meg_status check_writable(meg_error *e, const char *path)
+{
+    struct stat found;
+    if (!*path) return MEG_OK;
+    const char *slash = strrchr(path, '/');
+    char folder[MEG_TEXT] = ".";
+    if (slash) snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
+    MEG_CHECK(e, access(folder, W_OK) == 0, MEG_EIO, "cannot write %s: %s", path, strerror(errno));
+    MEG_CHECK(e, stat(path, &found) != 0 || !S_ISDIR(found.st_mode), MEG_EIO,
+              "cannot write %s: it is a folder", path);
+    return MEG_OK;
+}
+
+/* Schedules end with the training: --steps without --epochs decides the epochs, too. */
+static meg_status make_trainer(job *j)
+{
+    meg_session *s = &j->s;
+    int64_t batch = s->plan->options.batch, count = meg_data_count(s->data);
+    int64_t per_epoch = (count + batch - 1) / batch;
+    char epochs[64] = "";
+    if (j->o->steps && !meg_arguments_has(s->arguments, MEG_TO_TRAINER, "epochs"))
+        snprintf(epochs, sizeof epochs, "epochs=%.17g", (double)j->o->steps / (double)per_epoch);
+    MEG_TRY(s->error, meg_session_trainer(s, epochs));
+    j->total = j->o->steps ? j->o->steps : s->trainer->steps;
+    if (j->o->load[0])
+        MEG_TRY(s->error, meg_session_said(s, meg_trainer_load(s->trainer, j->o->load)));
+    return MEG_OK;
+}
+
+static meg_status make_ready(job *j)
+{
+    const settings *o = j->o;
+    meg_session *s = &j->s;
+    const char *test = o->test[0] || o->data[0] ? o->test : TEST_SET;
+    MEG_TRY(s->error, check_writable(s->error, o->save));
+    MEG_TRY(s->error, check_writable(s->error, o->trace));
+    MEG_TRY(s->error, meg_session_data(s, o->data[0] ? o->data : TRAIN_SET, &s->data));
+    if (*test && !o->no_test) MEG_TRY(s->error, meg_session_data(s, test, &j->test));
+    MEG_TRY(s->error, meg_session_graph(s));
+    if (j->test) MEG_TRY(s->error, meg_session_fits(s, j->test));
+    MEG_TRY(s->error, meg_session_plan(s, ""));
+    meg_plan_print(s->plan, "summary", o->json ? stderr : stdout);
+    fflush(stdout);
+    MEG_TRY(s->error, make_trainer(j));
+    if (o->trace[0])
+        MEG_TRY(s->error, meg_trace_begin(s->error, o->trace, s->ctx->device, &j->trace));
+    return MEG_OK;
+}
+
+/* ---- training ---- */
+
+static bool watch(void *context, const meg_progress *p)
+{
+    job *j = context;
+    meg_meter_step(&j->meter, p);
+    if (j->trace) meg_trace_step(j->trace, p->step, p->seconds);
+    return !meg_interrupt_seen(&j->interrupt);
+}
+
+static meg_status evaluate(job *j)
+{
+    meg_status status = j->test ? meg_evaluate(j->s.trainer, j->test, &j->score) : MEG_OK;
+    if (status == MEG_ENAN)
+        return meg_fail(j->s.error, status,
+                        "the test loss after step %" PRId64 " is not finite: use a smaller lr",
+                        j->s.trainer->step);
+    j->evaluated = j->test && status == MEG_OK;
+    return meg_session_said(&j->s, status);
+}
+
+static void record_score(const job *j, meg_record *r)
+{
+    meg_record_int(r, "step", j->s.trainer->step);
+    meg_record_real(r, "epoch", (double)j->s.trainer->step / (double)j->s.trainer->per_epoch);
+    double trained = j->s.trainer->step > 0 ? 1 : NAN, tested = j->evaluated ? 1 : NAN;
+    meg_record_real(r, "loss", trained * j->last.loss); /* what is not known is null */
+    meg_record_real(r, "accuracy", trained * j->last.accuracy);
+    meg_record_real(r, "test_loss", tested * j->score.loss);
+    meg_record_real(r, "test_accuracy", tested * j->score.accuracy);
+}
+
+static void print_epoch(const job *j)
+{
+    const meg_trainer *t = j->s.trainer;
+    meg_duration spent;
+    meg_duration_text(meg_clock() - j->begin, spent);
+    if (j->o->json) {
+        meg_record r = {0};
+        record_score(j, &r);
+        meg_record_real(&r, "seconds_per_step", j->last.seconds_per_step);
+        meg_record_real(&r, "images_per_second", j->last.images_per_second);
+        meg_record_real(&r, "seconds", meg_clock() - j->begin);
+        meg_record_end(&r);
+        return;
+    }
+    printf("epoch %.4g: loss %.4f, accuracy %.2f %%", (double)t->step / (double)t->per_epoch,
+           j->last.loss, 100 * j->last.accuracy);
+    if (j->evaluated)
+        printf(", test loss %.4f, test accuracy %.2f %%", j->score.loss, 100 * j->score.accuracy);
+    printf(", %.1f images/s, %s\n", j->last.images_per_second, spent);
+    fflush(stdout);
+}
+
+/* To the end of the epoch, or of training if that comes first. */
+static meg_status train_epoch(job *j)
+{
+    meg_trainer *t = j->s.trainer;
+    int64_t steps = t->per_epoch - t->step % t->per_epoch;
+    if (steps > j->total - t->step) steps = j->total - t->step;
+    j->evaluated = false;
+    meg_status status = meg_train(t, steps, &j->last);
+    meg_meter_epoch(&j->meter);
+    if (j->interrupt.seen && (status == MEG_OK || status == MEG_EINTERRUPTED)) return MEG_OK;
+    MEG_TRY(j->s.error, meg_session_said(&j->s, status));
+    MEG_TRY(j->s.error, evaluate(j));
+    print_epoch(j);
+    return MEG_OK;
+}
+
+/* ---- the end ---- */
+
+static void print_final_json(const job *j)
+{
+    meg_record out = {0};
+    meg_record_true(&out, "final");
+    if (j->interrupt.seen) meg_record_true(&out, "interrupted");
+    meg_session_record(&j->s, &out);
+    record_score(j, &out);
+    meg_record_int(&out, "measured_peak_bytes", meg_engine_touched(j->s.trainer->engine));
+    meg_record_int(&out, "peak_rss_bytes", meg_peak_rss());
+    meg_record_real(&out, "seconds_per_step", meg_measure_median(&j->meter.time));
+    meg_record_real(&out, "images_per_second", j->last.images_per_second);
+    meg_record_real(&out, "seconds", meg_clock() - j->begin);
+    meg_record_end(&out);
+}
+
+static void print_final_text(const job *j)
+{
+    const meg_trainer *t = j->s.trainer;
+    int64_t bytes = meg_engine_touched(t->engine), planned = meg_plan_bytes(j->s.plan);
+    double step = meg_measure_median(&j->meter.time), predicted = meg_plan_seconds(j->s.plan);
+    meg_duration spent;
+    char rss[32];
+    meg_duration_text(meg_clock() - j->begin, spent);
+    meg_print_bytes(meg_peak_rss(), rss);
+    printf("%s %s: %" PRId64 " steps, %.4g epochs, %s\n",
+           j->interrupt.seen ? "interrupted" : "trained", j->s.graph->name, t->step,
+           (double)t->step / (double)t->per_epoch, spent);
+    printf("  peak memory of the arena     measured %" PRId64 " bytes, predicted %" PRId64
+           " bytes: difference %" PRId64 "\n",
+           bytes, planned, bytes - planned);
+    printf("  peak memory of the process   %s\n", rss);
+    if (step > 0)
+        printf("  step time                    measured %.4f s, predicted %.4f s: ratio %.2f\n",
+               step, predicted, predicted > 0 ? step / predicted : 0);
+    if (j->evaluated)
+        printf("  test accuracy                %.2f %%, loss %.4f\n", 100 * j->score.accuracy,
+               j->score.loss);
+}
+
+static meg_status finish(job *j)
+{
+    meg_session *s = &j->s;
+    if (!j->evaluated && !j->interrupt.seen) MEG_TRY(s->error, evaluate(j));
+    (j->o->json ? print_final_json : print_final_text)(j);
+    if (j->trace) {
+        meg_trace *t = j->trace;
+        j->trace = NULL;
+        MEG_TRY(s->error, meg_trace_end(t, s->error));
+    }
+    bool saves = j->o->save[0] && (s->trainer->step > 0 || !j->interrupt.seen);
+    if (saves) MEG_TRY(s->error, meg_session_said(s, meg_trainer_save(s->trainer, j->o->save)));
+    if (!j->interrupt.seen) return MEG_OK;
+    return meg_fail(s->error, MEG_EINTERRUPTED, "interrupted after step %" PRId64 "; %s%s",
+                    s->trainer->step, saves ? "the weights are in " : "nothing was saved",
+                    saves ? j->o->save : "");
+}
+
+static meg_status train(job *j)
+{
+    meg_trainer *t = j->s.trainer;
+    j->begin = meg_clock();
+    meg_meter_begin(&j->meter, j->o->every, j->total, t->per_epoch);
+    meg_trainer_watch(t, watch, j);
+    while (t->step < j->total && !meg_interrupt_seen(&j->interrupt))
+        MEG_TRY(j->s.error, train_epoch(j));
+    return finish(j);
+}
+
+static meg_status run(const meg_arguments *a, meg_error *e)
+{
+    job j = {.o = a->settings};
+    meg_interrupt_begin(&j.interrupt);
+    meg_status status = meg_session_open(&j.s, a, e);
+    if (status == MEG_OK) status = make_ready(&j);
+    if (status == MEG_OK) status = train(&j);
+    meg_meter_end(&j.meter);
+    meg_trace_drop(j.trace);
+    meg_data_free(j.test);
+    meg_session_close(&j.s);
+    meg_interrupt_end(&j.interrupt);
+    return status;
+}
+
+#define AT(field) offsetof(settings, field)
+
+static const meg_param PARAMS[] = {
+    {"data", MEG_PARAM_TEXT, AT(data), "",
+     "READER:WORDS to train on, `megalith list readers` (fashion-mnist:split=train)", NULL, 0, 0},
+    {"test", MEG_PARAM_TEXT, AT(test), "",
+     "READER:WORDS to evaluate on (fashion-mnist:split=test; with --data: nothing)", NULL, 0, 0},
+    {"no_test", MEG_PARAM_BOOL, AT(no_test), "no", "do not evaluate", NULL, 0, 0},
+    {"steps", MEG_PARAM_INT, AT(steps), "0", "train so many steps (0: as many as epochs= says)",
+     NULL, 0, 1e15},
+    {"save", MEG_PARAM_TEXT, AT(save), "", "safetensors file for the weights, at the end", NULL, 0,
+     0},
+    {"load", MEG_PARAM_TEXT, AT(load), "", "safetensors file with weights to begin with", NULL, 0,
+     0},
+    {"trace", MEG_PARAM_TEXT, AT(trace), "", "file for a trace of all kernels (ui.perfetto.dev)",
+     NULL, 0, 0},
+    {"every", MEG_PARAM_INT, AT(every), "0", "steps between lines of progress (0: by itself)", NULL,
+     0, 1e15},
+    {"json", MEG_PARAM_BOOL, AT(json), "no", "results as JSON, one object a line", NULL, 0, 0},
+    {0},
+};
+
+const meg_command meg_command_train = {
+    .name = "train",
+    .usage = "MODEL [--data READER:WORDS] [--word value ...]",
+    .doc = "trains a model, evaluates it after every epoch, saves its weights",
+    .more = "Ctrl-C finishes the step, saves and ends with exit code 130; a second one kills.\n"
+            "image= and classes= of the model are those of the data, unless given.\n",
+    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_TRAINER | MEG_TAKES_MODEL,
+    .places = 1,
+    .places_max = 1,
+    .params = PARAMS,
+    .settings_bytes = sizeof(settings),
+    .run = run,
+};

@@ -1,0 +1,124 @@
+/* The books of words: see words.h. */
+#include "cli/words.h"
+#include "ops/optimizer.h"
+#include "train/trainer.h"
+#include "zoo/zoo.h"
+
+#include <string.h>
+
+enum {
+    NEAR = 2,        /* a word this far is taken for a slip of the pen */
+    LONGEST = 63,    /* letters compared */
+    LIST_BYTES = 900 /* of a message */
+};
+
+static const meg_param OPTIONS[] = {
+    {"options", MEG_PARAM_TEXT, 0, "", "the model's words as one text: \"depth=56 classes=100\"",
+     NULL, 0, 0},
+    {0},
+};
+
+/* All books, whether they agree with the choice or not; false past the end. */
+static bool any_book(const meg_command *c, int i, meg_book *out)
+{
+    const meg_book fixed[] = {
+        {c->name, MEG_TO_COMMAND, c->params, NULL, NULL, false},
+        {"device", MEG_TO_CONTEXT, meg_context_params, NULL, NULL, false},
+        {"plan", MEG_TO_PLAN, meg_plan_params, NULL, NULL, false},
+        {"trainer", MEG_TO_TRAINER, meg_trainer_params, NULL, NULL, false},
+        {"model", MEG_TO_MODEL, OPTIONS, NULL, NULL, true},
+    };
+    int count = (int)(sizeof fixed / sizeof *fixed);
+    if (i < count) {
+        *out = fixed[i];
+        return true;
+    }
+    for (i -= count, count = 0; meg_optimizer_at(count); count++) {
+        const meg_optimizer *o = meg_optimizer_at(count);
+        if (i == count) *out = (meg_book){o->name, MEG_TO_PLAN, o->params, o->name, NULL, false};
+        if (i == count) return true;
+    }
+    const meg_model *m = meg_zoo_at(i - count);
+    if (m) *out = (meg_book){m->name, MEG_TO_MODEL, m->params, NULL, m->name, false};
+    return m != NULL;
+}
+
+static bool agrees(const char *wanted, const char *owner)
+{
+    return !wanted || !owner || strcmp(wanted, owner) == 0;
+}
+
+bool meg_book_at(const meg_command *c, const meg_choice *choice, int i, meg_book *out)
+{
+    unsigned takes = c->takes | 1u << MEG_TO_COMMAND;
+    for (int k = 0; any_book(c, k, out); k++) {
+        bool fits = takes >> out->to & 1 && out->params &&
+                    agrees(choice->optimizer, out->optimizer) && agrees(choice->model, out->model);
+        if (fits && i-- == 0) return true;
+    }
+    return false;
+}
+
+const meg_param *meg_word_find(const meg_command *c, const meg_choice *choice, const char *word,
+                               meg_book *out)
+{
+    for (int i = 0; meg_book_at(c, choice, i, out); i++)
+        for (const meg_param *p = out->params; p->name; p++)
+            if (strcmp(p->name, word) == 0) return p;
+    return NULL;
+}
+
+/* ---- unknown words ---- */
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+int meg_word_distance(const char *a, const char *b)
+{
+    int row[LONGEST + 1], columns = (int)strnlen(b, LONGEST);
+    for (int j = 0; j <= columns; j++)
+        row[j] = j;
+    for (int i = 1; i <= (int)strnlen(a, LONGEST); i++) {
+        int corner = row[0]; /* of the row before */
+        row[0] = i;
+        for (int j = 1; j <= columns; j++) {
+            int change = corner + (a[i - 1] != b[j - 1]);
+            corner = row[j];
+            row[j] = least(change, least(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[columns];
+}
+
+/* With dashes, as it is written on the command line. */
+static void add_word(char *list, size_t size, const char *word)
+{
+    size_t used = strlen(list);
+    snprintf(list + used, size - used, " --%s", word);
+    for (char *at = list + used + 3; used + 3 < size && *at; at++)
+        if (*at == '_') *at = '-';
+}
+
+meg_status meg_word_unknown(meg_error *e, const meg_command *c, const meg_choice *choice,
+                            const char *word)
+{
+    char known[LIST_BYTES] = "", close[2 * LONGEST] = "", asked[2 * LONGEST] = "";
+    int best = NEAR + 1;
+    meg_book book;
+    for (int i = 0; meg_book_at(c, choice, i, &book); i++)
+        for (const meg_param *p = book.params; p->name; p++) {
+            meg_book first; /* a word of two books is listed once */
+            bool again = meg_word_find(c, choice, p->name, &first) != p;
+            int distance = meg_word_distance(word, p->name);
+            if (!again && (choice->model || !book.model)) add_word(known, sizeof known, p->name);
+            if (distance >= best || distance >= (int)strlen(word)) continue;
+            best = distance;
+            close[0] = '\0';
+            add_word(close, sizeof close, p->name);
+        }
+    add_word(asked, sizeof asked, word);
+    return meg_fail(e, MEG_EARG, "%s: unknown option%s%s%s%s; known:%s --help", c->name, asked,
+                    close[0] ? " (did you mean" : "", close, close[0] ? "?)" : "", known);
+}

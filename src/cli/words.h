@@ -1,0 +1,33 @@
+/* The words a command knows: its own table and those of the library, seen as one list of books. */
+#ifndef MEG_CLI_WORDS_H
+#define MEG_CLI_WORDS_H
+
+#include "cli/command.h"
+
+typedef struct meg_book {
+    const char *title;
+    meg_target to;
+    const meg_param *params;
+    const char *optimizer, *model; /* only for this one; NULL: for all */
+    bool raw; /* its values are option strings themselves: --options "depth=56" */
+} meg_book;
+
+typedef struct meg_choice { /* which optimizer and model there are; NULL: any */
+    const char *optimizer, *model;
+} meg_choice;
+
+/* The i-th book of a command that agrees with the choice; false past the end. */
+bool meg_book_at(const meg_command *c, const meg_choice *choice, int i, meg_book *out);
+
+/* The word's row and, in `out`, its book; NULL: no book has it. */
+const meg_param *meg_word_find(const meg_command *c, const meg_choice *choice, const char *word,
+                               meg_book *out);
+
+/* Says that the word is unknown: the nearest one, and all that are known. */
+meg_status meg_word_unknown(meg_error *e, const meg_command *c, const meg_choice *choice,
+                            const char *word);
+
+/* Letters to change, insert or drop to make one word of the other (Levenshtein, 1966). */
+int meg_word_distance(const char *a, const char *b);
+
+#endif
