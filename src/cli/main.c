@@ -5,7 +5,6 @@
 #define _GNU_SOURCE
 #include "cli/words.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <string.h>
 
@@ -61,12 +60,11 @@ static int unknown_command(const char *name)
     return EXIT_USAGE;
 }
 
-/* What was printed is a result only if it arrived. */
+/* What was printed is a result only if it arrived; why an earlier line did not is not known here. */
 static meg_status flush_results(meg_error *e)
 {
-    errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return MEG_OK;
-    return meg_fail(e, MEG_EIO, "cannot write the results: %s", strerror(errno ? errno : EIO));
+    return meg_fail(e, MEG_EIO, "the results could not all be written to stdout");
 }
 
 static int run(meg_arguments *a, meg_error *e)

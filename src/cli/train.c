@@ -183,12 +183,13 @@ static void print_final_text(const job *j)
     char rss[32];
     meg_duration_text(meg_clock() - j->begin, spent);
     meg_print_bytes(meg_peak_rss(), rss);
-    printf("%s %s: %" PRId64 " steps, %.4g epochs, %s\n",
+    printf("%s %s: %" PRId64 " step%s, %.4g epochs, %s\n",
            j->interrupt.seen ? "interrupted" : "trained", j->s.graph->name, t->step,
-           (double)t->step / (double)t->per_epoch, spent);
-    printf("  peak memory of the arena     measured %" PRId64 " bytes, predicted %" PRId64
-           " bytes: difference %" PRId64 "\n",
-           bytes, planned, bytes - planned);
+           t->step == 1 ? "" : "s", (double)t->step / (double)t->per_epoch, spent);
+    if (t->step > 0)
+        printf("  peak memory of the arena     measured %" PRId64 " bytes, predicted %" PRId64
+               " bytes: difference %" PRId64 "\n",
+               bytes, planned, bytes - planned);
     printf("  peak memory of the process   %s\n", rss);
     if (step > 0)
         printf("  step time                    measured %.4f s, predicted %.4f s: ratio %.2f\n",
@@ -203,13 +204,13 @@ static meg_status finish(job *j)
     meg_session *s = &j->s;
     if (!j->evaluated && !j->interrupt.seen) MEG_TRY(s->error, evaluate(j));
     (j->o->json ? print_final_json : print_final_text)(j);
+    bool saves = j->o->save[0] && (s->trainer->step > 0 || !j->interrupt.seen);
+    if (saves) MEG_TRY(s->error, meg_session_said(s, meg_trainer_save(s->trainer, j->o->save)));
     if (j->trace) {
         meg_trace *t = j->trace;
         j->trace = NULL;
         MEG_TRY(s->error, meg_trace_end(t, s->error));
     }
-    bool saves = j->o->save[0] && (s->trainer->step > 0 || !j->interrupt.seen);
-    if (saves) MEG_TRY(s->error, meg_session_said(s, meg_trainer_save(s->trainer, j->o->save)));
     if (!j->interrupt.seen) return MEG_OK;
     return meg_fail(s->error, MEG_EINTERRUPTED, "interrupted after step %" PRId64 "; %s%s",
                     s->trainer->step, saves ? "the weights are in " : "nothing was saved",
