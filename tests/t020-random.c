@@ -93,7 +93,7 @@ static void test_normal(void **state)
     meg_stream s = {42, 0, meg_hash("normal")};
     double moment[5] = {0};
     for (uint64_t i = 0; i < DRAWS; i++) {
-        double x = meg_random_normal(s, i);
+        double x = (double)meg_random_normal(s, i);
         assert_true(isfinite(x));
         for (int k = 1; k <= 4; k++)
             moment[k] += pow(x, k) / DRAWS;

@@ -71,12 +71,35 @@ double meg_random_uniform(meg_stream s, uint64_t index)
     return unit(bits[0], bits[1]);
 }
 
-double meg_random_normal(meg_stream s, uint64_t index)
+/* The four numbers of one block: two pairs, each from two words of 32 bits. */
+static void normal_block(meg_stream s, uint64_t block, float out[4])
 {
     uint32_t bits[4];
-    meg_random_bits(s, index, bits);
-    double radius = sqrt(-2 * log(1 - unit(bits[0], bits[1]))); /* 1 - u lies in (0, 1] */
-    return radius * cos(2 * M_PI * unit(bits[2], bits[3]));
+    meg_random_bits(s, block, bits);
+    for (int pair = 0; pair < 4; pair += 2) {
+        float u = ((float)(bits[pair] >> 8) + 1) * 0x1p-24f; /* in (0, 1] */
+        float radius = sqrtf(-2 * logf(u)), angle = (float)bits[pair + 1] * 0x1p-32f;
+        out[pair] = radius * cosf(2 * (float)M_PI * angle);
+        out[pair + 1] = radius * sinf(2 * (float)M_PI * angle);
+    }
+}
+
+float meg_random_normal(meg_stream s, uint64_t index)
+{
+    float four[4];
+    normal_block(s, index / 4, four);
+    return four[index % 4];
+}
+
+void meg_random_normals(meg_stream s, uint64_t first, int64_t count, float *out)
+{
+    for (int64_t i = 0; i < count;) {
+        float four[4];
+        uint64_t at = first + (uint64_t)i;
+        normal_block(s, at / 4, four);
+        for (uint64_t k = at % 4; k < 4 && i < count; k++)
+            out[i++] = four[k];
+    }
 }
 
 /* One pass of the cipher: left and right halves of `half` bits each. */

@@ -17,7 +17,8 @@ uint64_t meg_hash(const char *text); /* FNV-1a, 64 bit */
 
 void meg_random_bits(meg_stream s, uint64_t index, uint32_t out[4]);
 double meg_random_uniform(meg_stream s, uint64_t index); /* [0, 1), 53 bits */
-double meg_random_normal(meg_stream s, uint64_t index);  /* Box and Muller */
+float meg_random_normal(meg_stream s, uint64_t index);   /* Box and Muller */
+void meg_random_normals(meg_stream s, uint64_t first, int64_t count, float *out); /* many */
 
 /* The i-th element of a permutation of 0..count-1 that depends on the stream alone: a Feistel
  * cipher with cycle walking, so no memory is needed and any element can be asked for. */

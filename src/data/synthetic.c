@@ -63,7 +63,7 @@ static meg_status open_set(meg_error *e, const void *with, meg_dataset *out)
     for (int i = 0; i < 1 << WAVE_BITS; i++)
         s->wave[i] = (float)cos(2 * M_PI * i / (1 << WAVE_BITS));
     for (int i = 0; i < 1 << NOISE_BITS; i++)
-        s->noise[i] = (float)(NOISE * meg_random_normal(noise, (uint64_t)i));
+        s->noise[i] = (float)((double)NOISE * (double)meg_random_normal(noise, (uint64_t)i));
     s->seed = (uint64_t)o->seed;
     out->state = s;
     out->classes = (int)o->classes;

@@ -125,27 +125,35 @@ typedef struct start {
     meg_dtype real;
 } start;
 
-static double drawn(const start *s, int64_t index)
+enum { RUN = 4096 }; /* elements drawn at a time */
+
+static void draw_run(const start *s, int64_t first, int64_t count, float *out)
 {
-    switch (s->value->start) {
-    case MEG_ONES: return 1;
-    case MEG_UNIFORM:
-        return s->value->bound * (2 * meg_random_uniform(s->stream, (uint64_t)index) - 1);
-    case MEG_NORMAL: return s->value->bound * meg_random_normal(s->stream, (uint64_t)index);
-    default: return 0;
+    const meg_value *v = s->value;
+    if (v->start == MEG_NORMAL) meg_random_normals(s->stream, (uint64_t)first, count, out);
+    for (int64_t i = 0; i < count; i++) {
+        double u = 0;
+        if (v->start == MEG_NORMAL) u = v->bound * (double)out[i];
+        if (v->start == MEG_ONES) u = 1;
+        if (v->start == MEG_UNIFORM)
+            u = v->bound * (2 * meg_random_uniform(s->stream, (uint64_t)(first + i)) - 1);
+        out[i] = (float)u;
     }
 }
 
+/* Doubles start from the same floats. */
 static void draw(void *context, const meg_box *box, void *data)
 {
     const start *s = context;
     int64_t count = meg_box_size(box), first = meg_box_at(&s->value->shape, box->lo);
-    for (int64_t i = 0; i < count; i++) {
-        float x = (float)drawn(s, first + i); /* doubles start from the same floats */
-        if (s->real == MEG_F64)
-            ((double *)data)[i] = (double)x;
-        else
-            ((float *)data)[i] = x;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < count; i += RUN) {
+        float run[RUN];
+        int64_t length = count - i < RUN ? count - i : RUN;
+        draw_run(s, first + i, length, run);
+        for (int64_t k = 0; k < length && s->real == MEG_F64; k++)
+            ((double *)data)[i + k] = (double)run[k];
+        if (s->real == MEG_F32) memcpy((float *)data + i, run, (size_t)length * sizeof *run);
     }
 }
 
