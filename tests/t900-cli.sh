@@ -4,6 +4,7 @@
 # Usage: t900-cli.sh SOURCE_DIR BUILD_DIR
 set -u
 megalith=$2/megalith
+[ -x "$megalith" ] || { echo "there is no $megalith: build first"; exit 1; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-cli.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -339,7 +340,7 @@ interrupt()
     env --default-signal=INT "$megalith" "$@" > out 2> err &
     child=$!
     waited=0
-    until grep -q 'step 2/' err 2> rest || [ $waited -ge 300 ]; do
+    until grep -q 'step 2/' err 2> rest || [ $waited -ge 600 ] || ! kill -0 $child; do
         sleep 0.1
         waited=$((waited + 1))
     done
