@@ -1,5 +1,5 @@
-/* Defines a small convolutional network layer by layer, trains it on Fashion-MNIST, evaluates it and
- * saves its weights. With the argument "quick": 20 steps on synthetic images. */
+/* Defines a small convolutional network layer by layer, trains it on Fashion-MNIST, evaluates it
+ * and saves its weights. With the argument "quick": 20 steps on synthetic images. */
 #include <megalith.h>
 #include <string.h>
 

@@ -191,10 +191,12 @@ has out 'difference 0$'
 has err 'step 6/6'
 ! grep -q '^epoch .* left' out || fail "$what: progress among the results"
 run 0 train cnn $small $data --epochs 0 --load cpu.safetensors --test synthetic:count=9 --json
-[ "$(value test_loss)" != null ] && [ "$(value loss)" = null ] || fail "$what: did not only evaluate"
+[ "$(value test_loss)" != null ] && [ "$(value loss)" = null ] ||
+    fail "$what: did not only evaluate"
 run 0 train cnn $small $data --epochs 1 --test synthetic:count=9 --no-test --json
 [ "$(value test_loss)" = null ] || fail "$what: evaluates all the same"
-run 0 train resnet-cifar --version 2 --depth 11 --width 4 $data --batch 8 --micro 2 --norm 4 --steps 1
+run 0 train resnet-cifar --version 2 --depth 11 --width 4 $data --batch 8 --micro 2 --norm 4 \
+    --steps 1
 has out 'batch 8 in 2 micro-batches'
 refuses 1 'no safetensors file' train cnn --json $data --load ref.json
 refuses 1 'conv1.weight has another shape' train cnn --json $data --load cpu.safetensors
@@ -243,7 +245,8 @@ fi
 
 npy() # TYPE SHAPE: the head of a NumPy file, 128 bytes
 {
-    printf '\223NUMPY\001\000\166\000%-117s\n' "{'descr': '$1', 'fortran_order': False, 'shape': ($2), }"
+    printf '\223NUMPY\001\000\166\000%-117s\n' \
+        "{'descr': '$1', 'fortran_order': False, 'shape': ($2), }"
 }
 {
     npy '|u1' '4, 1, 28, 28'
@@ -284,8 +287,8 @@ done
     fail "$what: measured $(value measured_peak_bytes) bytes, not $(value predicted_peak_bytes)"
 [ "$(value heap_growth_bytes)" -lt 100000 ] || fail "$what: the heap grows"
 has out '"kernel": "conv", "pass": "wgt"'
-awk -F'"share": ' '/"kernel"/ { split($2, s, ","); sum += s[1] } END { exit !(sum > 0.999 && sum < 1.001) }' \
-    out || fail "$what: the shares of the kernels do not add up to 1"
+awk -F'"share": ' '/"kernel"/ { split($2, s, ","); sum += s[1] }
+    END { exit !(sum > 0.999 && sum < 1.001) }' out || fail "$what: the shares of the kernels do not add up to 1"
 run 0 bench cnn $small --iterations 2 --repeat 2 --kernels
 has out 'images/s (mean'
 has out '^  conv  *fwd '
@@ -351,7 +354,8 @@ interrupt()
     has err "^megalith: interrupted after step "
 }
 for signal in INT TERM; do
-    interrupt $signal train cnn $small $endless --save $signal.safetensors --trace $signal.json --json
+    interrupt $signal train cnn $small $endless --save $signal.safetensors \
+        --trace $signal.json --json
     has err "the weights are in $signal.safetensors"
     [ "$(value interrupted)" = true ] || fail "$what: does not say so"
     [ "$(tail -n 1 $signal.json)" = ']}' ] || fail "$what: the trace is not whole"

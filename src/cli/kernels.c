@@ -1,5 +1,5 @@
-/* The table of kernels: see kernel.h. The worker adds up times per prepared kernel (it looks them up
- * in a hash table of pointers); for the table those that do the same work are one row.
+/* The table of kernels: see kernel.h. The worker adds up times per prepared kernel (it looks them
+ * up in a hash table of pointers); for the table those that do the same work are one row.
  */
 #include "base/pool.h"
 #include "cli/kernel.h"

@@ -60,7 +60,7 @@ static int unknown_command(const char *name)
     return EXIT_USAGE;
 }
 
-/* What was printed is a result only if it arrived; why an earlier line did not is not known here. */
+/* What was printed is a result only if it arrived; why an earlier line did not is not known now. */
 static meg_status flush_results(meg_error *e)
 {
     if (fflush(stdout) == 0 && !ferror(stdout)) return MEG_OK;

@@ -1,5 +1,5 @@
-/* The progress of training on stderr: on a terminal one line that is redrawn, elsewhere a line every
- * so many steps. Loss and accuracy are means over the epoch so far. */
+/* The progress of training on stderr: on a terminal one line that is redrawn, elsewhere a line
+ * every so many steps. Loss and accuracy are means over the epoch so far. */
 #ifndef MEG_CLI_METER_H
 #define MEG_CLI_METER_H
 
