@@ -7,17 +7,19 @@
  *     bandwidth  scaling one 24 MB array into another, beyond most caches
  *     launch     an item of the queue that opens an empty parallel region
  *
- * Each is the median of a few. Kinds that have no kernels but plain C get small arrays: their plans
+ * Each is the best of a few: what the machine can do when nobody else takes it, whose load comes
+ * and goes within a run. Kinds that have no kernels but plain C get small arrays: their plans
  * are not made for speed, and tests open many of them.
  */
 #define _GNU_SOURCE
 #include "device/device.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
 enum {
-    TRIALS = 5,
+    TRIALS = 9,
     DEPTH = 128,     /* of a panel */
     ROWS = 12,       /* accumulators: ROWS x 2 vectors at most */
     LAUNCHES = 200,  /* items per trial */
@@ -33,18 +35,6 @@ static double now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double trial[TRIALS], int count)
-{
-    qsort(trial, (size_t)count, sizeof *trial, compare);
-    return trial[count / 2];
 }
 
 /* ---- multiply-adds: c (rows, 2 vectors) += a (DEPTH, rows) b (DEPTH, 2 vectors) ---- */
@@ -201,37 +191,36 @@ static bool more(const probe *p, int trials)
 
 static double bandwidth(const probe *p)
 {
-    double trial[TRIALS];
+    double best = 4 * p->out->plain; /* no memory to try with: a guess */
     int64_t count = p->small ? SMALL : LARGE;
     float *x = aligned_alloc(64, (size_t)count * sizeof *x);
     float *y = aligned_alloc(64, (size_t)count * sizeof *y);
-    int n = 0;
     if (x && y) {
         for (int64_t i = 0; i < count; i++)
             x[i] = 1;
         copy_rate(y, x, count, p->threads); /* brings the pages of y */
-        while (more(p, n))
-            trial[n++] = copy_rate(y, x, count, p->threads);
+        best = 0;
+        for (int n = 0; more(p, n); n++)
+            best = fmax(best, copy_rate(y, x, count, p->threads));
     }
     free(x);
     free(y);
-    return n ? median(trial, n) : 4 * p->out->plain; /* no memory to try with: a guess */
+    return best;
 }
 
 static void measure(void *argument) /* on the worker */
 {
     const probe *p = argument;
-    double plain[TRIALS], blocked[TRIALS];
-    int n = 0;
-    while (more(p, n))
-        plain[n++] = plain_rate();
-    p->out->plain = p->out->flops = median(plain, n);
+    double best = 0;
+    for (int n = 0; more(p, n); n++)
+        best = fmax(best, plain_rate());
+    p->out->plain = p->out->flops = best;
     p->out->bandwidth = bandwidth(p);
     if (p->small) return;
-    team_rate(p->threads); /* wakes the team and the wide units */
-    for (n = 0; more(p, n); n++)
-        blocked[n] = team_rate(p->threads);
-    p->out->flops = median(blocked, n);
+    best = team_rate(p->threads); /* wakes the team and the wide units */
+    for (int n = 0; more(p, n); n++)
+        best = fmax(best, team_rate(p->threads));
+    p->out->flops = best;
 }
 
 static void open_region(void *argument)
@@ -244,16 +233,15 @@ static void open_region(void *argument)
 
 static double launch_seconds(probe *p)
 {
-    double trial[TRIALS];
-    int n = 0;
-    for (; more(p, n); n++) {
+    double best = INFINITY;
+    for (int n = 0; more(p, n); n++) {
         double start = now();
         for (int i = 0; i < LAUNCHES; i++)
             meg_device_call(p->device, open_region, p);
         meg_device_wait(p->device);
-        trial[n] = (now() - start) / LAUNCHES;
+        best = fmin(best, (now() - start) / LAUNCHES);
     }
-    return median(trial, n);
+    return best;
 }
 
 void meg_rates_probe(meg_device *d, meg_rates *out)

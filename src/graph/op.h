@@ -12,8 +12,9 @@
  * every backward message.
  *
  * Plain-C kernels, written once over `real` (ops/real.h) and compiled for float and double, are
- * the definition that every device is judged against. They *set* what they write, over the whole
- * box of the tensor they are given; sums of several contributions are the plan's business.
+ * the definition that every device is judged against. They *set* what they write: outputs over the
+ * work's box, gradients over the whole box of the tensor they are given (zero where nothing
+ * contributes); sums of several contributions are the plan's business.
  */
 #ifndef MEG_GRAPH_OP_H
 #define MEG_GRAPH_OP_H

@@ -5,6 +5,7 @@
 #include "train/trainer.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,11 +13,21 @@ typedef struct sink {
     const meg_value *value;
     char *to;
     int64_t element;
+    bool finite;
 } sink;
+
+static bool all_finite(const void *data, int64_t count, int64_t element)
+{
+    double sum = 0; /* stays finite unless an element is not */
+    for (int64_t i = 0; i < count; i++)
+        sum += 0 * (element == 8 ? ((const double *)data)[i] : (double)((const float *)data)[i]);
+    return isfinite(sum);
+}
 
 static void take(void *context, const meg_box *box, void *data)
 {
     sink *s = context;
+    s->finite = s->finite && all_finite(data, meg_box_size(box), s->element);
     memcpy(s->to + meg_box_at(&s->value->shape, box->lo) * s->element, data,
            (size_t)(meg_box_size(box) * s->element));
 }
@@ -26,18 +37,21 @@ static bool saved_kind(const meg_value *v)
     return v->kind == MEG_PARAMETER || v->kind == MEG_STATE;
 }
 
-/* One tensor of the file, with its own memory; false: the value is not held in this role. */
-static bool collect(meg_trainer *t, const meg_value *v, meg_role role, meg_saved *out)
+/* One tensor of the file, with its own memory; 0: the value is not held in this role. A last step
+ * may have spoilt weights without a loss to show it: such are not saved. */
+static int collect(meg_trainer *t, const meg_value *v, meg_role role, meg_saved *out)
 {
     meg_dtype real = meg_engine_real(t->engine);
     int64_t element = meg_dtype_bytes(real);
-    sink s = {v, malloc((size_t)(meg_box_size(&v->shape) * element)), element};
+    sink s = {v, malloc((size_t)(meg_box_size(&v->shape) * element)), element, true};
     if (!s.to) abort();
     *out = (meg_saved){.name = v->name, .dtype = real, .rank = v->rank, .data = s.to};
     memcpy(out->dims, v->dims, sizeof v->dims);
-    if (meg_engine_get(t->engine, v->id, role, 0, take, &s)) return true;
+    bool held = meg_engine_get(t->engine, v->id, role, 0, take, &s);
+    if (held && s.finite) return 1;
     free(s.to);
-    return false;
+    if (held) meg_fail(&t->ctx->error, MEG_ENAN, "%s is not finite: nothing is saved", v->name);
+    return held ? -1 : 0;
 }
 
 static meg_status save(meg_trainer *t, const char *path, meg_role parameters)
@@ -45,18 +59,18 @@ static meg_status save(meg_trainer *t, const char *path, meg_role parameters)
     const meg_graph *g = meg_engine_graph(t->engine);
     meg_saved *list = calloc((size_t)g->values + 1, sizeof *list);
     if (!list) abort();
-    int count = 0;
-    for (int i = 0; i < g->values; i++) {
+    int count = 0, got = 1;
+    for (int i = 0; i < g->values && got >= 0; i++) {
         const meg_value *v = &g->value[i];
         if (!saved_kind(v)) continue;
-        meg_role role = v->kind == MEG_PARAMETER ? parameters : MEG_ROLE_VALUE;
-        count += collect(t, v, role, &list[count]);
+        got = collect(t, v, v->kind == MEG_PARAMETER ? parameters : MEG_ROLE_VALUE, &list[count]);
+        count += got > 0;
     }
     char step[32];
     snprintf(step, sizeof step, "%" PRId64, t->step);
     meg_saved_note notes[] = {{"megalith.model", g->name}, {"megalith.step", step}};
     meg_saved_file file = {count, 2, list, notes};
-    meg_status status = meg_safetensors_write(&t->ctx->error, path, &file);
+    meg_status status = got < 0 ? MEG_ENAN : meg_safetensors_write(&t->ctx->error, path, &file);
     for (int i = 0; i < count; i++)
         free((void *)(uintptr_t)list[i].data);
     free(list);
