@@ -13,7 +13,8 @@
 set -eu
 cd "$(dirname "$0")"
 
-demo="train resnet-cifar"
+demo="train resnet-cifar --depth 14 --batch 128 --epochs 4 --lr 0.15 --schedule cosine --warmup 0.5
+    --momentum 0.9 --nesterov --weight-decay 5e-4 --flip"
 
 packages_build="gcc libc6-dev cmake ninja-build libdnnl-dev zlib1g-dev dataset-fashion-mnist"
 packages_test="libcmocka-dev pkgconf"
