@@ -1,6 +1,7 @@
 /* The cpu device: oneDNN where it is good, our own vector kernels elsewhere, plain C for the rest.
  *
  *     conv, dense, reorders of weights     oneDNN                (device/cpu_conv.c, ...)
+ *     conv, 3 x 3, of many channels        our own Winograd      (device/cpu_winograd.c)
  *     batchnorm, pools, joins, copies      our own               (device/cpu_norm.c, ...)
  *
  * Activations are blocked by channel, 16 with AVX-512 and 8 otherwise, as oneDNN's kernels for the
@@ -14,11 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of several for the same work, the first that answers. */
 static const meg_cpu_op *const table[] = {
-    &meg_cpu_add,     &meg_cpu_avgpool, &meg_cpu_batchnorm, &meg_cpu_concat,  &meg_cpu_conv,
-    &meg_cpu_copy,    &meg_cpu_dense,   &meg_cpu_gap,       &meg_cpu_maxpool, &meg_cpu_relu,
-    &meg_cpu_reorder, &meg_cpu_sum,     &meg_cpu_update,    &meg_cpu_zero,
+    &meg_cpu_winograd, &meg_cpu_add,     &meg_cpu_avgpool, &meg_cpu_batchnorm, &meg_cpu_concat,
+    &meg_cpu_conv,     &meg_cpu_copy,    &meg_cpu_dense,   &meg_cpu_gap,       &meg_cpu_maxpool,
+    &meg_cpu_relu,     &meg_cpu_reorder, &meg_cpu_sum,     &meg_cpu_update,    &meg_cpu_zero,
 };
+
+enum { ENTRIES = sizeof table / sizeof *table };
 
 /* ---- opening ---- */
 
@@ -42,6 +46,7 @@ static void *open_cpu(meg_device *d, meg_error *e)
     cpu->threads = meg_device_threads(d);
     cpu->simd = best_simd();
     cpu->block = cpu->simd->block;
+    cpu->winograd = meg_cpu_winograd_use(getenv("MEGALITH_WINOGRAD"));
     cpu->onednn = meg_onednn_open(e, cpu->threads);
     if (cpu->onednn) return cpu;
     free(cpu);
@@ -66,23 +71,19 @@ static bool serves(const meg_cpu_op *o, const meg_request *r)
     return true;
 }
 
-static const meg_cpu_op *find(const meg_request *r)
-{
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (serves(table[i], r)) return table[i];
-    return NULL;
-}
-
 static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
 {
-    const meg_cpu_op *o = find(r);
-    return o && o->describe(d, r, s);
+    for (int i = 0; i < ENTRIES; i++)
+        if (serves(table[i], r) && table[i]->describe(d, r, s)) return true;
+    return false;
 }
 
 static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out)
 {
-    const meg_cpu_op *o = find(r);
-    return o && strcmp(s->impl, "plain") != 0 && o->prepare(d, r, s, out);
+    if (strcmp(s->impl, "plain") == 0) return false;
+    for (int i = 0; i < ENTRIES; i++)
+        if (serves(table[i], r) && table[i]->prepare(d, r, s, out)) return true;
+    return false;
 }
 
 const meg_device_kind meg_device_cpu = {

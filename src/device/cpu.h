@@ -7,16 +7,21 @@
 
 #include "device/device.h"
 
+enum { MEG_CPU_NEVER, MEG_CPU_IF_FASTER, MEG_CPU_ALWAYS };
+
 typedef struct meg_cpu {
     int block;                    /* 8 or 16: format c8 or c16 */
     const struct meg_simd *simd;  /* our own kernels for this machine */
     struct meg_onednn *onednn;    /* engine and stream (device/onednn.c) */
     int threads;
+    int winograd; /* MEG_CPU_NEVER ... */
 } meg_cpu;
 
 typedef struct meg_cpu_op { /* kernels of one operator, or of one instruction */
     meg_code code;
     const char *op; /* MEG_KERNEL: its name; else NULL */
+    /* Both: false leaves it to the next. `describe` then has not touched the spec; `prepare` is
+     * asked even if another has described it. */
     bool (*describe)(meg_device *d, const meg_request *r, meg_spec *s);
     bool (*prepare)(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out);
 } meg_cpu_op;
@@ -32,8 +37,13 @@ extern const meg_cpu_op meg_cpu_reorder; /* COPY of a weight: request.node is no
 /* Our own kernels (device/cpu_*.c over device/simd/). */
 extern const meg_cpu_op meg_cpu_add, meg_cpu_avgpool, meg_cpu_batchnorm, meg_cpu_concat;
 extern const meg_cpu_op meg_cpu_gap, meg_cpu_maxpool, meg_cpu_relu;
+extern const meg_cpu_op meg_cpu_winograd; /* conv; before meg_cpu_conv */
 extern const meg_cpu_op meg_cpu_copy; /* of activations: request.node is NULL */
 extern const meg_cpu_op meg_cpu_sum, meg_cpu_update, meg_cpu_zero;
+
+/* How the environment's MEGALITH_WINOGRAD is meant: "0" never, "all" wherever it can, else (NULL,
+ * too) where it is faster than oneDNN. For tests and comparisons. */
+int meg_cpu_winograd_use(const char *text);
 
 /* FORWARD, EVAL, REPLAY: makes outputs. */
 bool meg_cpu_makes(const meg_request *r);

@@ -21,6 +21,8 @@ void MEG_SIMD(pack)(const meg_simd_copy *j);
 void MEG_SIMD(unpack)(const meg_simd_copy *j);
 void MEG_SIMD(thin_forward)(const struct meg_thin *j);
 void MEG_SIMD(thin_weight)(const struct meg_thin *j);
+void MEG_SIMD(winograd)(const struct meg_winograd *j);
+void MEG_SIMD(winograd_weight)(const struct meg_winograd *j);
 
 const meg_simd MEG_SIMD(simd) = {
     .name = MEG_NAME_OF(MEG_ISA),
@@ -42,4 +44,6 @@ const meg_simd MEG_SIMD(simd) = {
     .unpack = MEG_SIMD(unpack),
     .thin_forward = MEG_SIMD(thin_forward),
     .thin_weight = MEG_SIMD(thin_weight),
+    .winograd = MEG_SIMD(winograd),
+    .winograd_weight = MEG_SIMD(winograd_weight),
 };

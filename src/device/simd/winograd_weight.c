@@ -1,0 +1,214 @@
+/* The weight gradient of Winograd's convolution: 3 x 3 "outputs" of 4 x 4 "taps", the tiles of dy.
+ *
+ *     v[point][c][tile]  transformed inputs        s[p][c][k] = sum over tiles of v[p][c] z[p][k]
+ *     z[point][k][tile]  transformed gradients     s transformed back: the 3 x 3 taps of (c, k)
+ *
+ * The tiles come in batches, which add to s one after the other; the blocks of filters in widths,
+ * for which s fits in a cache. Each sum is one thread's: results do not depend on the threads.
+ *
+ *     for each width of filters
+ *         for each batch of tiles
+ *             transform inputs and gradients     a thread takes one block of channels, `part` tiles
+ *             s += v z                           a thread takes one point, one panel of filters
+ *         transform s back
+ *
+ * The bias gradient sums the tiles of dy while they are at hand.
+ */
+#include "device/simd/winograd_tile.h"
+
+enum {
+    ROWS = B / 2, /* channels of the innermost loop: ROWS x PANEL sums in registers */
+    PANEL = 3
+};
+
+typedef struct memory {
+    float *v, *z, *s; /* (POINTS, blocks, batch, B) twice, (POINTS, c, k) */
+    float *bias;      /* (parts, width, B) */
+} memory;
+
+static memory memory_of(const meg_winograd *j)
+{
+    memory m;
+    m.v = aligned(j->scratch);
+    m.z = m.v + POINTS * meg_winograd_inputs(j, B);
+    m.s = m.z + POINTS * meg_winograd_gradients(j, B);
+    m.bias = m.s + POINTS * meg_winograd_products(j, B);
+    return m;
+}
+
+typedef struct turn {     /* of the two outer loops */
+    int64_t k, width;     /* first block of filters, blocks */
+    int64_t first, tiles; /* of the batch */
+} turn;
+
+/* ---- transforms ---- */
+
+static void transform_inputs(const meg_winograd *j, float *v, const turn *o, int64_t part,
+                             int64_t c)
+{
+    int64_t step = meg_winograd_inputs(j, B), first = part * j->part;
+    int64_t end = least(first + j->part, o->tiles);
+    tile at = tile_at(j, o->first + first);
+    float room[POINTS * B];
+    for (int64_t i = first; i < end; i++, tile_next(j, &at)) {
+        int64_t yx[] = {at.row * TILE - j->before[0], at.column * TILE - j->before[1]};
+        const float *plane = plane_of(j->x, j->in, at.n * j->from + c);
+        data_tile(v + (c * j->batch + i) * B, step, pixels_of(plane, j->in, yx, SIDE, room));
+    }
+}
+
+/* Block k of the width; adds its tiles to the part's sum for the bias. */
+static void transform_gradients(const meg_winograd *j, const memory *m, const turn *o, int64_t part,
+                                int64_t k)
+{
+    int64_t step = meg_winograd_gradients(j, B), first = part * j->part;
+    int64_t end = least(first + j->part, o->tiles);
+    tile at = tile_at(j, o->first + first);
+    float room[TILE * TILE * B], *bias = m->bias + (part * j->width + k) * B;
+    vec sum = splat(0);
+    for (int64_t i = first; i < end; i++, tile_next(j, &at)) {
+        int64_t yx[] = {at.row * TILE, at.column * TILE};
+        const float *plane = plane_of(j->dy, j->out, at.n * j->to + o->k + k);
+        pixels p = pixels_of(plane, j->out, yx, TILE, room);
+        vec g[TILE * TILE];
+#pragma GCC unroll 36
+        for (int a = 0; a < TILE * TILE; a++)
+            sum += g[a] = load(p.at + a / TILE * p.row + a % TILE * B);
+        taps_tile(m->z + (k * j->batch + i) * B, step, g, TILE);
+    }
+    if (o->first > 0) sum += load(bias);
+    store(bias, sum);
+}
+
+/* ---- products ---- */
+
+typedef struct product {
+    float *s;           /* (ROWS, all filters of the width) */
+    const float *v, *z; /* (tiles, B); the vectors of z `apart` floats apart */
+    int64_t tiles, apart, row;
+    bool more; /* add to s */
+} product;
+
+/* s = sum over tiles of v * z; `vectors` is a constant. */
+MEG_INLINE void multiply_tiles(const product *p, const int vectors)
+{
+    vec sum[ROWS][PANEL];
+    const float *restrict v = p->v, *restrict z = p->z;
+#pragma GCC unroll 36
+    for (int c = 0; c < ROWS; c++)
+        for (int k = 0; k < vectors; k++)
+            sum[c][k] = splat(0);
+    for (int64_t i = 0; i < p->tiles; i++, v += B, z += B) {
+        vec g[PANEL];
+        for (int k = 0; k < vectors; k++)
+            g[k] = load(z + k * p->apart);
+#pragma GCC unroll 36
+        for (int c = 0; c < ROWS; c++)
+            for (int k = 0; k < vectors; k++)
+                sum[c][k] += splat(v[c]) * g[k];
+    }
+#pragma GCC unroll 36
+    for (int c = 0; c < ROWS; c++)
+        for (int k = 0; k < vectors; k++) {
+            float *s = p->s + c * p->row + k * B;
+            if (p->more) sum[c][k] += load(s);
+            store(s, sum[c][k]);
+        }
+}
+
+static void multiply(const product *p, int64_t vectors)
+{
+    switch (vectors) {
+    case 1:
+        multiply_tiles(p, 1);
+        break;
+    case 2:
+        multiply_tiles(p, 2);
+        break;
+    default:
+        multiply_tiles(p, 3);
+        break;
+    }
+}
+
+/* Panels of three, but 2 + 2 instead of 3 + 1: panel i of `width` blocks begins here. */
+static int64_t panel_start(int64_t i, int64_t width)
+{
+    int64_t start = i * PANEL;
+    return width % PANEL == 1 && width > 1 && start == width - 1 ? start - 1 : least(start, width);
+}
+
+static void multiply_panel(const meg_winograd *j, const memory *m, const turn *o, int64_t point,
+                           int64_t panel)
+{
+    int64_t k = panel_start(panel, o->width), vectors = panel_start(panel + 1, o->width) - k;
+    const float *v = m->v + point * meg_winograd_inputs(j, B);
+    float *s = m->s + point * meg_winograd_products(j, B) + k * B;
+    product p = {.tiles = o->tiles, .apart = j->batch * B, .row = o->width * B};
+    p.z = m->z + point * meg_winograd_gradients(j, B) + k * j->batch * B;
+    p.more = o->first > 0;
+    for (int64_t c = 0; c < j->from * B; c += ROWS) {
+        p.v = v + c / B * j->batch * B + c % B;
+        p.s = s + c * p.row;
+        multiply(&p, vectors);
+    }
+}
+
+/* ---- results ---- */
+
+/* Of block c, and block k of the width. */
+static void transform_back(const meg_winograd *j, const memory *m, const turn *o, int64_t c,
+                           int64_t k)
+{
+    int64_t step = meg_winograd_products(j, B);
+    float *to = j->dweight + ((o->k + k) * j->from + c) * TAPS * TAPS * B * B;
+    for (int l = 0; l < B; l++) {
+        vec out[TAPS * TAPS];
+        result_tile(out, m->s + ((c * B + l) * o->width + k) * B, step, TAPS);
+#pragma GCC unroll 36
+        for (int t = 0; t < TAPS * TAPS; t++)
+            store(to + (t * B + l) * B, out[t]);
+    }
+}
+
+static void sum_bias(const meg_winograd *j, const memory *m, const turn *o, int64_t k)
+{
+    int64_t parts = (least(j->batch, j->tiles) + j->part - 1) / j->part;
+    vec sum = load(m->bias + k * B);
+    for (int64_t i = 1; i < parts; i++)
+        sum += load(m->bias + (i * j->width + k) * B);
+    memcpy(j->dbias + (o->k + k) * B, &sum, sizeof(float) * (size_t)lanes_of(j->filters, o->k + k));
+}
+
+/* ---- the loops ---- */
+
+static void one_batch(const meg_winograd *j, const memory *m, const turn *o)
+{
+    int64_t parts = (o->tiles + j->part - 1) / j->part;
+    bool kept = o->k > 0 && o->tiles == j->tiles; /* v of the only batch: the first width made it */
+    int64_t inputs = kept ? 0 : parts * j->from, panels = (o->width + PANEL - 1) / PANEL;
+#pragma omp for schedule(dynamic)
+    for (int64_t i = 0; i < inputs + parts * o->width; i++)
+        if (i < inputs) transform_inputs(j, m->v, o, i / j->from, i % j->from);
+        else transform_gradients(j, m, o, (i - inputs) / o->width, (i - inputs) % o->width);
+#pragma omp for schedule(dynamic)
+    for (int64_t i = 0; i < POINTS * panels; i++)
+        multiply_panel(j, m, o, i / panels, i % panels);
+}
+
+void MEG_SIMD(winograd_weight)(const meg_winograd *j)
+{
+    memory m = memory_of(j);
+#pragma omp parallel num_threads(j->threads)
+    for (int64_t k = 0; k < j->to; k += j->width) {
+        turn o = {.k = k, .width = least(j->width, j->to - k)};
+        for (; o.first < j->tiles; o.first += j->batch) {
+            o.tiles = least(j->batch, j->tiles - o.first);
+            one_batch(j, &m, &o);
+        }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < o.width * (j->from + 1); i++)
+            if (i < o.width * j->from) transform_back(j, &m, &o, i % j->from, i / j->from);
+            else if (j->dbias) sum_bias(j, &m, &o, i - o.width * j->from);
+    }
+}

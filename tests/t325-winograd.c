@@ -1,0 +1,409 @@
+/* Winograd's convolution on the cpu device against plain C in double, in all three passes.
+ *
+ * Each case goes through the device, with whatever cut of the work it chooses, and then through the
+ * kernels themselves with cuts far too fine, so that small tensors have many batches, parts, depths
+ * and widths. Each runs twice and must give the same bits; padding must be zero; what follows a
+ * result in memory must not be touched.
+ */
+#include "cpu_isas.h"
+#include "device/simd/winograd.h"
+#include "ops/attrs.h"
+#include "plain_op.h"
+
+#include <math.h>
+
+/* Relative by norm. The largest sums here have 2592 terms; 4e-7 to 1.5e-6 was seen. */
+static const double tolerance = 1e-5;
+
+enum {
+    GUARD = 64, /* floats */
+    RESULTS = 4
+};
+
+static const int result[RESULTS] = {MEG_Y, MEG_DX, MEG_DX + 1, MEG_DX + 2};
+
+static const meg_sample cases[] = {
+    {"1x16x5x5", "filters=16 kernel=3 pad=1"},
+    {"2x32x6x9", "filters=16 kernel=3 pad=1 bias=0"},
+    {"3x16x13x7", "filters=48 kernel=3"},
+    {"2x48x17x11", "filters=32 kernel=3 pad=2"},
+    {"5x24x8x8", "filters=24 kernel=3 pad=1"},
+    {"2x24x10x6", "filters=40 kernel=3 pad=0:2x2:1"},
+    {"4x32x7x12", "filters=24 kernel=3 pad=1:0x0:1 bias=0"},
+    {"1x16x3x3", "filters=16 kernel=3"}, /* one output */
+    {"3x16x1x2", "filters=16 kernel=3 pad=1"},
+    {"1x16x41x45", "filters=16 kernel=3 pad=1"},
+    {"2x288x5x5", "filters=288 kernel=3 pad=1"}, /* by filters, two widths */
+    {"2x16x1x1", "filters=32 kernel=3 pad=2"},
+};
+
+enum {
+    CASES = sizeof cases / sizeof *cases
+};
+
+typedef struct layer {
+    meg_device *device;
+    int block, threads;
+    plain_op op;             /* in double: the reference */
+    float *at[MEG_OPERANDS]; /* as the kernels have them */
+    int64_t floats[MEG_OPERANDS];
+} layer;
+
+/* ---- memory ---- */
+
+static bool is_weight(int i)
+{
+    return i == MEG_X + 1 || i == MEG_DX + 1;
+}
+
+static bool is_bias(int i)
+{
+    return i == MEG_X + 2 || i == MEG_DX + 2;
+}
+
+static int64_t blocks_of(int64_t channels, int block)
+{
+    return (channels + block - 1) / block;
+}
+
+static int64_t floats_of(const layer *l, int i)
+{
+    const meg_box *b = &l->op.t[i].box;
+    int64_t pixels = meg_extent(b, MEG_H) * meg_extent(b, MEG_W), n = meg_extent(b, MEG_N);
+    if (is_bias(i)) return meg_extent(b, MEG_C);
+    if (is_weight(i)) n = blocks_of(n, l->block) * l->block;
+    return n * blocks_of(meg_extent(b, MEG_C), l->block) * l->block * pixels;
+}
+
+/* Where element e (plain, row-major) of operand i lies. */
+static int64_t place_of(const layer *l, int i, int64_t e)
+{
+    const meg_box *b = &l->op.t[i].box;
+    int64_t pixels = meg_extent(b, MEG_H) * meg_extent(b, MEG_W), channels = meg_extent(b, MEG_C);
+    int64_t p = e % pixels, c = e / pixels % channels, n = e / pixels / channels;
+    if (is_bias(i)) return e;
+    if (!is_weight(i)) return place(b, l->block, n, c, p);
+    int64_t k = n, blocks = blocks_of(channels, l->block), size = l->block;
+    return (((k / size * blocks + c / size) * pixels + p) * size + c % size) * size + k % size;
+}
+
+static void clear_results(layer *l)
+{
+    for (int r = 0; r < RESULTS; r++)
+        for (int64_t e = 0; l->at[result[r]] && e < l->floats[result[r]] + GUARD; e++)
+            l->at[result[r]][e] = NAN;
+}
+
+static void open_layer(layer *l, const meg_sample *sample)
+{
+    meg_error e = {0};
+    uint64_t seed = 5;
+    if (plain_open(&e, "conv", sample, MEG_F64, &l->op) != MEG_OK) fail_msg("%s", e.message);
+    for (int i = 0; i < MEG_SCRATCH; i++) {
+        if (!l->op.t[i].data) continue;
+        l->floats[i] = floats_of(l, i);
+        size_t room = ((size_t)(l->floats[i] + GUARD) * sizeof(float) + 63) / 64 * 64;
+        l->at[i] = aligned_alloc(64, room);
+        memset(l->at[i], 0, room);
+        if (i >= MEG_Y && i != MEG_DY) continue; /* a result */
+        for (int64_t k = 0; k < meg_box_size(&l->op.t[i].box); k++) {
+            double value = noise(&seed);
+            plain_set(&l->op, i, k, value);
+            l->at[i][place_of(l, i, k)] = (float)value;
+        }
+    }
+    plain_run(&l->op, MEG_FORWARD);
+    plain_run(&l->op, MEG_BACKWARD);
+    plain_run(&l->op, MEG_WEIGHT);
+}
+
+static void close_layer(layer *l)
+{
+    for (int i = 0; i < MEG_OPERANDS; i++) {
+        free(l->at[i]);
+        l->at[i] = NULL;
+    }
+    plain_close(&l->op);
+}
+
+/* ---- comparison ---- */
+
+static void check_result(const layer *l, int i, const char *what)
+{
+    int64_t count = meg_box_size(&l->op.t[i].box);
+    double norm = 0, error = 0, inside = 0, all = 0;
+    for (int64_t e = 0; e < count; e++) {
+        double want = plain_get(&l->op, i, e), got = (double)l->at[i][place_of(l, i, e)];
+        norm += want * want;
+        error += (got - want) * (got - want);
+        inside += fabs(got);
+    }
+    for (int64_t e = 0; e < l->floats[i]; e++)
+        all += fabs((double)l->at[i][e]);
+    assert_true(norm > 0);
+    if (!(sqrt(error) <= tolerance * sqrt(norm)))
+        fail_msg("%s, operand %d: relative error %.3g, allowed %.3g", what, i, sqrt(error / norm),
+                 tolerance);
+    if (!(fabs(all - inside) <= 1e-9 * all)) fail_msg("%s, operand %d: padding is not 0", what, i);
+    for (int64_t e = l->floats[i]; e < l->floats[i] + GUARD; e++)
+        if (!isnan(l->at[i][e])) fail_msg("%s, operand %d: written past its end", what, i);
+}
+
+typedef void runner(layer *l);
+
+static void check_twice(layer *l, runner *run, const char *what)
+{
+    float *first[RESULTS] = {NULL};
+    for (int turn = 0; turn < 2; turn++) {
+        clear_results(l);
+        run(l);
+        for (int r = 0; r < RESULTS; r++) {
+            size_t bytes = sizeof(float) * (size_t)l->floats[result[r]];
+            if (!l->at[result[r]]) continue;
+            if (turn == 1) {
+                assert_memory_equal(first[r], l->at[result[r]], bytes);
+                continue;
+            }
+            check_result(l, result[r], what);
+            first[r] = malloc(bytes);
+            memcpy(first[r], l->at[result[r]], bytes);
+        }
+    }
+    for (int r = 0; r < RESULTS; r++)
+        free(first[r]);
+}
+
+/* ---- through the device ---- */
+
+static meg_request request(const layer *l, meg_pass pass)
+{
+    meg_format blocked = meg_format_blocked(l->block);
+    meg_request r = {.code = MEG_KERNEL, .graph = l->op.graph, .node = l->op.node, .pass = pass};
+    r.work = meg_op_whole(l->op.graph, l->op.node);
+    for (int i = 0; i < MEG_SCRATCH; i++)
+        r.box[i] = l->op.t[i].box;
+    r.format[MEG_X] = r.format[MEG_Y] = r.format[MEG_DY] = blocked;
+    r.format[MEG_X + 1] = l->block == 16 ? MEG_FORMAT_OIx16i16o : MEG_FORMAT_OIx8i8o;
+    return r;
+}
+
+static void run_device(layer *l)
+{
+    static const meg_pass passes[] = {MEG_FORWARD, MEG_BACKWARD, MEG_WEIGHT};
+    for (size_t p = 0; p < sizeof passes / sizeof *passes; p++) {
+        meg_request r = request(l, passes[p]);
+        meg_spec s;
+        meg_device_describe(l->device, &r, &s);
+        assert_true(strncmp(s.impl, "winograd:", 9) == 0);
+        assert_true(s.seconds > 0);
+        int weight = passes[p] == MEG_WEIGHT ? MEG_DX + 1 : MEG_X + 1;
+        assert_int_equal(s.format[weight], r.format[MEG_X + 1]);
+        assert_int_equal(s.bytes[weight], l->floats[weight] * 4);
+
+        void *at[MEG_OPERANDS] = {NULL};
+        meg_mask used = meg_op_reads(l->op.node->op, passes[p]) |
+                        meg_op_writes(l->op.node->op, passes[p]);
+        for (int i = 0; i < MEG_SCRATCH; i++)
+            if (used & MEG_BIT(i)) at[i] = l->at[i];
+        char *scratch = malloc((size_t)s.bytes[MEG_SCRATCH] + GUARD);
+        memset(scratch, 0xFF, (size_t)s.bytes[MEG_SCRATCH] + GUARD); /* NaN */
+        at[MEG_SCRATCH] = scratch;
+        launch(l->device, &r, at);
+        for (int i = 0; i < GUARD; i++)
+            assert_int_equal((unsigned char)scratch[s.bytes[MEG_SCRATCH] + i], 0xFF);
+        free(scratch);
+    }
+}
+
+static void test_device(void **state)
+{
+    for (int team = 0; team < TEAMS; team++)
+        for (int i = 0; i < CASES; i++) {
+            layer l = {.device = devices(state)[team]};
+            l.block = cpu_of(l.device)->block;
+            open_layer(&l, &cases[i]);
+            check_twice(&l, run_device, cases[i].shapes);
+            close_layer(&l);
+        }
+}
+
+/* ---- the kernels, with fine cuts ---- */
+
+static meg_winograd job(const layer *l, bool turned)
+{
+    const meg_conv_attr *a = l->op.node->attr;
+    const meg_box *x = &l->op.t[turned ? MEG_Y : MEG_X].box;
+    const meg_box *y = &l->op.t[turned ? MEG_X : MEG_Y].box;
+    meg_winograd j = {.threads = l->threads, .turned = turned, .samples = meg_extent(x, MEG_N)};
+    j.from = blocks_of(meg_extent(x, MEG_C), l->block);
+    j.to = blocks_of(meg_extent(y, MEG_C), l->block);
+    j.filters = meg_extent(y, MEG_C);
+    for (int i = 0; i < 2; i++) {
+        j.in[i] = meg_extent(x, MEG_H + i), j.out[i] = meg_extent(y, MEG_H + i);
+        j.before[i] = turned ? 2 - a->win[1 + i].before : a->win[1 + i].before;
+    }
+    j.rows = (j.out[0] + 3) / 4, j.columns = (j.out[1] + 3) / 4;
+    j.tiles = j.samples * j.rows * j.columns;
+    j.x = l->at[turned ? MEG_DY : MEG_X], j.y = l->at[turned ? MEG_DX : MEG_Y];
+    j.weight = l->at[MEG_X + 1], j.bias = turned ? NULL : l->at[MEG_X + 2];
+    j.dy = l->at[MEG_DY], j.dweight = l->at[MEG_DX + 1], j.dbias = l->at[MEG_DX + 2];
+    return j;
+}
+
+static void launch_job(const layer *l, meg_winograd *j, bool gradient)
+{
+    const meg_simd *simd = cpu_of(l->device)->simd;
+    int64_t floats = gradient ? meg_winograd_weight_floats(j, l->block)
+                              : meg_winograd_floats(j, l->block);
+    j->scratch = malloc(sizeof(float) * (size_t)floats);
+    memset(j->scratch, 0xFF, sizeof(float) * (size_t)floats);
+    (gradient ? simd->winograd_weight : simd->winograd)(j);
+    free(j->scratch);
+}
+
+static void run_gradient(const layer *l)
+{
+    meg_winograd j = job(l, false);
+    j.batch = 7, j.part = 3, j.width = j.to > 2 ? 2 : 1;
+    launch_job(l, &j, true);
+}
+
+static void run_fine_tiles(layer *l)
+{
+    for (int turned = 0; turned < 2; turned++) {
+        meg_winograd j = job(l, turned);
+        j.batch = j.part = meg_winograd_group(l->block);
+        j.depth = j.from, j.width = j.to;
+        launch_job(l, &j, false);
+    }
+    run_gradient(l);
+}
+
+static void run_fine_filters(layer *l)
+{
+    for (int turned = 0; turned < 2; turned++) {
+        meg_winograd j = job(l, turned);
+        j.by_filters = true;
+        j.part = meg_winograd_group(l->block), j.batch = 2 * j.part;
+        j.depth = j.from > 2 ? 2 : 1, j.width = j.to > 3 ? 3 : 1;
+        launch_job(l, &j, false);
+    }
+    run_gradient(l);
+}
+
+static void test_fine_cuts(void **state)
+{
+    for (int team = 0; team < TEAMS; team++)
+        for (int i = 0; i < CASES; i++) {
+            layer l = {.device = devices(state)[team], .threads = team + 1};
+            l.block = cpu_of(l.device)->block;
+            open_layer(&l, &cases[i]);
+            check_twice(&l, run_fine_tiles, cases[i].shapes);
+            check_twice(&l, run_fine_filters, cases[i].shapes);
+            close_layer(&l);
+        }
+}
+
+/* ---- what it is asked, and what it answers ---- */
+
+static meg_spec describe(meg_device *d, const meg_sample *sample, meg_pass pass)
+{
+    meg_error e = {0};
+    layer l = {.device = d, .block = cpu_of(d)->block};
+    meg_spec s;
+    if (plain_open(&e, "conv", sample, MEG_F64, &l.op) != MEG_OK) fail_msg("%s", e.message);
+    meg_request r = request(&l, pass);
+    meg_device_describe(d, &r, &s);
+    plain_close(&l.op);
+    return s;
+}
+
+static bool answers(meg_device *d, const meg_sample *sample, meg_pass pass)
+{
+    return strncmp(describe(d, sample, pass).impl, "winograd", 8) == 0;
+}
+
+static void test_refusals(void **state)
+{
+    static const meg_sample others[] = {
+        {"2x16x9x9", "filters=16 kernel=3 stride=2 pad=1"},
+        {"2x16x9x9", "filters=16 kernel=3 dilation=2 pad=2"},
+        {"2x16x9x9", "filters=16 kernel=3 pad=1 groups=2"},
+        {"2x16x9x9", "filters=16 kernel=3x1 pad=1x0"},
+        {"2x16x9x9", "filters=16 kernel=5 pad=2"},
+        {"2x16x9x9", "filters=16 kernel=3 pad=3"},
+        {"2x16x3x9x9", "filters=16 kernel=3 pad=1"},
+        {"2x16x3x9x9", "filters=16 kernel=1x3x3 pad=0x1x1"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_false(answers(devices(state)[0], &others[i], MEG_FORWARD));
+    assert_true(answers(devices(state)[0], &cases[0], MEG_FORWARD));
+}
+
+/* MEGALITH_WINOGRAD: tests run with "all"; this one looks at the others, too. */
+static void test_switch(void **state)
+{
+    static const meg_sample few = {"1x3x8x8", "filters=8 kernel=3 pad=1"};
+    static const meg_sample many = {"4x64x28x28", "filters=64 kernel=3 pad=1"};
+    meg_cpu *cpu = meg_device_state(devices(state)[1]);
+    assert_int_equal(cpu->winograd, MEG_CPU_ALWAYS);
+    assert_int_equal(meg_cpu_winograd_use("0"), MEG_CPU_NEVER);
+    assert_int_equal(meg_cpu_winograd_use(NULL), MEG_CPU_IF_FASTER);
+    assert_int_equal(meg_cpu_winograd_use("1"), MEG_CPU_IF_FASTER);
+    cpu->winograd = MEG_CPU_NEVER;
+    assert_false(answers(devices(state)[1], &many, MEG_FORWARD));
+    cpu->winograd = MEG_CPU_IF_FASTER;
+    assert_true(answers(devices(state)[1], &many, MEG_FORWARD));
+    assert_true(answers(devices(state)[1], &many, MEG_BACKWARD));
+    assert_true(answers(devices(state)[1], &many, MEG_WEIGHT));
+    assert_false(answers(devices(state)[1], &few, MEG_FORWARD));
+    cpu->winograd = MEG_CPU_ALWAYS;
+}
+
+/* Scratch is modest for ResNet-50 and bounded for any layer and number of threads. */
+static void test_scratch(void **state)
+{
+    static const meg_sample resnet[] = {
+        {"16x64x56x56", "filters=64 kernel=3 pad=1"},
+        {"16x128x28x28", "filters=128 kernel=3 pad=1"},
+        {"16x256x14x14", "filters=256 kernel=3 pad=1"},
+        {"16x512x7x7", "filters=512 kernel=3 pad=1"},
+    };
+    static const meg_sample large[] = {
+        {"32x512x14x14", "filters=512 kernel=3 pad=1"},
+        {"1x1024x32x32", "filters=1024 kernel=3 pad=1"},
+        {"1x2048x7x7", "filters=2048 kernel=3 pad=1"},
+        {"1x32x512x512", "filters=64 kernel=3 pad=1"},
+    };
+    static const meg_pass passes[] = {MEG_FORWARD, MEG_BACKWARD, MEG_WEIGHT};
+    meg_cpu *cpu = meg_device_state(devices(state)[1]);
+    for (size_t p = 0; p < sizeof passes / sizeof *passes; p++) {
+        for (size_t i = 0; i < sizeof resnet / sizeof *resnet; i++) {
+            meg_spec s = describe(devices(state)[1], &resnet[i], passes[p]);
+            assert_true(s.bytes[MEG_SCRATCH] > 0 && s.bytes[MEG_SCRATCH] <= 24 << 20);
+        }
+        for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+            for (cpu->threads = 1; cpu->threads <= 64; cpu->threads *= 4) {
+                meg_spec s = describe(devices(state)[1], &large[i], passes[p]);
+                if (strncmp(s.impl, "winograd", 8) != 0) continue;
+                assert_true(s.bytes[MEG_SCRATCH] <= 64 << 20);
+            }
+        cpu->threads = 2;
+    }
+}
+
+static int tests(void)
+{
+    const struct CMUnitTest list[] = {
+        cmocka_unit_test(test_device),   cmocka_unit_test(test_fine_cuts),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_switch),
+        cmocka_unit_test(test_scratch),
+    };
+    setenv("MEGALITH_WINOGRAD", "all", 1);
+    return cmocka_run_group_tests(list, open_devices, close_devices);
+}
+
+int main(void)
+{
+    return for_each_isa(tests);
+}
