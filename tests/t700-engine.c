@@ -132,18 +132,20 @@ static void test_tail(void **state)
 /* ---- devices ---- */
 
 /* An activation within rounding of zero may be rectified away on one device and not on the other,
- * and then gradients differ by a percent, on ref in float as on cpu: rare in a small net, one case
- * in three in ResNet-18, which is therefore left to the comparison with PyTorch, whose float
- * results differ as much. Of three batches two must agree, and none be far off. */
+ * and then gradients differ by a percent, on ref in float as on cpu. That is rare in a small net
+ * with direct convolutions: of three batches two must agree. Winograd's rounding is a few times
+ * larger; its kernels are held to 1e-5 one by one (t325-winograd), and here to what a few such
+ * flips can do. ResNet-18 has so many activations that it is left to the comparison in double. */
+static const double flips = 0.1;
+
 static void agree(const meg_graph *g, const char *device, int threads, const char *name)
 {
-    static const char *const batches[] = {"batch=3", "batch=4", "batch=6",
-                                          "batch=7", "batch=2", "batch=5"};
+    static const char *const batches[] = {"batch=3", "batch=4", "batch=6"};
     int good = 0;
-    for (int i = 0; i < 6 && good < 2; i++) {
+    for (int i = 0; i < 3 && good < 2; i++) {
         network_case judge = {g, batches[i], "ref64", 1}, other = {g, batches[i], device, threads};
         double d = compare(&judge, &other, name);
-        assert_true(d <= 0.1);
+        assert_true(d <= flips);
         good += d <= same_float;
     }
     assert_true(good == 2);
@@ -155,8 +157,13 @@ static void test_devices(void **state)
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         if (strcmp(models[i].name, "resnet18") == 0) continue;
         meg_graph *g = build(&models[i]);
+        network_case judge = {g, models[i].plan, "ref64", 1}, cpu = {g, models[i].plan, "cpu", 2};
         if (i < 4) agree(g, "ref", 1, "ref");
+        setenv("MEGALITH_WINOGRAD", "0", 1);
         agree(g, "cpu", 2, models[i].name);
+        setenv("MEGALITH_WINOGRAD", "all", 1);
+        assert_true(compare(&judge, &cpu, "winograd") <= flips);
+        unsetenv("MEGALITH_WINOGRAD");
         meg_graph_destroy(g);
     }
 }
