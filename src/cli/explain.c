@@ -71,8 +71,15 @@ static void print_alive(const meg_entry *e, const peak *p)
         if (in_frame(s) && s->born <= p->at && p->at <= s->dies) live[count++] = s;
     }
     qsort(live, count, sizeof *live, larger);
+    int64_t rest = p->bytes;
     for (size_t i = 0; i < count; i++) {
         const meg_slot *s = live[i];
+        if (1000 * s->bytes < p->bytes) {
+            printf("  %14" PRId64 " bytes  %5.1f %%  %zu smaller ones\n", rest,
+                   100 * (double)rest / (double)p->bytes, count - i);
+            break;
+        }
+        rest -= s->bytes;
         printf("  %14" PRId64 " bytes  %5.1f %%  %-8s %s.%d, alive %d-%d\n", s->bytes,
                100 * (double)s->bytes / (double)p->bytes, role[s->role], name_of(e, s),
                (int)(s - e->slot), s->born, s->dies);
