@@ -261,10 +261,11 @@ static void launch_job(const layer *l, meg_winograd *j, bool gradient)
     free(j->scratch);
 }
 
-static void run_gradient(const layer *l)
+static void run_gradient(const layer *l, int shares)
 {
     meg_winograd j = job(l, false);
-    j.batch = 7, j.part = 3, j.width = j.to > 2 ? 2 : 1;
+    j.batch = 7, j.part = 3, j.shares = (int)(shares < j.tiles ? shares : j.tiles);
+    j.width = j.shares > 1 ? j.to : j.to > 2 ? 2 : 1;
     launch_job(l, &j, true);
 }
 
@@ -276,7 +277,7 @@ static void run_fine_tiles(layer *l)
         j.depth = j.from, j.width = j.to;
         launch_job(l, &j, false);
     }
-    run_gradient(l);
+    run_gradient(l, 1);
 }
 
 static void run_fine_filters(layer *l)
@@ -288,7 +289,7 @@ static void run_fine_filters(layer *l)
         j.depth = j.from > 2 ? 2 : 1, j.width = j.to > 3 ? 3 : 1;
         launch_job(l, &j, false);
     }
-    run_gradient(l);
+    run_gradient(l, 3);
 }
 
 static void test_fine_cuts(void **state)
@@ -385,8 +386,9 @@ static void test_scratch(void **state)
         for (size_t i = 0; i < sizeof large / sizeof *large; i++)
             for (cpu->threads = 1; cpu->threads <= 64; cpu->threads *= 4) {
                 meg_spec s = describe(devices(state)[1], &large[i], passes[p]);
-                if (strncmp(s.impl, "winograd", 8) != 0) continue;
-                assert_true(s.bytes[MEG_SCRATCH] <= 64 << 20);
+                bool answered = strncmp(s.impl, "winograd", 8) == 0;
+                assert_true(answered || cpu->threads > 16);
+                assert_true(!answered || s.bytes[MEG_SCRATCH] <= 64 << 20);
             }
         cpu->threads = 2;
     }

@@ -23,6 +23,7 @@ enum {
     MIB = 1 << 20,
     WEIGHTS_MAX = 4 * MIB, /* bytes of transformed weights, by tiles: they should stay in a cache */
     SUMS_MAX = 10 * MIB,   /* bytes of sums of the weight gradient */
+    SHARES_MAX = 20 * MIB, /* bytes of all threads' shares of the weight gradient */
     INPUTS_MAX = 10 * MIB, /* bytes of transformed inputs that threads share */
     OWN_MAX = MIB,         /* bytes of tiles that a thread works on, by tiles */
     SCRATCH_MAX = 64 * MIB,
@@ -90,15 +91,21 @@ static void cut_by_filters(meg_winograd *j, int block)
     j->batch = meg_round_up(j->batch, j->part);
 }
 
+/* A share for each thread if their sums and batches are small, and tiles many. */
 static void cut_gradient(meg_winograd *j, int block)
 {
-    int64_t bytes = j->from * block * POINT;
-    j->width = most(least(SUMS_MAX / (bytes * block), j->to), 1);
+    int64_t inputs = j->from * block * POINT, size;
+    j->width = most(least(SUMS_MAX / (inputs * block), j->to), 1);
     j->width = quotient_up(j->to, quotient_up(j->to, j->width));
-    j->batch = least(most(INPUTS_MAX / bytes, LEAST), GRADIENT);
-    j->batch = quotient_up(j->tiles, quotient_up(j->tiles, j->batch));
-    j->part = most(quotient_up(j->batch, 4), 8); /* tiles; some more work for many threads */
     j->depth = j->from;
+    size = least(most(INPUTS_MAX / inputs, LEAST), GRADIENT);
+    for (j->shares = j->width == j->to ? j->threads : 1;; j->shares = 1) {
+        int64_t tiles = quotient_up(j->tiles, j->shares);
+        j->batch = quotient_up(tiles, quotient_up(tiles, size));
+        j->part = most(quotient_up(j->batch, 4), 8); /* some more work for many threads */
+        int64_t bytes = meg_winograd_share(j, block) * (int64_t)sizeof(float);
+        if (j->shares == 1 || (bytes * j->shares <= SHARES_MAX && tiles >= LEAST)) return;
+    }
 }
 
 /* Sets the order of loops and all sizes; returns bytes of scratch. */

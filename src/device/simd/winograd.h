@@ -33,6 +33,8 @@ typedef struct meg_winograd {
     int64_t part;  /* tiles of it that one thread works on at a time */
     int64_t depth; /* blocks of x at a time */
     int64_t width; /* blocks of y at a time */
+    int shares;    /* weight gradient: of the tiles, each summed by one thread; 1: by all.
+                      No more than tiles */
 
     const float *x; /* (samples, from, in, block) */
     const float
@@ -45,7 +47,7 @@ typedef struct meg_winograd {
     float *scratch;    /* meg_winograd_floats or meg_winograd_weight_floats */
 } meg_winograd;
 
-/* Tiles that the innermost loop multiplies at once: 12 x 2 vectors of the 32 that AVX-512 has, 6 x 2
+/* Tiles that the innermost loop multiplies at once: 12 x 2 vectors of the 32 of AVX-512, 6 x 2
  * of the 16 of AVX2. */
 static inline int64_t meg_winograd_group(int block)
 {
@@ -78,12 +80,8 @@ static inline int64_t meg_winograd_floats(const meg_winograd *j, int block)
     return MEG_WINOGRAD_ALIGN + MEG_WINOGRAD_POINTS * (shared + j->threads * own);
 }
 
-/* Weight gradient: inputs, gradients of `width` blocks, products of both, and sums of the bias. */
-static inline int64_t meg_winograd_parts(const meg_winograd *j)
-{
-    return (j->batch + j->part - 1) / j->part;
-}
-
+/* Weight gradient, each share: inputs, gradients of `width` blocks, products of both, and sums of
+ * the bias, one for each part of a batch. */
 static inline int64_t meg_winograd_gradients(const meg_winograd *j, int block)
 {
     return j->batch * j->width * block + MEG_WINOGRAD_PAD;
@@ -94,12 +92,17 @@ static inline int64_t meg_winograd_products(const meg_winograd *j, int block)
     return j->from * j->width * block * block + MEG_WINOGRAD_PAD;
 }
 
-static inline int64_t meg_winograd_weight_floats(const meg_winograd *j, int block)
+static inline int64_t meg_winograd_share(const meg_winograd *j, int block)
 {
     int64_t point = meg_winograd_inputs(j, block) + meg_winograd_gradients(j, block) +
                     meg_winograd_products(j, block);
-    return MEG_WINOGRAD_ALIGN + MEG_WINOGRAD_POINTS * point +
-           meg_winograd_parts(j) * j->width * block;
+    int64_t parts = (j->batch + j->part - 1) / j->part;
+    return MEG_WINOGRAD_POINTS * point + parts * j->width * block + MEG_WINOGRAD_PAD;
+}
+
+static inline int64_t meg_winograd_weight_floats(const meg_winograd *j, int block)
+{
+    return MEG_WINOGRAD_ALIGN + j->shares * meg_winograd_share(j, block);
 }
 
 #endif

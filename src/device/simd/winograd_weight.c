@@ -4,17 +4,21 @@
  *     z[point][k][tile]  transformed gradients     s transformed back: the 3 x 3 taps of (c, k)
  *
  * The tiles come in batches, which add to s one after the other; the blocks of filters in widths,
- * for which s fits in a cache. Each sum is one thread's: results do not depend on the threads.
+ * for which s fits in a cache.
  *
  *     for each width of filters
  *         for each batch of tiles
- *             transform inputs and gradients     a thread takes one block of channels, `part` tiles
- *             s += v z                           a thread takes one point, one panel of filters
+ *             transform inputs and gradients     one block of channels, `part` tiles at a time
+ *             s += v z                           one point, one panel of filters at a time
  *         transform s back
  *
- * The bias gradient sums the tiles of dy while they are at hand.
+ * Either all threads do each of these steps together; or, where s is small, each thread has its own
+ * share of the tiles, and an s, v and z that stay in its cache, until at last the shares' s are
+ * added in order. The bias gradient sums the tiles of dy while they are at hand.
  */
 #include "device/simd/winograd_tile.h"
+
+#include <omp.h>
 
 enum {
     ROWS = B / 2, /* channels of the innermost loop: ROWS x PANEL sums in registers */
@@ -26,20 +30,30 @@ typedef struct memory {
     float *bias;      /* (parts, width, B) */
 } memory;
 
-static memory memory_of(const meg_winograd *j)
+static memory memory_of(const meg_winograd *j, int64_t share)
 {
     memory m;
-    m.v = aligned(j->scratch);
+    m.v = aligned(j->scratch) + share * meg_winograd_share(j, B);
     m.z = m.v + POINTS * meg_winograd_inputs(j, B);
     m.s = m.z + POINTS * meg_winograd_gradients(j, B);
     m.bias = m.s + POINTS * meg_winograd_products(j, B);
     return m;
 }
 
-typedef struct turn {     /* of the two outer loops */
+typedef struct turn {     /* of the outer loops */
     int64_t k, width;     /* first block of filters, blocks */
+    int64_t begin, end;   /* tiles of the share */
     int64_t first, tiles; /* of the batch */
+    int me, team;         /* which of the threads that work on it together */
 } turn;
+
+static turn turn_of(const meg_winograd *j, int64_t share)
+{
+    return (turn){.width = j->width,
+                  .begin = j->tiles * share / j->shares,
+                  .end = j->tiles * (share + 1) / j->shares,
+                  .team = 1};
+}
 
 /* ---- transforms ---- */
 
@@ -76,7 +90,7 @@ static void transform_gradients(const meg_winograd *j, const memory *m, const tu
             sum += g[a] = load(p.at + a / TILE * p.row + a % TILE * B);
         taps_tile(m->z + (k * j->batch + i) * B, step, g, TILE);
     }
-    if (o->first > 0) sum += load(bias);
+    if (o->first > o->begin) sum += load(bias);
     store(bias, sum);
 }
 
@@ -146,7 +160,7 @@ static void multiply_panel(const meg_winograd *j, const memory *m, const turn *o
     float *s = m->s + point * meg_winograd_products(j, B) + k * B;
     product p = {.tiles = o->tiles, .apart = j->batch * B, .row = o->width * B};
     p.z = m->z + point * meg_winograd_gradients(j, B) + k * j->batch * B;
-    p.more = o->first > 0;
+    p.more = o->first > o->begin;
     for (int64_t c = 0; c < j->from * B; c += ROWS) {
         p.v = v + c / B * j->batch * B + c % B;
         p.s = s + c * p.row;
@@ -171,44 +185,104 @@ static void transform_back(const meg_winograd *j, const memory *m, const turn *o
     }
 }
 
-static void sum_bias(const meg_winograd *j, const memory *m, const turn *o, int64_t k)
+/* Of block k of the width, over the parts of all shares. */
+static void sum_bias(const meg_winograd *j, const turn *o, int64_t k)
 {
-    int64_t parts = (least(j->batch, j->tiles) + j->part - 1) / j->part;
-    vec sum = load(m->bias + k * B);
-    for (int64_t i = 1; i < parts; i++)
-        sum += load(m->bias + (i * j->width + k) * B);
+    vec sum = splat(0);
+    for (int64_t share = 0; share < j->shares; share++) {
+        memory m = memory_of(j, share);
+        turn t = turn_of(j, share);
+        int64_t tiles = least(j->batch, t.end - t.begin);
+        for (int64_t i = 0; i * j->part < tiles; i++)
+            sum += load(m.bias + (i * j->width + k) * B);
+    }
     memcpy(j->dbias + (o->k + k) * B, &sum, sizeof(float) * (size_t)lanes_of(j->filters, o->k + k));
+}
+
+/* Adds the other shares' products to those of the first. */
+static void add_shares(const meg_winograd *j, int64_t point)
+{
+    int64_t floats = meg_winograd_products(j, B), first = point * floats;
+    float *to = memory_of(j, 0).s + first;
+    for (int64_t share = 1; share < j->shares; share++) {
+        const float *from = memory_of(j, share).s + first;
+        for (int64_t i = 0; i < j->from * B * j->width * B; i += B)
+            store(to + i, load(to + i) + load(from + i));
+    }
+}
+
+static void finish(const meg_winograd *j, const turn *o)
+{
+    memory m = memory_of(j, 0);
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < o->width * (j->from + 1); i++)
+        if (i < o->width * j->from) transform_back(j, &m, o, i % j->from, i / j->from);
+        else if (j->dbias) sum_bias(j, o, i - o->width * j->from);
 }
 
 /* ---- the loops ---- */
 
+static void wait_for_team(const turn *o)
+{
+    if (o->team == 1) return;
+#pragma omp barrier
+}
+
+/* Who does what is fixed: the same thread adds to the same sums, batch after batch. */
 static void one_batch(const meg_winograd *j, const memory *m, const turn *o)
 {
     int64_t parts = (o->tiles + j->part - 1) / j->part;
-    bool kept = o->k > 0 && o->tiles == j->tiles; /* v of the only batch: the first width made it */
+    bool kept = o->k > 0 && o->tiles == o->end - o->begin; /* v, made for the first width */
     int64_t inputs = kept ? 0 : parts * j->from, panels = (o->width + PANEL - 1) / PANEL;
-#pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < inputs + parts * o->width; i++)
+    for (int64_t i = o->me; i < inputs + parts * o->width; i += o->team)
         if (i < inputs) transform_inputs(j, m->v, o, i / j->from, i % j->from);
         else transform_gradients(j, m, o, (i - inputs) / o->width, (i - inputs) % o->width);
-#pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < POINTS * panels; i++)
+    wait_for_team(o);
+    for (int64_t i = POINTS * panels * o->me / o->team; i < POINTS * panels * (o->me + 1) / o->team;
+         i++)
         multiply_panel(j, m, o, i / panels, i % panels);
+    wait_for_team(o);
+}
+
+static void all_batches(const meg_winograd *j, const memory *m, turn o)
+{
+    for (o.first = o.begin; o.first < o.end; o.first += j->batch) {
+        o.tiles = least(j->batch, o.end - o.first);
+        one_batch(j, m, &o);
+    }
+}
+
+static void together(const meg_winograd *j)
+{
+    memory m = memory_of(j, 0);
+    for (int64_t k = 0; k < j->to; k += j->width) {
+        turn o = turn_of(j, 0);
+        o.k = k, o.width = least(j->width, j->to - k);
+        o.me = omp_get_thread_num(), o.team = omp_get_num_threads();
+        all_batches(j, &m, o);
+        finish(j, &o);
+    }
+}
+
+static void each_alone(const meg_winograd *j)
+{
+#pragma omp for schedule(static, 1)
+    for (int64_t share = 0; share < j->shares; share++) {
+        memory m = memory_of(j, share);
+        all_batches(j, &m, turn_of(j, share));
+    }
+#pragma omp for schedule(static)
+    for (int64_t point = 0; point < POINTS; point++)
+        add_shares(j, point);
+    turn all = turn_of(j, 0);
+    finish(j, &all);
 }
 
 void MEG_SIMD(winograd_weight)(const meg_winograd *j)
 {
-    memory m = memory_of(j);
 #pragma omp parallel num_threads(j->threads)
-    for (int64_t k = 0; k < j->to; k += j->width) {
-        turn o = {.k = k, .width = least(j->width, j->to - k)};
-        for (; o.first < j->tiles; o.first += j->batch) {
-            o.tiles = least(j->batch, j->tiles - o.first);
-            one_batch(j, &m, &o);
-        }
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < o.width * (j->from + 1); i++)
-            if (i < o.width * j->from) transform_back(j, &m, &o, i % j->from, i / j->from);
-            else if (j->dbias) sum_bias(j, &m, &o, i - o.width * j->from);
+    {
+        if (j->shares > 1) each_alone(j);
+        else together(j);
     }
 }
