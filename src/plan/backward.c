@@ -122,13 +122,20 @@ static void gradients(meg_lower *l, meg_instr *i, const meg_node *v, const meg_s
     i->written |= writes;
 }
 
+/* A gradient comes in its value's format; the kernel may want another. */
+static int wanted(meg_lower *l, int slot, const meg_spec *s, const meg_node *v)
+{
+    bool as_is = slot < 0 || l->out->slot[slot].format == s->format[MEG_DY];
+    return as_is ? slot : meg_lower_copy(l, slot, s->format[MEG_DY], 0, v);
+}
+
 static void backward_pass(meg_lower *l, const meg_node *v, meg_pass pass, const meg_spec *s,
                           const int dy[2])
 {
     meg_instr i = meg_lower_instr(MEG_KERNEL, v, pass);
     meg_lower_reads(l, &i, v, s);
-    i.slot[MEG_DY] = dy[0];
-    i.slot[MEG_DY + 1] = dy[1];
+    i.slot[MEG_DY] = wanted(l, dy[0], s, v);
+    i.slot[MEG_DY + 1] = wanted(l, dy[1], s, v);
     gradients(l, &i, v, s);
     meg_lower_scratch(l, &i, s);
     meg_lower_emit(l, &i);
@@ -144,22 +151,22 @@ static void backward_node(meg_lower *l, const meg_node *v)
     static const meg_pass order[] = {MEG_WEIGHT, MEG_BACKWARD};
     meg_spec s[2];
     meg_parts *p = &l->parts[v->out[0]];
-    bool wanted[2], two = true;
+    bool runs[2], two = true;
     if (p->count == 0) return;
     for (int i = 0; i < 2; i++) {
-        wanted[i] = meg_lower_wants(l, v, order[i]);
-        if (!wanted[i]) continue;
+        runs[i] = meg_lower_wants(l, v, order[i]);
+        if (!runs[i]) continue;
         meg_lower_describe(l, v, order[i], &s[i]);
         two = two && s[i].second_dy;
     }
-    if (!wanted[0] && !wanted[1]) return;
+    if (!runs[0] && !runs[1]) return;
     gather(l, v->out[0], two ? 2 : 1);
     int dy[2] = {p->slot[0], p->count > 1 ? p->slot[1] : -1};
     for (int i = 0; i < p->count; i++)
         l->holders[p->slot[i]]--;
     p->count = 0;
     for (int i = 0; i < 2; i++)
-        if (wanted[i]) backward_pass(l, v, order[i], &s[i], dy);
+        if (runs[i]) backward_pass(l, v, order[i], &s[i], dy);
     for (int k = 0; k < v->inputs; k++)
         settle(l, v->in[k]);
 }
