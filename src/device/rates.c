@@ -7,9 +7,9 @@
  *     bandwidth  scaling one 24 MB array into another, beyond most caches
  *     launch     an item of the queue that opens an empty parallel region
  *
- * Each is the best of a few: what the machine can do when nobody else takes it, whose load comes
- * and goes within a run. Kinds that have no kernels but plain C get small arrays: their plans
- * are not made for speed, and tests open many of them.
+ * Each is the best of a few, by the threads' own clocks where that can be: what the machine can do
+ * when nobody else takes it, since the load of others comes and goes within a run. Kinds that have
+ * no kernels but plain C get small arrays: their plans are not made for speed, and tests open many.
  */
 #define _GNU_SOURCE
 #include "device/device.h"
@@ -19,10 +19,12 @@
 #include <time.h>
 
 enum {
-    TRIALS = 9,
+    LEAST = 4,       /* trials, however busy the machine */
+    TRIALS = 12,     /* at most */
     DEPTH = 128,     /* of a panel */
     ROWS = 12,       /* accumulators: ROWS x 2 vectors at most */
-    LAUNCHES = 200,  /* items per trial */
+    LAUNCHES = 8,    /* items per trial, */
+    BURSTS = 40,     /* of which there are many: some fall between the turns of others */
     SMALL = 1 << 18, /* elements of the arrays copied: 1 MB */
     LARGE = 6 << 20, /* 24 MB */
 };
@@ -30,11 +32,22 @@ enum {
 static const double spell = 3e-3; /* seconds per trial and thread of a computing loop */
 static const double budget = 0.2; /* seconds for all trials but the first of each */
 
-static double now(void)
+static double clock_of(clockid_t clock)
 {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double now(void)
+{
+    return clock_of(CLOCK_MONOTONIC);
+}
+
+/* Seconds that this thread has run: those in which others had its core do not count. */
+static double mine(void)
+{
+    return clock_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* ---- multiply-adds: c (rows, 2 vectors) += a (DEPTH, rows) b (DEPTH, 2 vectors) ---- */
@@ -113,12 +126,12 @@ static double panel_rate(panel_kernel kernel)
     panel p = {.a = {0}};
     for (int i = 0; i < DEPTH * ROWS; i++)
         p.a[i] = 1;
-    double start = now(), seconds;
+    double start = mine(), seconds;
     int64_t calls = 0;
     do {
         for (int i = 0; i < 32; i++, calls++)
             kernel.run(&p);
-        seconds = now() - start;
+        seconds = mine() - start;
     } while (seconds < spell);
     return (double)calls * kernel.flops / seconds;
 }
@@ -143,13 +156,13 @@ static double plain_rate(void)
     float x[COUNT], w[COUNT];
     for (int i = 0; i < COUNT; i++)
         x[i] = w[i] = (float)i;
-    double start = now(), seconds, sum = 0;
+    double start = mine(), seconds, sum = 0;
     int64_t calls = 0;
     do {
         for (int i = 0; i < COUNT; i++)
             sum += (double)x[i] * (double)w[i];
         calls++;
-        seconds = now() - start;
+        seconds = mine() - start;
     } while (seconds < spell);
     __asm__ volatile("" : : "g"(sum)); /* so that the sum is wanted */
     return 2.0 * COUNT * (double)calls / seconds;
@@ -157,21 +170,27 @@ static double plain_rate(void)
 
 /* ---- memory ---- */
 
-static void scale(float *restrict y, const float *restrict x, int64_t count, int threads)
+/* The seconds of the slowest thread. */
+static double scale(float *restrict y, const float *restrict x, int64_t count, int threads)
 {
+    double slowest = 0;
     (void)threads;
-#pragma omp parallel for simd num_threads(threads) schedule(static)
-    for (int64_t i = 0; i < count; i++)
-        y[i] = 0.5f * x[i];
-    __asm__ volatile("" : : "g"(y) : "memory"); /* so that y is wanted */
+#pragma omp parallel num_threads(threads) reduction(max : slowest)
+    {
+        double start = mine();
+#pragma omp for simd schedule(static) nowait
+        for (int64_t i = 0; i < count; i++)
+            y[i] = 0.5f * x[i];
+        __asm__ volatile("" : : "g"(y) : "memory"); /* so that y is wanted */
+        slowest = mine() - start;
+    }
+    return slowest;
 }
 
 /* Bytes read and written per second. */
 static double copy_rate(float *y, const float *x, int64_t count, int threads)
 {
-    double start = now();
-    scale(y, x, count, threads);
-    return 2.0 * (double)count * sizeof *x / (now() - start);
+    return 2.0 * (double)count * sizeof *x / fmax(scale(y, x, count, threads), 1e-9);
 }
 
 /* ---- all of it ---- */
@@ -186,7 +205,7 @@ typedef struct probe {
 
 static bool more(const probe *p, int trials)
 {
-    return trials == 0 || (trials < TRIALS && now() < p->deadline);
+    return trials < LEAST || (trials < TRIALS && now() < p->deadline);
 }
 
 static double bandwidth(const probe *p)
@@ -234,7 +253,7 @@ static void open_region(void *argument)
 static double launch_seconds(probe *p)
 {
     double best = INFINITY;
-    for (int n = 0; more(p, n); n++) {
+    for (int n = 0; n < BURSTS; n++) {
         double start = now();
         for (int i = 0; i < LAUNCHES; i++)
             meg_device_call(p->device, open_region, p);
