@@ -141,6 +141,29 @@ static void draw_run(const start *s, int64_t first, int64_t count, float *out)
     }
 }
 
+static void put_run(const start *s, void *data, int64_t at, const double *run, int64_t length)
+{
+    for (int64_t k = 0; k < length; k++)
+        if (s->real == MEG_F64)
+            ((double *)data)[at + k] = run[k];
+        else
+            ((float *)data)[at + k] = (float)run[k];
+}
+
+/* What a file holds. */
+static void copy_stored(void *context, const meg_box *box, void *data)
+{
+    const start *s = context;
+    int64_t count = meg_box_size(box), first = meg_box_at(&s->value->shape, box->lo);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < count; i += RUN) {
+        double run[RUN];
+        int64_t length = count - i < RUN ? count - i : RUN;
+        meg_stored_read(&s->value->stored, first + i, length, run);
+        put_run(s, data, i, run, length);
+    }
+}
+
 /* Doubles start from the same floats. */
 static void draw(void *context, const meg_box *box, void *data)
 {
@@ -167,6 +190,7 @@ void meg_engine_start(meg_engine *x, uint64_t seed)
         if (h->role != MEG_ROLE_VALUE) continue;
         const meg_value *v = &g->value[h->value];
         start s = {v, {seed, 0, meg_hash(v->name)}, meg_engine_real(x)};
-        meg_engine_put(x, h->value, MEG_ROLE_VALUE, 0, draw, &s);
+        meg_visit *visit = v->stored.data ? copy_stored : draw;
+        meg_engine_put(x, h->value, MEG_ROLE_VALUE, 0, visit, &s);
     }
 }

@@ -18,6 +18,7 @@ meg_graph *meg_graph_create(const char *name)
 void meg_graph_destroy(meg_graph *g)
 {
     if (!g) return;
+    if (g->file) g->close_file(g->file);
     free(g->node);
     free(g->value);
     meg_pool_free(g->pool);
@@ -29,6 +30,7 @@ meg_graph *meg_graph_copy(const meg_graph *g)
     meg_pool *pool = copy->pool;
     *copy = *g;
     copy->pool = pool;
+    copy->file = NULL;
     copy->name = meg_pool_text(pool, "%s", g->name);
     copy->node = NULL, copy->node_room = 0;
     copy->value = NULL, copy->value_room = 0;

@@ -15,6 +15,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "graph/box.h"
+#include "graph/stored.h"
 
 enum { MEG_INPUTS = 8, MEG_OUTPUTS = 4, MEG_AUXES = 3, MEG_LOSSES = 4 };
 
@@ -41,6 +42,7 @@ typedef struct meg_value {
     int maker;       /* node; -1: none */
     meg_start start; /* parameters, states */
     double bound;    /* of MEG_UNIFORM: (-bound, bound); deviation of MEG_NORMAL */
+    meg_stored stored; /* parameters, states: takes the place of `start` where there is data */
 } meg_value;
 
 typedef struct meg_node {
@@ -70,6 +72,10 @@ struct meg_graph {
     int correct; /* the value that counts right answers; -1: none */
     meg_error error; /* the first, if any */
     void *owner;     /* of the public interface: its context */
+    int outputs, output[MEG_OUTPUTS]; /* of a graph from a file, in its order; logits, if it has
+                                         a loss */
+    void *file;                       /* that `stored` numbers lie in; copies of the graph borrow */
+    void (*close_file)(void *file);
 };
 
 /* What meg_op.weights says of each weight that a layer brings along. */
