@@ -44,6 +44,18 @@ def conv(a, x, w, training):
                     axes(a.get("dilation", "1"), space), int(a.get("groups", "1")))
 
 
+def conv_transpose(a, x, w, training):
+    """PyTorch's padding is symmetric: ours is cut off here."""
+    space = x[0].dim() - 2
+    convolve = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[space - 1]
+    stride, dilation = (axes(a.get(word, "1"), space) for word in ("stride", "dilation"))
+    y = convolve(x[0], w[0], w[1] if len(w) > 1 else None, stride, 0,
+                 axes(a.get("output_pad", "0"), space), int(a.get("groups", "1")), dilation)
+    for axis, (before, after) in enumerate(pads(a.get("pad", "0"), space), 2):
+        y = y.narrow(axis, before, y.shape[axis] - before - after)
+    return y
+
+
 def dense(a, x, w, training):
     return F.linear(x[0].flatten(1), w[0].flatten(1), w[1] if len(w) > 1 else None)
 
@@ -213,7 +225,8 @@ def softmax_xent(a, x, w, training):
     return F.cross_entropy(x[0], labels, ignore_index=-1, reduction="sum") / count
 
 
-OPS = {f.__name__: f for f in (add, avgpool, batchnorm, concat, conv, correct, dense, expsum,
+OPS = {f.__name__: f for f in (add, avgpool, batchnorm, concat, conv,
+                               conv_transpose, correct, dense, expsum,
                                flatten, gap, label_count, maxpool, mean, norm, relu, softmax_xent,
                                top, var, xent)}
 

@@ -20,8 +20,10 @@ typedef struct meg_conv_attr {
     meg_axes kernel, stride, dilation;
     meg_pads pad;
     bool bias;
+    meg_axes output_pad;       /* conv_transpose only; taken off `after` of its windows */
     meg_window win[MEG_SPACE]; /* resolved */
-} meg_conv_attr; /* inputs: x, weight (filters, channels/groups, d, h, w)[, bias (c = filters)] */
+} meg_conv_attr; /* inputs: x, weight (filters, channels/groups, d, h, w)[, bias (c = filters)];
+                    conv_transpose: weight (channels, filters/groups, d, h, w) */
 
 typedef struct meg_pool_attr {
     meg_axes kernel, stride, dilation; /* stride defaults to the kernel; dilation: max-pool only */
