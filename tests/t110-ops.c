@@ -45,7 +45,20 @@ static const special specials[] = {
     {"xent", 1, false, true},        /* top */
     {"xent", 2, true, false},        /* expsum: its logarithm is taken */
     {"xent", 4, true, true},         /* label_count */
+    {"xent", 5, true, true},         /* weights of the classes */
     {"softmax_xent", 2, true, true}, /* label_count */
+    {"softmax_xent", 3, true, true}, /* weights of the classes */
+    {"mse", 1, false, true},         /* targets */
+    {"mse", 2, true, true},          /* label_count */
+    {"bce_logits", 1, false, true},  /* targets */
+    {"bce_logits", 2, true, true},   /* label_count */
+    {"bce_logits", 3, true, true},   /* weights of the positives */
+    {"expdiv", 1, false, true},      /* top */
+    {"expdiv", 2, true, false},      /* expsum: a divisor */
+    {"div", 1, true, false},         /* a divisor */
+    {"dice", 2, true, true},         /* label_count */
+    {"dice_mean", 0, true, false},   /* sums of probabilities */
+    {"dice_mean", 1, true, true},    /* label_count */
 };
 
 static special special_of(const meg_op *op, int input)

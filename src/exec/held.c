@@ -135,6 +135,7 @@ static void draw_run(const start *s, int64_t first, int64_t count, float *out)
         double u = 0;
         if (v->start == MEG_NORMAL) u = v->bound * (double)out[i];
         if (v->start == MEG_ONES) u = 1;
+        if (v->start == MEG_CONSTANT) u = v->bound;
         if (v->start == MEG_UNIFORM)
             u = v->bound * (2 * meg_random_uniform(s->stream, (uint64_t)(first + i)) - 1);
         out[i] = (float)u;

@@ -29,7 +29,7 @@ typedef enum meg_kind {
 
 /* How a parameter or state starts. Uniform and normal draw from the counter-based generator, keyed
  * by the value's name and the element's global index. */
-typedef enum meg_start { MEG_ZEROS, MEG_ONES, MEG_UNIFORM, MEG_NORMAL } meg_start;
+typedef enum meg_start { MEG_ZEROS, MEG_ONES, MEG_UNIFORM, MEG_NORMAL, MEG_CONSTANT } meg_start;
 
 typedef struct meg_value {
     int id;
@@ -41,7 +41,7 @@ typedef struct meg_value {
     int64_t dims[MEG_AXES]; /* their extents, in file order (a dense weight after flatten: 2) */
     int maker;       /* node; -1: none */
     meg_start start; /* parameters, states */
-    double bound;    /* of MEG_UNIFORM: (-bound, bound); deviation of MEG_NORMAL */
+    double bound;    /* MEG_UNIFORM: (-bound, bound); deviation of MEG_NORMAL; MEG_CONSTANT */
     meg_stored stored; /* parameters, states: takes the place of `start` where there is data */
 } meg_value;
 

@@ -56,5 +56,37 @@ typedef struct meg_dropout_attr {
     double rate; /* of zeros; the rest is scaled by 1 / (1 - rate) */
 } meg_dropout_attr;
 
+typedef struct meg_leaky_attr {
+    double slope; /* below zero; not negative */
+} meg_leaky_attr;
+
+typedef struct meg_prelu_attr {
+    bool single; /* one slope for all channels; else one each. Inputs: x, slopes on c */
+} meg_prelu_attr;
+
+typedef struct meg_gelu_attr {
+    int approximate; /* 0 none, 1 tanh */
+} meg_gelu_attr;
+
+typedef struct meg_clip_attr {
+    double lo, hi;
+} meg_clip_attr;
+
+typedef struct meg_label_attr { /* label_count, correct */
+    int64_t ignore;             /* this label does not count; those below 0 never do */
+} meg_label_attr;
+
+typedef struct meg_xent_attr {
+    int64_t ignore;
+    double smoothing; /* this share of every label is spread over all classes */
+} meg_xent_attr; /* softmax_xent: x, labels, count[, class weights (1, c)];
+                    xent: x, top, z, labels, count[, class weights] */
+
+typedef struct meg_dice_attr {
+    int64_t ignore;
+    int mode; /* 0 softmax, 1 sigmoid */
+    double epsilon;
+} meg_dice_attr;
+
 /* Window of one axis for an attribute list; resolves counts of 1 to all axes of the value. */
 #endif
