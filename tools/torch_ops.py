@@ -112,6 +112,50 @@ def avgpool(a, x, w, training):
     return pool(padded(padded(x[0], pairs, 0.0), beyond, 0.0), kernel, stride) / share
 
 
+def adaptive_avgpool(a, x, w, training):
+    space = x[0].dim() - 2
+    pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[space - 1]
+    return pool(x[0], axes(a["size"], space))
+
+
+def corner_weights(a, length, out, scale):
+    """Matrix (out, in) of one axis of resize, for what F.interpolate has no name."""
+    p = torch.arange(out, dtype=torch.float64)
+    linear = a.get("mode", "nearest") == "linear"
+    coords = a.get("coords", "half_pixel" if linear else "asymmetric")
+    at = {"half_pixel": (p + 0.5) / scale - 0.5, "asymmetric": p / scale,
+          "align_corners": p * (length - 1) / max(out - 1, 1)}[coords]
+    if linear:
+        at = at.clamp(0, length - 1)
+        return (1 - (at[:, None] - torch.arange(length)).abs()).clamp(min=0)
+    rounded = {"floor": at.floor(), "ceil": at.ceil(), "down": (at - 0.5).ceil(),
+               "up": (at + 0.5).floor()}[a.get("round", "floor")]
+    return F.one_hot(rounded.clamp(0, length - 1).long(), length).double()
+
+
+def resize(a, x, w, training):
+    space = x[0].dim() - 2
+    mode, coords = a.get("mode", "nearest"), a.get("coords", "mode")
+    linear = ("linear", "bilinear", "trilinear")[space - 1]
+    size = list(axes(a["size"], space)) if a.get("size") else None
+    scale = [float(s) for s in a["scale"].split("x")] if a.get("scale") else None
+    scale = scale * space if scale and len(scale) == 1 else scale
+    key = (mode, coords, a.get("round", "floor"))
+    known = {("nearest", "mode", "floor"): ("nearest", None),
+             ("nearest", "half_pixel", "up"): ("nearest-exact", None),
+             ("linear", "mode", "floor"): (linear, False),
+             ("linear", "align_corners", "floor"): (linear, True)}
+    if key in known:
+        return F.interpolate(x[0], size, scale, known[key][0], known[key][1])
+    y = x[0]
+    for axis in range(space):
+        length = y.shape[2 + axis]
+        out = size[axis] if size else int(length * scale[axis])
+        matrix = corner_weights(a, length, out, scale[axis] if scale else out / length)
+        y = torch.tensordot(y, matrix, ([2 + axis], [1])).movedim(-1, 2 + axis)
+    return y
+
+
 def gap(a, x, w, training):
     """Global average; the shape is the caller's to judge."""
     return x[0].flatten(2).mean(2)
@@ -225,10 +269,9 @@ def softmax_xent(a, x, w, training):
     return F.cross_entropy(x[0], labels, ignore_index=-1, reduction="sum") / count
 
 
-OPS = {f.__name__: f for f in (add, avgpool, batchnorm, concat, conv,
-                               conv_transpose, correct, dense, expsum,
-                               flatten, gap, label_count, maxpool, mean, norm, relu, softmax_xent,
-                               top, var, xent)}
+OPS = {f.__name__: f for f in (adaptive_avgpool, add, avgpool, batchnorm, concat, conv,
+                               conv_transpose, correct, dense, expsum, flatten, gap, label_count,
+                               maxpool, mean, norm, relu, resize, softmax_xent, top, var, xent)}
 
 
 def run(op, attrs, x, w, training=True):

@@ -33,6 +33,24 @@ typedef struct meg_pool_attr {
     meg_window win[MEG_SPACE];
 } meg_pool_attr; /* maxpool aux 0: winning tap, d-h-w order, u8 (i32 above 256 taps) */
 
+typedef struct meg_spans { /* along one axis: which pixels each output reads (ops/spans.h) */
+    int kind;              /* meg_span_kind */
+    int rounding;          /* of nearest: 0 floor, 1 ceil, 2 and 3 to the nearest, ties down, up */
+    int64_t in, out;       /* extents */
+    double num, den;       /* output p lies at p * num / den of the input, */
+    bool half;             /* or, counted from the pixels' middles, (p + 1/2) * num / den - 1/2 */
+} meg_spans;
+
+typedef enum meg_span_kind { MEG_SPAN_NEAREST, MEG_SPAN_LINEAR, MEG_SPAN_BINS } meg_span_kind;
+
+typedef struct meg_resize_attr {
+    int mode;             /* meg_span_kind; adaptive_avgpool: MEG_SPAN_BINS */
+    int coords, rounding; /* as ops/resize.c and meg_spans number them */
+    meg_axes size;
+    char scale[MEG_TEXT];
+    meg_spans spans[MEG_SPACE]; /* resolved */
+} meg_resize_attr;              /* of resize and adaptive_avgpool */
+
 typedef struct meg_dense_attr {
     int64_t units;
     bool bias;

@@ -205,8 +205,8 @@ static const meg_param params[] = {
 
 static meg_window_words words_of(const meg_conv_attr *a)
 {
-    return (meg_window_words){&a->kernel, &a->stride, &a->dilation, &a->pad, false, false,
-                              &a->output_pad};
+    return (meg_window_words){&a->kernel, &a->stride, &a->dilation,  &a->pad,
+                              false,      false,      &a->output_pad};
 }
 
 /* Comes before infer: what does not fit is reported there. An output meets one tap in `stride`. */
