@@ -117,14 +117,20 @@ static void *address(const meg_engine *x, const meg_slot *s, int micro)
     return x->arena + x->base[s->region] + s->offset + s->per_micro * micro;
 }
 
-static void load_real(const load *l, const float *from, int64_t count)
+/* Samples are floats, which hold ids up to 2^24 exactly. What is no whole number of 32 bits becomes
+ * -1, which is no id. */
+static void load_whole(int32_t *to, const float *from, int64_t count)
 {
-    if (l->slot->dtype == MEG_F32) {
-        memcpy(l->to, from, (size_t)count * sizeof *from);
-        return;
-    }
-    double *to = l->to;
     for (int64_t i = 0; i < count; i++)
+        to[i] = from[i] >= -0x1p31f && from[i] < 0x1p31f ? (int32_t)from[i] : -1;
+}
+
+static void load_numbers(const load *l, const float *from, int64_t count)
+{
+    double *to = l->to;
+    if (l->slot->dtype == MEG_F32) memcpy(l->to, from, (size_t)count * sizeof *from);
+    if (l->slot->dtype == MEG_I32) load_whole(l->to, from, count);
+    for (int64_t i = 0; l->slot->dtype == MEG_F64 && i < count; i++)
         to[i] = (double)from[i];
 }
 
@@ -138,11 +144,11 @@ static void run_load(void *argument)
         memcpy(l->to, &l->feed->scalars, sizeof l->feed->scalars);
     } else if (s->role == MEG_ROLE_SEED) {
         float weight = (float)l->entry->graph->loss[s->index].weight;
-        load_real(l, &weight, 1);
+        load_numbers(l, &weight, 1);
     } else if (l->entry->graph->value[s->value].kind == MEG_LABEL) {
         memcpy(l->to, l->feed->labels, (size_t)(s->per_micro * l->entry->micro));
     } else {
-        load_real(l, l->feed->samples + count * l->micro, count);
+        load_numbers(l, l->feed->samples + count * l->micro, count);
     }
 }
 

@@ -107,16 +107,32 @@ int meg_graph_input(meg_graph *g, const char *name, int rank, const int64_t dims
     return add_leaf(g, name, (meg_value){.kind = MEG_INPUT, .dtype = MEG_F32}, rank, dims);
 }
 
+/* A label has no channels: its second axis is already space. */
+static int without_channels(meg_graph *g, int id)
+{
+    if (id < 0) return id;
+    meg_value *x = &g->value[id];
+    x->shape = meg_box_of(x->dims[0], 1, 1, 1, 1);
+    for (int i = 1; i < x->rank; i++)
+        x->shape.hi[MEG_AXES - x->rank + i] = x->dims[i];
+    return id;
+}
+
 int meg_graph_label(meg_graph *g, const char *name, int rank, const int64_t dims[])
 {
-    int id = add_leaf(g, name, (meg_value){.kind = MEG_LABEL, .dtype = MEG_I32}, rank, dims);
-    /* A label has no channels: its second axis is already space. */
-    if (id >= 0 && rank > 1) {
-        g->value[id].shape = meg_box_of(dims[0], 1, 1, 1, 1);
-        for (int i = 1; i < rank; i++)
-            g->value[id].shape.hi[MEG_AXES - rank + i] = dims[i];
-    }
-    return id;
+    meg_value v = {.kind = MEG_LABEL, .dtype = MEG_I32};
+    return without_channels(g, add_leaf(g, name, v, rank, dims));
+}
+
+int meg_graph_input_typed(meg_graph *g, const char *name, meg_dtype dtype, int rank,
+                          const int64_t dims[])
+{
+    meg_value v = {.kind = MEG_INPUT, .dtype = dtype};
+    if (dtype == MEG_F32) return meg_graph_input(g, name, rank, dims);
+    if (dtype != MEG_I32 && g->error.status == MEG_OK)
+        meg_fail(&g->error, MEG_EARG, "%s: inputs are f32 or i32, not %s", name,
+                 meg_dtype_name(dtype));
+    return without_channels(g, add_leaf(g, name, v, rank, dims));
 }
 
 int meg_graph_parameter(meg_graph *g, const char *name, const meg_weight_spec *spec)
@@ -212,6 +228,29 @@ int meg_graph_add(meg_graph *g, const char *op, const char *name, const char *at
     }
     if (parse_attrs(g, &v, attrs) != MEG_OK || add_node(g, v) != MEG_OK) return -1;
     return g->node[g->nodes - 1].out[0];
+}
+
+void meg_graph_split(meg_graph *g, int x, int axis, int parts, int out[])
+{
+    for (int i = 0; i < parts; i++)
+        out[i] = -1;
+    if (g->error.status != MEG_OK || x < 0) return;
+    const char *name = g->value[x].name; /* of the pool, unlike the value, which moves */
+    bool known = axis >= 0 && axis < g->value[x].rank && parts > 0;
+    int64_t extent = known ? g->value[x].dims[axis] : 0;
+    if (!known || extent % parts != 0) {
+        meg_fail(&g->error, MEG_EARG,
+                 "%s: axis %d, of extent %" PRId64 ", has no %d equal parts: use a divisor", name,
+                 axis, extent, parts);
+        return;
+    }
+    for (int i = 0; i < parts; i++) {
+        char attrs[96];
+        snprintf(attrs, sizeof attrs, "axes=%d begin=%" PRId64 " end=%" PRId64, axis,
+                 i * (extent / parts), (i + 1) * (extent / parts));
+        out[i] = meg_graph_add(g, "slice", meg_pool_text(g->pool, "%s.part%d", name, i), attrs, 1,
+                               &x);
+    }
 }
 
 int meg_graph_add_like(meg_graph *g, const meg_node *like, const int in[])

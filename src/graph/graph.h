@@ -96,12 +96,20 @@ meg_graph *meg_graph_copy(const meg_graph *g); /* deep; `owner` is kept */
 /* Leaves. `rank` counts n: an image has rank 4. */
 int meg_graph_input(meg_graph *g, const char *name, int rank, const int64_t dims[]);
 int meg_graph_label(meg_graph *g, const char *name, int rank, const int64_t dims[]); /* i32 */
+/* An input of whole numbers (MEG_I32: ids of tokens) has no channels, as labels have none: rank 2
+ * is n w. No gradient flows to it. */
+int meg_graph_input_typed(meg_graph *g, const char *name, meg_dtype dtype, int rank,
+                          const int64_t dims[]);
 int meg_graph_parameter(meg_graph *g, const char *name, const meg_weight_spec *spec);
 
 /* Adds a node. Weights that the operator wants beyond `in` are made with it ("<name>.<suffix>").
  * Returns the first output's value; -1 on error. An empty name is replaced by op and number. */
 int meg_graph_add(meg_graph *g, const char *op, const char *name, const char *attrs, int inputs,
                   const int in[]);
+
+/* Cuts x into `parts` equal parts along an axis of its file (1: channels): that many slices, named
+ * "<x>.part0" and on. Sets `out`, all -1 on error. */
+void meg_graph_split(meg_graph *g, int x, int axis, int parts, int out[]);
 
 /* Adds a node of the same operator, attributes and name as `like` (of another graph). */
 int meg_graph_add_like(meg_graph *g, const meg_node *like, const int in[]);
