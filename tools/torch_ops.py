@@ -269,9 +269,80 @@ def softmax_xent(a, x, w, training):
     return F.cross_entropy(x[0], labels, ignore_index=-1, reduction="sum") / count
 
 
+def numbers(a, word, initial=""):
+    text = a.get(word, initial)
+    return [int(v) for v in text.split("x")] if text else []
+
+
+def sliced(a, x, w, training):
+    """Slice."""
+    y, named = x[0], numbers(a, "axes")
+    lists = [numbers(a, word, initial) for word, initial in (("begin", "0"), ("end", ""),
+                                                             ("step", "1"))]
+    count = len(named) or max(len(entries) for entries in lists)
+    named = named or range(y.dim() - count, y.dim())
+    for i, axis in enumerate(named):
+        begin, end, step = (entries[min(i, len(entries) - 1)] if entries else None
+                            for entries in lists)
+        index = [slice(None)] * y.dim()
+        index[axis] = slice(begin, end, step)
+        y = y[tuple(index)]
+    return y
+
+
+def pad(a, x, w, training):
+    mode = {"edge": "replicate"}.get(a.get("mode"), a.get("mode", "constant"))
+    pairs = pads(a["pad"], max(x[0].dim() - 2, 1))
+    sides = [side for pair in reversed(pairs) for side in pair]
+    if mode == "constant":
+        return F.pad(x[0], sides, value=float(a.get("value", "0")))
+    return F.pad(x[0], sides, mode=mode)
+
+
+def transpose(a, x, w, training):
+    return x[0].permute(numbers(a, "axes"))
+
+
+def reshape(a, x, w, training):
+    dims = [x[0].shape[i] if d == 0 else d for i, d in enumerate(numbers(a, "dims"))]
+    return x[0].reshape(dims)
+
+
+def gather(a, x, w, training):
+    axis = int(a.get("axis", "-1")) % x[0].dim()
+    shape = [1] * x[0].dim()
+    shape[0], shape[axis] = x[1].shape
+    full = list(x[0].shape)
+    full[axis] = x[1].shape[1]
+    return x[0].gather(axis, x[1].long().reshape(shape).expand(full))
+
+
+def embedding(a, x, w, training):
+    return F.embedding(x[0].long(), w[0]).movedim(-1, 1)
+
+
+def position(a, x, w, training):
+    return x[0] + w[0]
+
+
+def matmul(a, x, w, training):
+    return x[0] @ x[1]
+
+
+def attention(a, x, w, training):
+    heads = int(a["heads"])
+    q, k, v = (t.unflatten(1, (heads, -1)).transpose(2, 3) for t in x)
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=flag(a, "causal"),
+                                       scale=float(a.get("scale", "0")) or None)
+    return y.transpose(2, 3).flatten(1, 2)
+
+
 OPS = {f.__name__: f for f in (adaptive_avgpool, add, avgpool, batchnorm, concat, conv,
                                conv_transpose, correct, dense, expsum, flatten, gap, label_count,
                                maxpool, mean, norm, relu, resize, softmax_xent, top, var, xent)}
+
+OPS.update({f.__name__: f for f in (attention, embedding, gather, matmul, pad, position, reshape,
+                                    transpose)}, slice=sliced)
 
 
 def run(op, attrs, x, w, training=True):

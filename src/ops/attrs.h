@@ -74,6 +74,35 @@ typedef struct meg_dropout_attr {
     double rate; /* of zeros; the rest is scaled by 1 / (1 - rate) */
 } meg_dropout_attr;
 
+typedef enum meg_beyond { MEG_BEYOND_CONSTANT, MEG_BEYOND_REFLECT, MEG_BEYOND_EDGE } meg_beyond;
+
+typedef struct meg_pick { /* along one axis: output p reads begin + p*step (ops/picks.h) */
+    int64_t begin, step, length; /* length: of the input */
+    meg_beyond beyond;           /* what lies around the input */
+} meg_pick;
+
+typedef struct meg_picks {
+    meg_pick at[MEG_AXES];
+} meg_picks;
+
+typedef struct meg_slice_attr {
+    meg_axes axes, begin, end, step;
+    meg_picks picks; /* resolved */
+} meg_slice_attr;
+
+typedef struct meg_pad_attr {
+    meg_pads pad; /* of the last axes */
+    int mode;     /* meg_beyond */
+    double value; /* the constant */
+    meg_picks picks;
+} meg_pad_attr;
+
+typedef struct meg_attention_attr {
+    int64_t heads;
+    bool causal;  /* token i sees tokens 0..i */
+    double scale; /* of the products; 0: 1 / sqrt(features of a head) */
+} meg_attention_attr; /* inputs: q, k, v (n, heads * features on c, tokens on w);
+                         aux 0: log of the sum of exponentials of each row, (n, heads on c, w) */
 typedef struct meg_leaky_attr {
     double slope; /* below zero; not negative */
 } meg_leaky_attr;
