@@ -187,6 +187,26 @@ def batchnorm(a, x, w, training):
     return y.relu() if flag(a, "relu") else y
 
 
+def groupnorm(a, x, w, training):
+    epsilon = float(a.get("epsilon", "1e-5"))
+    y = F.group_norm(x[0], int(a["groups"]), *(w or (None, None)), epsilon)
+    return y.relu() if flag(a, "relu") else y
+
+
+def instancenorm(a, x, w, training):
+    epsilon = float(a.get("epsilon", "1e-5"))
+    y = F.instance_norm(x[0], None, None, *(w or (None, None)), eps=epsilon)
+    return y.relu() if flag(a, "relu") else y
+
+
+def layernorm(a, x, w, training):
+    """PyTorch normalises over the last axes: channels go there and back."""
+    image = x[0] if a.get("axes") == "all" else x[0].movedim(1, -1)
+    shape = image.shape[1:] if a.get("axes") == "all" else image.shape[-1:]
+    y = F.layer_norm(image, shape, *(w or (None, None)), float(a.get("epsilon", "1e-5")))
+    return y if a.get("axes") == "all" else y.movedim(-1, 1)
+
+
 def mean(a, x, w, training):
     space = [0, *range(2, x[0].dim())]
     return torch.stack([part.mean(space) for part in groups(a, x[0])])
@@ -338,8 +358,8 @@ def attention(a, x, w, training):
 
 
 OPS = {f.__name__: f for f in (adaptive_avgpool, add, avgpool, batchnorm, concat, conv,
-                               conv_transpose, correct, dense, expsum, flatten, gap, label_count,
-                               maxpool, mean, norm, relu, resize, softmax_xent, top, var, xent)}
+                               conv_transpose, correct, dense, expsum, flatten, gap, groupnorm,
+                               instancenorm, label_count, layernorm, maxpool, mean, norm, relu, resize, softmax_xent, top, var, xent)}
 
 OPS.update({f.__name__: f for f in (attention, embedding, gather, matmul, pad, position, reshape,
                                     transpose)}, slice=sliced)

@@ -66,6 +66,18 @@ typedef struct meg_norm_attr {
                     aux 0 mean (n = groups, c), aux 1 biased variance.
                     norm: x, mean, var, weight, bias, running_mean, running_var; mean, var: x[, mean] */
 
+typedef struct meg_setnorm_attr {
+    double epsilon;
+    int64_t groups; /* groupnorm */
+    int axes;       /* layernorm: 0 c, 1 all */
+    bool affine;    /* has weight and bias */
+    bool relu;      /* as in batch norm */
+    int64_t width;  /* resolved: channels of a set */
+    bool pixels;    /* resolved: each pixel has sets of its own; else a set has all pixels */
+    bool elements;  /* resolved: weight and bias per element (c, d, h, w); else per channel */
+} meg_setnorm_attr; /* groupnorm, instancenorm, layernorm: x[, weight, bias]; aux 0 mean, aux 1
+                       biased variance, one per set: (n, groups on c) or (n, 1, d, h, w) */
+
 typedef struct meg_add_attr {
     bool relu; /* rectifies the sum; backward finds the mask from the output */
 } meg_add_attr;
