@@ -6,6 +6,7 @@
 
 #include "import/onnx_tensor.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -321,9 +322,16 @@ double meg_onnx_real(const meg_onnx_node *n, const char *name, double absent)
 {
     meg_field a;
     float value;
+    double number = absent;
     if (!find_field(n, name, 2, &a)) return absent;
     memcpy(&value, &a.value, sizeof value);
-    return (double)value;
+    for (int digits = 6; digits <= 9; digits++) { /* 1e-5 was meant, not 9.99999974e-6 */
+        char text[32];
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        number = strtod(text, NULL);
+        if (fabsf((float)number - value) <= 0) break;
+    }
+    return number;
 }
 
 meg_span meg_onnx_text(const meg_onnx_node *n, const char *name)

@@ -169,9 +169,14 @@ void meg_wire_message(meg_wire *w, uint32_t number, meg_wire *part)
 {
     append_key(w, number, MEG_WIRE_BYTES);
     append_varint(w, (uint64_t)meg_wire_bytes(part));
-    size_t begin = w->used;
-    append(w, part->data, part->used);
-    for (size_t i = 0; i < part->holes; i++)
-        append_hole(w, begin + part->hole[i].at, part->hole[i].bytes, part->hole[i].what);
+    meg_wire_append(w, part);
     meg_wire_free(part);
+}
+
+void meg_wire_append(meg_wire *w, const meg_wire *fields)
+{
+    size_t begin = w->used;
+    append(w, fields->data, fields->used);
+    for (size_t i = 0; i < fields->holes; i++)
+        append_hole(w, begin + fields->hole[i].at, fields->hole[i].bytes, fields->hole[i].what);
 }

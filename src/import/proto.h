@@ -78,5 +78,6 @@ void meg_wire_hole(meg_wire *w, uint32_t number, int64_t bytes, int what);
 
 /* Adds `part` as a message and frees it. */
 void meg_wire_message(meg_wire *w, uint32_t number, meg_wire *part);
+void meg_wire_append(meg_wire *w, const meg_wire *fields); /* as they are */
 
 #endif

@@ -1,4 +1,5 @@
 /* Graphs and plans of the public interface. */
+#include "import/onnx.h"
 #include "train/context.h"
 #include "zoo/zoo.h"
 
@@ -25,6 +26,20 @@ meg_status meg_graph_model(meg_context *ctx, const char *model, const char *opti
                            meg_graph **out)
 {
     MEG_TRY(&ctx->error, meg_zoo_build(&ctx->error, model, options, out));
+    (*out)->owner = ctx;
+    return MEG_OK;
+}
+
+static void warn(void *context, const char *message)
+{
+    const meg_context *ctx = context;
+    meg_log(&ctx->log, MEG_WARN, "%s", message);
+}
+
+meg_status meg_graph_load(meg_context *ctx, const char *path, const char *options, meg_graph **out)
+{
+    meg_onnx_listener listener = {warn, ctx};
+    MEG_TRY(&ctx->error, meg_onnx_load(&ctx->error, path, options, &listener, out));
     (*out)->owner = ctx;
     return MEG_OK;
 }
