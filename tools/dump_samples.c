@@ -154,7 +154,7 @@ static bool device_run(const dump *u, plain_op *p, slot aux[MEG_AUXES], meg_pass
 /* ---- samples ---- */
 
 /* Numbers that float holds exactly. What may become a divisor or a logarithm's argument (counts,
- * variances, sums of exponentials: later inputs of operators that take a fixed number, and the
+ * variances, sums of exponentials: later inputs of operators that do not take any number, and the
  * running variance) lies around one. */
 static void fill(plain_op *p, int operand, int number)
 {
@@ -163,7 +163,7 @@ static void fill(plain_op *p, int operand, int number)
     const meg_value *v = &p->graph->value[plain_value(p, operand)];
     snprintf(name, sizeof name, "%s %d %d", op->name, number, operand);
     meg_stream s = {1, 0, meg_hash(name)};
-    bool later = operand > 0 && operand < p->data && op->data_inputs == op->data_inputs_max;
+    bool later = operand > 0 && operand < p->data && op->data_inputs_max < MEG_INPUTS;
     bool spread = v->kind == MEG_STATE && v->start == MEG_ONES;
     for (int64_t i = 0; i < meg_box_size(&p->t[operand].box); i++) {
         double x = meg_random_normal(s, (uint64_t)i);

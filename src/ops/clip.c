@@ -4,12 +4,11 @@
 #include "ops/point.h"
 
 #ifndef MEG_F64
-static const meg_param params[] = {
-    {"lo", MEG_PARAM_REAL, offsetof(meg_clip_attr, lo), "-3.4028235e38", "least output", NULL, 0,
-     0},
-    {"hi", MEG_PARAM_REAL, offsetof(meg_clip_attr, hi), "3.4028235e38", "largest output", NULL, 0,
-     0},
-    {0}};
+static const meg_param params[] = {{"lo", MEG_PARAM_REAL, offsetof(meg_clip_attr, lo),
+                                    "-3.4028235e38", "least output", NULL, 0, 0},
+                                   {"hi", MEG_PARAM_REAL, offsetof(meg_clip_attr, hi),
+                                    "3.4028235e38", "largest output", NULL, 0, 0},
+                                   {0}};
 
 static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])
 {

@@ -44,10 +44,13 @@ static void forward(const meg_call *c)
 MEG_KERNELS(correct) = {.run = {[MEG_FORWARD] = forward}};
 
 #ifndef MEG_F64
-static const meg_sample samples[] = {
-    {"7x3 7@3", NULL},         {"4x16 4@16", NULL},           {"3x4x9 3x9@4", NULL},
-    {"2x3x5x4 2x5x4@3", NULL}, {"2x5x4x3x5 2x4x3x5@5", NULL}, {"3x4x9 3x9@4", "ignore=1"},
-    {NULL, NULL}};
+static const meg_sample samples[] = {{"7x3 7@3", NULL},
+                                     {"4x16 4@16", NULL},
+                                     {"3x4x9 3x9@4", NULL},
+                                     {"2x3x5x4 2x5x4@3", NULL},
+                                     {"2x5x4x3x5 2x4x3x5@5", NULL},
+                                     {"3x4x9 3x9@4", "ignore=1"},
+                                     {NULL, NULL}};
 
 const meg_op meg_op_correct = {
     .name = "correct",

@@ -1,5 +1,5 @@
-/* Quotient y = a / b; b may be per channel, per sample or scalar (pair.h). Backward asks the output,
- * db = -dy y / b, so that forward may overwrite a. */
+/* Quotient y = a / b; b may be per channel, per sample or scalar (pair.h). Backward asks the
+ * output, db = -dy y / b, so that forward may overwrite a. */
 #include "ops/pair.h"
 
 static double quotient(double a, double b)
@@ -33,14 +33,10 @@ static void backward(const meg_call *c)
 MEG_KERNELS(div) = {.run = {[MEG_FORWARD] = forward, [MEG_BACKWARD] = backward}};
 
 #ifndef MEG_F64
-static const meg_sample samples[] = {{"5x7 5x7", NULL},
-                                     {"5x7 1x7", NULL},
-                                     {"2x5x11 2x5", NULL},
-                                     {"3x16x5x7 3x16x5x7", NULL},
-                                     {"3x16x5x7 3x1x5x7", NULL},
-                                     {"2x3x4x3x5 1x1x4x1x5", NULL},
-                                     {"2x3x4x3x5 1", NULL},
-                                     {NULL, NULL}};
+static const meg_sample samples[] = {{"5x7 5x7", NULL},          {"5x7 1x7", NULL},
+                                     {"2x5x11 2x5", NULL},       {"3x16x5x7 3x16x5x7", NULL},
+                                     {"3x16x5x7 3x1x5x7", NULL}, {"2x3x4x3x5 1x1x4x1x5", NULL},
+                                     {"2x3x4x3x5 1", NULL},      {NULL, NULL}};
 
 const meg_op meg_op_div = {
     .name = "div",
@@ -53,8 +49,8 @@ const meg_op meg_op_div = {
     .flops = meg_pair_flops,
     .reads = {[MEG_FORWARD] = MEG_BIT(MEG_X) | MEG_BIT(MEG_X + 1),
               [MEG_BACKWARD] = MEG_BIT(MEG_Y) | MEG_BIT(MEG_X + 1) | MEG_BIT(MEG_DY)},
-    .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y),
-               [MEG_BACKWARD] = MEG_BIT(MEG_DX) | MEG_BIT(MEG_DX + 1)},
+    .writes =
+        {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX) | MEG_BIT(MEG_DX + 1)},
     .cheap = true,
     MEG_KERNELS_OF(div),
     .samples = samples,

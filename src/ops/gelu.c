@@ -74,12 +74,9 @@ static void backward(const meg_call *c)
 MEG_KERNELS(gelu) = {.run = {[MEG_FORWARD] = forward, [MEG_BACKWARD] = backward}};
 
 #ifndef MEG_F64
-static const meg_sample samples[] = {{"5x7", NULL},
-                                     {"2x5x11", "approximate=tanh"},
-                                     {"3x16x5x7", NULL},
-                                     {"2x16x3x4", "approximate=tanh"},
-                                     {"2x3x4x3x5", NULL},
-                                     {NULL, NULL}};
+static const meg_sample samples[] = {{"5x7", NULL},       {"2x5x11", "approximate=tanh"},
+                                     {"3x16x5x7", NULL},  {"2x16x3x4", "approximate=tanh"},
+                                     {"2x3x4x3x5", NULL}, {NULL, NULL}};
 
 const meg_op meg_op_gelu = {
     .name = "gelu",

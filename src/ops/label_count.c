@@ -83,7 +83,7 @@ MEG_KERNELS(label_count) = {.run = {[MEG_FORWARD] = forward}};
 
 #ifndef MEG_F64
 static const meg_sample samples[] = {
-    {"7@3", NULL},       {"3x9@4", "ignore=2"}, {"2x5x4@3", NULL},     {"2x4x3x5@5", NULL},
+    {"7@3", NULL},       {"3x9@4", "ignore=2"},     {"2x5x4@3", NULL}, {"2x4x3x5@5", NULL},
     {"7@16 1x16", NULL}, {"3x9@4 1x4", "ignore=0"}, {"2x3x5x4", NULL}, {NULL, NULL}};
 
 const meg_op meg_op_label_count = {

@@ -24,8 +24,10 @@ int meg_softmax_expand(meg_graph *g, const char *name, int x);
 
 /* The ignored label, for all who read labels: offset 0 of their attributes. */
 #define MEG_PARAM_IGNORE                                                                           \
-    {"ignore", MEG_PARAM_INT, 0, "-1", "label that does not count; those below 0 never do", NULL,  \
-     -1, INT32_MAX}
+    {                                                                                              \
+        "ignore", MEG_PARAM_INT, 0, "-1", "label that does not count; those below 0 never do",     \
+            NULL, -1, INT32_MAX                                                                    \
+    }
 
 /* Of softmax_xent and xent. */
 extern const meg_param meg_xent_params[];
@@ -88,8 +90,8 @@ static inline meg_aim meg_aim_of(const meg_call *c, const meg_tensor *weights)
 {
     const meg_xent_attr *attr = c->node->attr;
     int64_t classes = c->graph->value[c->node->in[0]].shape.hi[MEG_C];
-    return (meg_aim){attr->ignore, classes, 1 - attr->smoothing,
-                     attr->smoothing / (double)classes, weights};
+    return (meg_aim){attr->ignore, classes, 1 - attr->smoothing, attr->smoothing / (double)classes,
+                     weights};
 }
 
 /* A label that is ignored, or no class, has neither loss nor gradient. */

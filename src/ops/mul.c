@@ -38,18 +38,12 @@ enum {
     GRADIENTS = MEG_BIT(MEG_DX) | MEG_BIT(MEG_DX + 1)
 };
 
-static const meg_sample samples[] = {{"5x7 5x7", NULL},
-                                     {"5x7 1x7", NULL},
-                                     {"2x5x11 2x5x11", NULL},
-                                     {"2x5x11 2", NULL},
-                                     {"2x5x141 1x1x141", NULL},
-                                     {"3x16x5x7 3x16x5x7", NULL},
-                                     {"3x16x5x7 3x16", NULL},
-                                     {"3x6x5x7 3x1x5x7", NULL},
-                                     {"3x6x5x7 1x6x1x7", NULL},
-                                     {"2x3x4x3x5 1x3x1x1x1", NULL},
-                                     {"2x3x4x3x5 1", NULL},
-                                     {NULL, NULL}};
+static const meg_sample samples[] = {{"5x7 5x7", NULL},         {"5x7 1x7", NULL},
+                                     {"2x5x11 2x5x11", NULL},   {"2x5x11 2", NULL},
+                                     {"2x5x141 1x1x141", NULL}, {"3x16x5x7 3x16x5x7", NULL},
+                                     {"3x16x5x7 3x16", NULL},   {"3x6x5x7 3x1x5x7", NULL},
+                                     {"3x6x5x7 1x6x1x7", NULL}, {"2x3x4x3x5 1x3x1x1x1", NULL},
+                                     {"2x3x4x3x5 1", NULL},     {NULL, NULL}};
 
 const meg_op meg_op_mul = {
     .name = "mul",

@@ -3,9 +3,9 @@
  *     y = f(a, b)       a: the shape of y;  b: along each axis the extent of y, or 1
  *
  * Where b has extent 1 it is spread: every index reads its only one, and its gradient is a sum over
- * the axis, so it is partial wherever that axis is cut. Per channel, per sample and scalar are such.
- * Numbers are computed in double and rounded once. Output may lie on a, and da on dy: db, which
- * reads dy too, is made first.
+ * the axis, so it is partial wherever that axis is cut. Per channel, per sample and scalar are
+ * such. Numbers are computed in double and rounded once. Output may lie on a, and da on dy: db,
+ * which reads dy too, is made first.
  */
 #ifndef MEG_OPS_PAIR_H
 #define MEG_OPS_PAIR_H
@@ -111,8 +111,7 @@ static inline meg_box meg_pair_rows(const meg_call *c, const meg_box *line)
 {
     meg_box rows = *line;
     for (int a = 0; a < MEG_W; a++)
-        if (meg_pair_spread(c, a))
-            rows.lo[a] = c->work.out.lo[a], rows.hi[a] = c->work.out.hi[a];
+        if (meg_pair_spread(c, a)) rows.lo[a] = c->work.out.lo[a], rows.hi[a] = c->work.out.hi[a];
     if (meg_pair_spread(c, MEG_W)) rows.lo[MEG_W] = c->work.out.lo[MEG_W];
     rows.hi[MEG_W] = rows.lo[MEG_W] + 1;
     return rows;
@@ -135,8 +134,8 @@ static inline void meg_pair_other(const meg_call *c, const meg_tensor *x, meg_pa
             const real *from = meg_real_at(dy, q), *at = meg_pair_at(x, q);
             const real *b = meg_pair_second(c, q);
             for (int64_t i = 0; i < length; i++)
-                sum[spread ? 0 : i] +=
-                    pull((double)from[i], meg_or_zero(at, i), meg_or_zero(b, spread ? 0 : i));
+                sum[spread ? 0 : i] += pull((double)from[i], meg_or_zero(at, i),
+                                            meg_or_zero(b, spread ? 0 : i));
         }
         meg_store_line(db, &line, sum);
     }

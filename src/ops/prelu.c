@@ -1,14 +1,13 @@
 /* Parametric rectifier: y = x where x > 0, else slope * x, the slope learned: one per channel, or
- * one for all. To the kernels the slope is a second input that is spread (pair.h). Slopes may become
- * negative, so backward asks the input. */
+ * one for all. To the kernels the slope is a second input that is spread (pair.h). Slopes may
+ * become negative, so backward asks the input. */
 #include "ops/attrs.h"
 #include "ops/pair.h"
 
 #ifndef MEG_F64
-static const meg_param params[] = {
-    {"single", MEG_PARAM_BOOL, offsetof(meg_prelu_attr, single), "0", "one slope for all channels",
-     NULL, 0, 0},
-    {0}};
+static const meg_param params[] = {{"single", MEG_PARAM_BOOL, offsetof(meg_prelu_attr, single), "0",
+                                    "one slope for all channels", NULL, 0, 0},
+                                   {0}};
 
 static int64_t slopes(const meg_graph *g, const meg_node *v)
 {
@@ -71,12 +70,9 @@ enum {
     GRADIENTS = MEG_BIT(MEG_DX) | MEG_BIT(MEG_DX + 1)
 };
 
-static const meg_sample samples[] = {{"5x7", NULL},
-                                     {"2x5x11", "single=1"},
-                                     {"3x16x5x7", NULL},
-                                     {"2x1x5x7", NULL},
-                                     {"2x3x4x3x5", "single=1"},
-                                     {NULL, NULL}};
+static const meg_sample samples[] = {
+    {"5x7", NULL},     {"2x5x11", "single=1"},    {"3x16x5x7", NULL},
+    {"2x1x5x7", NULL}, {"2x3x4x3x5", "single=1"}, {NULL, NULL}};
 
 const meg_op meg_op_prelu = {
     .name = "prelu",

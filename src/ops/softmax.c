@@ -70,8 +70,8 @@ static void backward(const meg_call *c)
             for (int64_t k = 0; k < classes; k++)
                 dot += (double)from[i + k * in] * (double)made[i + k * at];
             for (int64_t k = 0; k < classes; k++)
-                to[i + k * out] =
-                    (real)((double)made[i + k * at] * ((double)from[i + k * in] - dot));
+                to[i + k * out] = (real)((double)made[i + k * at] *
+                                         ((double)from[i + k * in] - dot));
         }
     }
 }

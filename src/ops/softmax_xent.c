@@ -3,10 +3,10 @@
  *     sum over pixels and classes of q[c] (log sum_k exp(x[k] - top) - (x[c] - top)) / count
  *
  * q is 1 at the label and 0 elsewhere, unless classes have weights or labels are smoothed (meg_aim
- * of loss.h). `count` is the sum of the labels' weights over the whole step (label_count), so shares
- * simply add up. A label that is ignored or outside of the classes has no loss and no gradient. All
- * classes of a pixel are looked at together; a plan that cuts them replaces this node by its phases:
- * top, expsum, xent.
+ * of loss.h). `count` is the sum of the labels' weights over the whole step (label_count), so
+ * shares simply add up. A label that is ignored or outside of the classes has no loss and no
+ * gradient. All classes of a pixel are looked at together; a plan that cuts them replaces this node
+ * by its phases: top, expsum, xent.
  */
 #include "ops/loss.h"
 #include "ops/shape.h"
@@ -107,9 +107,9 @@ static void forward(const meg_call *c)
 
 typedef struct pull {
     const meg_aim *aim;
-    double scale;          /* dy / count */
-    int64_t dx, x;         /* elements between classes */
-    double all;            /* the sum of the weights of all classes */
+    double scale;  /* dy / count */
+    int64_t dx, x; /* elements between classes */
+    double all;    /* the sum of the weights of all classes */
 } pull;
 
 /* dx = scale (sum of q * softmax(x) - q) of one pixel */

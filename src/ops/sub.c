@@ -53,10 +53,10 @@ const meg_op meg_op_sub = {
     .infer = meg_pair_infer,
     .need = meg_pair_need,
     .flops = meg_pair_flops,
-    .reads = {[MEG_FORWARD] = MEG_BIT(MEG_X) | MEG_BIT(MEG_X + 1),
-              [MEG_BACKWARD] = MEG_BIT(MEG_DY)},
-    .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y),
-               [MEG_BACKWARD] = MEG_BIT(MEG_DX) | MEG_BIT(MEG_DX + 1)},
+    .reads =
+        {[MEG_FORWARD] = MEG_BIT(MEG_X) | MEG_BIT(MEG_X + 1), [MEG_BACKWARD] = MEG_BIT(MEG_DY)},
+    .writes =
+        {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX) | MEG_BIT(MEG_DX + 1)},
     .cheap = true,
     MEG_KERNELS_OF(sub),
     .samples = samples,

@@ -2,8 +2,8 @@
  *
  *     sum over pixels and classes of q[c] (log z - (x[c] - top)) / count
  *
- * with q, 1 at the label, of meg_aim (loss.h). Even the classes may be cut: each has its own term. A
- * label that is ignored or outside of the classes has no loss. The gradient of top, which cancels
+ * with q, 1 at the label, of meg_aim (loss.h). Even the classes may be cut: each has its own term.
+ * A label that is ignored or outside of the classes has no loss. The gradient of top, which cancels
  * with that through z, is left out of both (see top.c).
  */
 #include "ops/loss.h"
@@ -144,8 +144,7 @@ const meg_op meg_op_xent = {
     .sum = sum,
     .need = need,
     .flops = flops,
-    .reads = {[MEG_FORWARD] = INPUTS,
-              [MEG_BACKWARD] = MEG_BIT(Z) | GIVEN | MEG_BIT(MEG_DY)},
+    .reads = {[MEG_FORWARD] = INPUTS, [MEG_BACKWARD] = MEG_BIT(Z) | GIVEN | MEG_BIT(MEG_DY)},
     .writes =
         {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX) | MEG_BIT(MEG_DX + Z)},
     MEG_KERNELS_OF(xent),
