@@ -1,6 +1,7 @@
 /* The cpu device: oneDNN where it is good, our own vector kernels elsewhere, plain C for the rest.
  *
  *     conv, dense, reorders of weights     oneDNN                (device/cpu_conv.c, ...)
+ *     matmul, attention                    oneDNN's sgemm        (device/cpu_matmul.c, ...)
  *     batchnorm, pools, joins, copies      our own               (device/cpu_norm.c, ...)
  *
  * Activations are blocked by channel, 16 with AVX-512 and 8 otherwise, as oneDNN's kernels for the
@@ -15,9 +16,10 @@
 #include <string.h>
 
 static const meg_cpu_op *const table[] = {
-    &meg_cpu_add,     &meg_cpu_avgpool, &meg_cpu_batchnorm, &meg_cpu_concat,  &meg_cpu_conv,
-    &meg_cpu_copy,    &meg_cpu_dense,   &meg_cpu_gap,       &meg_cpu_maxpool, &meg_cpu_relu,
-    &meg_cpu_reorder, &meg_cpu_sum,     &meg_cpu_update,    &meg_cpu_zero,
+    &meg_cpu_add,       &meg_cpu_attention, &meg_cpu_avgpool,   &meg_cpu_batchnorm,
+    &meg_cpu_concat,    &meg_cpu_conv,      &meg_cpu_copy,      &meg_cpu_dense,
+    &meg_cpu_gap,       &meg_cpu_matmul,    &meg_cpu_maxpool,   &meg_cpu_relu,
+    &meg_cpu_reorder,   &meg_cpu_sum,       &meg_cpu_update,    &meg_cpu_zero,
 };
 
 /* ---- opening ---- */

@@ -1,4 +1,4 @@
-/* Product of matrices, both of them data: the last two axes of a file, for each index of the others.
+/* Product of matrices, both of them data: the last two axes, for each index of the others.
  *
  *     y(.., r, j) = sum over k of a(.., r, k) * b(.., k, j)
  *
@@ -100,8 +100,8 @@ static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[M
     for (int i = 0; fits && i < a->rank - 2; i++)
         fits = a->dims[i] == b->dims[i];
     MEG_CHECK(e, fits, MEG_EARG,
-              "%s: '%s' is %s, but '%s' is %s: matmul wants (.., r, k) and (.., k, j), equal in all "
-              "other axes",
+              "%s: '%s' is %s, but '%s' is %s: matmul wants (.., r, k) and (.., k, j), equal in "
+              "all other axes",
               v->name, a->name, left, b->name, right);
     memcpy(dims, a->dims, sizeof dims);
     dims[a->rank - 1] = b->dims[b->rank - 1];

@@ -109,8 +109,8 @@ static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[M
     int left = 0;
     MEG_TRY(e, meg_want_axes(g, v, e, 0, 2));
     MEG_CHECK(e, list->count >= 2 && (list->at[0] == 0 || list->at[0] == -1), MEG_EARG,
-              "%s: reshape keeps the batch, axis 0, which plans cut as they like: write dims=0x..., "
-              "with an axis or more behind it",
+              "%s: reshape keeps the batch, axis 0, which plans cut as they like: write "
+              "dims=0x..., with an axis or more behind it",
               v->name);
     MEG_TRY(e, resolve(v, e, x, dims, &left));
     for (int i = 1; i < list->count; i++)

@@ -103,6 +103,7 @@ typedef struct meg_simd_copy { /* between plain and blocked */
 } meg_simd_copy;
 
 struct meg_thin;
+struct meg_tile;
 
 typedef struct meg_simd {
     const char *name; /* "avx512" */
@@ -124,6 +125,8 @@ typedef struct meg_simd {
     void (*unpack)(const meg_simd_copy *j);         /* blocked -> plain */
     void (*thin_forward)(const struct meg_thin *j); /* convolution of few channels: simd/thin.h */
     void (*thin_weight)(const struct meg_thin *j);
+    void (*tile)(const struct meg_tile *t); /* softmax of attention: simd/tile.h */
+    void (*tile_back)(const struct meg_tile *t);
 } meg_simd;
 
 extern const meg_simd meg_simd_portable; /* runs everywhere */

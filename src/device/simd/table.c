@@ -21,6 +21,8 @@ void MEG_SIMD(pack)(const meg_simd_copy *j);
 void MEG_SIMD(unpack)(const meg_simd_copy *j);
 void MEG_SIMD(thin_forward)(const struct meg_thin *j);
 void MEG_SIMD(thin_weight)(const struct meg_thin *j);
+void MEG_SIMD(tile)(const struct meg_tile *t);
+void MEG_SIMD(tile_back)(const struct meg_tile *t);
 
 const meg_simd MEG_SIMD(simd) = {
     .name = MEG_NAME_OF(MEG_ISA),
@@ -42,4 +44,6 @@ const meg_simd MEG_SIMD(simd) = {
     .unpack = MEG_SIMD(unpack),
     .thin_forward = MEG_SIMD(thin_forward),
     .thin_weight = MEG_SIMD(thin_weight),
+    .tile = MEG_SIMD(tile),
+    .tile_back = MEG_SIMD(tile_back),
 };
