@@ -108,7 +108,9 @@ static void compare(meg_device *d, const plain_op *p, int operand, meg_format f,
     double error = 0, norm = 0;
     for (int64_t i = 0; i < count; i++) {
         double want = plain_get(p, operand, i);
-        double have = bytes ? ((const uint8_t *)got)[i] : (double)got[i];
+        double have = bytes                         ? ((const uint8_t *)got)[i]
+                      : p->type[operand] == MEG_I32 ? ((const int32_t *)got)[i]
+                                                    : (double)got[i];
         error += (have - want) * (have - want);
         norm += want * want;
     }
@@ -256,6 +258,7 @@ static const more extra[] = {
     {"relu", {"3x40x21x20", NULL}},
     {"relu", {"1x1x1x9001", NULL}},
     {"maxpool", {"2x37x23x22", "kernel=3 stride=2 pad=1"}},
+    {"maxpool", {"2x37x23x22", "kernel=3 stride=2 pad=1 indices=1"}},
     {"avgpool", {"2x37x23x22", "kernel=3 stride=2 pad=1 count_pad=0 ceil=1"}},
     {"gap", {"2x37x23x29", NULL}},
     {"concat", {"2x20x33x40 2x7x33x40 2x16x33x40 2x1x33x40", NULL}},

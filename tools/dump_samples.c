@@ -4,7 +4,7 @@
  *     f32, f64   the plain kernels
  *     cpu        the cpu device; operands begin in its blocked format where they may
  *
- * Tensors of sample K: K.x0.. data inputs, K.w0.. weights, K.dy; K.y, K.eval (evaluation), K.dx0..,
+ * Tensors of sample K: K.x0.. data inputs, K.w0.. weights, K.dy; K.y, K.y1 (a second output), K.eval (evaluation), K.dx0..,
  * K.dw0.., K.after0.. (what the state pass made of the weights). The metadata "cases" is
  * "K|op|shapes|attributes;...".
  */
@@ -238,6 +238,8 @@ static void run_sample(dump *u, const meg_op *op, int number)
         if (made & MEG_BIT(MEG_Y))
             save(u, &p, MEG_Y,
                  meg_pool_text(u->pool, "%d.%s", number, pass == MEG_EVAL ? "eval" : "y"));
+        if (p.node->outputs > 1 && pass == MEG_FORWARD)
+            save(u, &p, MEG_Y + 1, meg_pool_text(u->pool, "%d.y1", number));
         for (int i = 0; i < p.node->inputs; i++) {
             if (made & MEG_BIT(MEG_DX + i)) save_input(u, &p, number, "d", i);
             if (made & MEG_BIT(MEG_X + i)) save_input(u, &p, number, "after", i);

@@ -89,13 +89,37 @@ def maxpool(a, x, w, training):
     pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[space - 1]
     kernel, stride, pairs, ceil = pool_words(a, space)
     dilation = axes(a.get("dilation") or "1", space)
+    indices = flag(a, "indices")
     if symmetric(pairs, kernel):
         before = tuple(p for p, _ in pairs)
-        return pool(x[0], kernel, stride, before, dilation, ceil_mode=ceil)
+        return pool(x[0], kernel, stride, before, dilation, ceil, indices)
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation)]
     beyond = overhang(x[0], spans, stride, pairs, ceil)
     image = padded(padded(x[0], pairs, float("-inf")), beyond, float("-inf"))
-    return pool(image, kernel, stride, 0, dilation)
+    y = pool(image, kernel, stride, 0, dilation, False, indices)
+    return (y[0], unpadded(y[1], image.shape[2:], pairs, x[0].shape[2:])) if indices else y
+
+
+def unpadded(indices, padded_shape, pairs, shape):
+    """Flat indices into a padded plane as those into the plane itself."""
+    places = [p - before for p, (before, _) in
+              zip(torch.unravel_index(indices, padded_shape), pairs)]
+    flat = torch.zeros_like(indices)
+    for place, length in zip(places, shape):
+        flat = flat * length + place
+    return flat
+
+
+def max_unpool(a, x, w, training):
+    space = x[0].dim() - 2
+    indices = x[1].long().reshape(x[0].shape)
+    if a.get("size"):
+        size = axes(a["size"], space)
+        y = torch.zeros(*x[0].shape[:2], int(torch.tensor(size).prod()), dtype=x[0].dtype)
+        return y.scatter(2, indices.flatten(2), x[0].flatten(2)).reshape(*x[0].shape[:2], *size)
+    unpool = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[space - 1]
+    kernel, stride, pairs, _ = pool_words(a, space)
+    return unpool(x[0], indices, kernel, stride, tuple(p for p, _ in pairs))
 
 
 def avgpool(a, x, w, training):
@@ -455,8 +479,8 @@ def attention(a, x, w, training):
 
 OPS = {f.__name__: f for f in (adaptive_avgpool, add, avgpool, batchnorm, concat, conv,
                                conv_transpose, correct, dense, expsum, flatten, gap, groupnorm,
-                               instancenorm, label_count, layernorm, maxpool, mean, norm, relu,
-                               resize, softmax_xent, top, var, xent)}
+                               instancenorm, label_count, layernorm, max_unpool, maxpool, mean,
+                               norm, relu, resize, softmax_xent, top, var, xent)}
 
 OPS.update({f.__name__: f for f in (bce_logits, clip, dice, dice_mean, div, expdiv, gelu,
                                     leaky_relu, mse, mul, overlap, prelu, sigmoid, softmax, sub,

@@ -30,8 +30,15 @@ typedef struct meg_pool_attr {
     meg_pads pad;
     bool ceil;      /* output extent rounds up; a last window wholly outside is dropped */
     bool count_pad; /* average: padding counts in the denominator (not the ceil overhang) */
+    bool indices;   /* maxpool: a second output says where each maximum was, flat in (d, h, w) */
     meg_window win[MEG_SPACE];
 } meg_pool_attr; /* maxpool aux 0: winning tap, d-h-w order, u8 (i32 above 256 taps) */
+
+typedef struct meg_unpool_attr { /* max_unpool: x, indices */
+    meg_axes size;               /* of the output; without: what pooling with these made x of: */
+    meg_axes kernel, stride;
+    meg_pads pad;
+} meg_unpool_attr;
 
 typedef struct meg_spans { /* along one axis: which pixels each output reads (ops/spans.h) */
     int kind;              /* meg_span_kind */

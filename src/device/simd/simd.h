@@ -64,6 +64,7 @@ typedef struct meg_simd_pool { /* windows over d, h, w; max, average */
     const float *x;        /* (samples, blocks, in, block) */
     float *y;              /* (samples, blocks, out, block) */
     uint8_t *winner;       /* as y: number of the largest tap, in d-h-w order */
+    int32_t *index;        /* (samples, channels, out): its place in (in); NULL: not wanted */
     const float *dy, *dy2; /* as y; dy2 NULL: only one gradient */
     float *dx;             /* as x */
 } meg_simd_pool;
