@@ -86,8 +86,8 @@ meg_val meg_input(meg_graph *g, const char *name, const char *shape);
 meg_val meg_layer(meg_graph *g, const char *op, const char *options, meg_val x);
 meg_val meg_join(meg_graph *g, const char *op, const char *options, int count, const meg_val x[]);
 
-/* Not collective. Ends the graph with a loss over `logits` ("softmax_xent"); class labels become
- * its second input. Reports the first error of the chain, if any. */
+/* Not collective. Ends the graph with a loss over `logits`, with its options ("softmax_xent
+ * smoothing=0.1 ignore=255"); class labels become its second input. Reports the first error of the chain, if any. */
 meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits);
 int64_t meg_graph_parameters(const meg_graph *g); /* trainable */
 void meg_graph_free(meg_graph *g);

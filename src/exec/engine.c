@@ -145,6 +145,8 @@ static void run_load(void *argument)
     } else if (s->role == MEG_ROLE_SEED) {
         float weight = (float)l->entry->graph->loss[s->index].weight;
         load_numbers(l, &weight, 1);
+    } else if (l->entry->graph->value[s->value].kind == MEG_LABEL && s->dtype != MEG_I32) {
+        load_numbers(l, l->feed->targets, count * l->entry->micro);
     } else if (l->entry->graph->value[s->value].kind == MEG_LABEL) {
         memcpy(l->to, l->feed->labels, (size_t)(s->per_micro * l->entry->micro));
     } else {
@@ -189,11 +191,21 @@ static double read_total(const meg_engine *x, const meg_entry *entry, int slot)
     return entry->real == MEG_F64 ? *(const double *)at : (double)*(const float *)at;
 }
 
+static bool wants_targets(const meg_graph *g)
+{
+    for (int i = 0; i < g->values; i++)
+        if (g->value[i].kind == MEG_LABEL && g->value[i].dtype != MEG_I32) return true;
+    return false;
+}
+
 meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_feed *feed,
                            meg_outcome *out)
 {
     const meg_entry *entry = &x->plan->entry[which];
     load *next = x->entry[which].load;
+    MEG_CHECK(e, feed->targets || !wants_targets(entry->graph), MEG_EARG,
+              "the loss of %s compares with real targets, but the step has none",
+              entry->graph->name);
     for (int i = 0; i < entry->lines; i++)
         run_line(x, which, &entry->line[i], feed, &next);
     meg_device_wait(x->device);

@@ -29,7 +29,7 @@ void meg_start_read(const meg_value *v, uint64_t seed, int64_t first, int64_t co
         return;
     }
     for (int64_t i = 0; i < count; i++) {
-        double u = v->start == MEG_ONES ? 1 : 0;
+        double u = v->start == MEG_ONES ? 1 : v->start == MEG_CONSTANT ? v->bound : 0;
         if (v->start == MEG_UNIFORM)
             u = v->bound * (2 * meg_random_uniform(s, (uint64_t)(first + i)) - 1);
         out[i] = (double)(float)u;

@@ -270,31 +270,6 @@ int meg_graph_add_leaf_like(meg_graph *g, const meg_value *like)
     return add_value(g, like->name, *like);
 }
 
-int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight)
-{
-    if (g->error.status != MEG_OK || logits < 0) return -1;
-    if (g->losses == MEG_LOSSES) {
-        meg_fail(&g->error, MEG_EARG, "%s: more than %d losses", g->name, MEG_LOSSES);
-        return -1;
-    }
-    int64_t dims[MEG_AXES];
-    int rank = 0; /* labels have all axes of the logits but the channels */
-    const meg_value *x = &g->value[logits];
-    for (int i = 0; i < x->rank; i++)
-        if (i != 1) dims[rank++] = x->dims[i];
-    const char *suffix = g->losses ? meg_pool_text(g->pool, "%d", g->losses + 1) : "";
-    char *name = meg_pool_text(g->pool, "label%s", suffix);
-    int label = meg_graph_label(g, name, rank, dims);
-    name = meg_pool_text(g->pool, "label_count%s", suffix);
-    int count = meg_graph_add(g, "label_count", name, "", 1, &label);
-    name = meg_pool_text(g->pool, "loss%s", suffix);
-    int loss = meg_graph_add(g, op, name, attrs, 3, (int[]){logits, label, count});
-    if (g->losses == 0)
-        g->correct = meg_graph_add(g, "correct", "correct", "", 2, (int[]){logits, label});
-    g->loss[g->losses++] = (meg_loss){loss, weight};
-    return loss;
-}
-
 meg_status meg_graph_rebatch(meg_graph *g, meg_error *e, int64_t batch)
 {
     MEG_CHECK(e, batch >= 1, MEG_EARG, "batch=%" PRId64 ", but must be 1 or more", batch);

@@ -117,7 +117,10 @@ int meg_graph_add_like(meg_graph *g, const meg_node *like, const int in[]);
 /* Adds a leaf (input, label, parameter, state) like one of another graph. */
 int meg_graph_add_leaf_like(meg_graph *g, const meg_value *like);
 
-/* Makes labels, the denominator and the loss of `logits`, and counts right answers. */
+/* Makes labels (or real targets, where the loss wants such), the denominator and the loss of
+ * `logits`, and counts right answers, if there are any. Options are the loss's; weighted=1 adds a
+ * state "<loss>.weight" on c, which starts with ones: the weights of the classes (of positives, for
+ * bce_logits). */
 int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight);
 
 /* Infers all shapes for another batch. */

@@ -95,7 +95,9 @@ meg_val meg_layer(meg_graph *g, const char *op, const char *options, meg_val x)
 
 meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits)
 {
-    meg_graph_add_loss(g, loss, "", logits, 1);
+    char op[64];
+    snprintf(op, sizeof op, "%.*s", (int)strcspn(loss, " "), loss);
+    meg_graph_add_loss(g, op, loss + strcspn(loss, " "), logits, 1);
     if (g->error.status == MEG_OK) return MEG_OK;
     context_of(g)->error = g->error;
     return g->error.status;
@@ -109,6 +111,9 @@ static meg_status check_classes(meg_context *ctx, const meg_graph *g, const meg_
     for (int i = 0; i < g->losses; i++) {
         const meg_node *loss = &g->node[g->value[g->loss[i].value].maker];
         int64_t classes = g->value[loss->in[0]].shape.hi[MEG_C];
+        MEG_CHECK(&ctx->error, !loss->op->real_target, MEG_EUNSUPPORTED,
+                  "%s compares with real targets, but %s has class labels: use softmax_xent",
+                  loss->op->name, d->set.source);
         MEG_CHECK(&ctx->error, d->set.classes <= classes, MEG_EARG,
                   "%s has %d classes, but %s tells only %" PRId64 " apart: use classes=%d",
                   d->set.source, d->set.classes, g->name, classes, d->set.classes);
