@@ -96,7 +96,9 @@ static inline void network_feed(const meg_graph *g, int64_t batch, meg_feed *f)
     float *t = calloc((size_t)(marks * batch), sizeof *t);
     meg_stream s = {7, 0, meg_hash("network_feed")};
     for (int64_t i = 0; i < each * batch; i++)
-        x[i] = (float)meg_random_normal(s, (uint64_t)i);
+        x[i] = image->dtype == MEG_I32
+                   ? floorf((float)(meg_random_uniform(s, (uint64_t)i) * (double)classes)) /* ids */
+                   : (float)meg_random_normal(s, (uint64_t)i);
     for (int64_t i = 0; i < marks * batch; i++)
         y[i] = (int32_t)(meg_random_uniform(s, (uint64_t)(1000000000 + i)) * (double)classes);
     for (int64_t i = 0; i < marks * batch; i++)

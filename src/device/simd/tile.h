@@ -1,4 +1,4 @@
-/* A tile of attention: products of some queries with some keys, on their way through the softmax. */
+/* A tile of attention: products of some queries with some keys, on their way to the softmax. */
 #ifndef MEG_DEVICE_SIMD_TILE_H
 #define MEG_DEVICE_SIMD_TILE_H
 
