@@ -49,26 +49,32 @@ void meg_reference_free(meg_reference *r)
     free(r);
 }
 
+static void call(const meg_call *all, meg_pass pass)
+{
+    meg_call c = *all;
+    meg_mask used = meg_node_reads(c.node, pass) | meg_node_writes(c.node, pass);
+    for (int i = 0; i < MEG_OPERANDS; i++)
+        if (!(used & MEG_BIT(i))) c.t[i].data = NULL;
+    meg_op_kernel(c.node->op, pass, MEG_F32)(&c);
+}
+
 /* Operands are numbered as in graph/op.h; aux is made for the call. */
 static void run_node(const meg_reference *r, const meg_node *v, meg_pass pass)
 {
     meg_call c = {.graph = r->graph, .node = v, .moment = {.seed = 1, .step = 1}};
-    meg_mask used = meg_node_reads(v, pass) | meg_node_writes(v, pass);
     c.work = meg_op_whole(r->graph, v);
     for (int i = 0; i < v->inputs; i++)
-        if (used & MEG_BIT(MEG_X + i))
-            c.t[MEG_X + i] = (meg_tensor){r->graph->value[v->in[i]].shape, r->data[v->in[i]]};
+        c.t[MEG_X + i] = (meg_tensor){r->graph->value[v->in[i]].shape, r->data[v->in[i]]};
     for (int i = 0; i < v->outputs; i++)
-        if (used & MEG_BIT(MEG_Y + i))
-            c.t[MEG_Y + i] = (meg_tensor){r->graph->value[v->out[i]].shape, r->data[v->out[i]]};
+        c.t[MEG_Y + i] = (meg_tensor){r->graph->value[v->out[i]].shape, r->data[v->out[i]]};
     for (int i = 0; i < v->op->auxes; i++) {
         meg_box box;
         meg_dtype type;
-        if (!(used & MEG_BIT(MEG_AUX + i))) continue;
         v->op->aux(r->graph, v, &c.work, i, &box, &type);
         c.t[MEG_AUX + i] = (meg_tensor){box, room(box, type)};
     }
-    meg_op_kernel(v->op, pass, MEG_F32)(&c);
+    call(&c, pass);
+    if (pass == MEG_FORWARD && meg_op_has(v->op, MEG_STATE_PASS)) call(&c, MEG_STATE_PASS);
     for (int i = 0; i < MEG_AUXES; i++)
         free(c.t[MEG_AUX + i].data);
 }

@@ -16,7 +16,8 @@ typedef struct meg_reference {
 meg_reference *meg_reference_new(const meg_graph *g, uint64_t seed);
 void meg_reference_free(meg_reference *r);
 
-/* Runs all nodes on the inputs and labels that are in r->data. MEG_FORWARD or MEG_EVAL. */
+/* Runs all nodes on the inputs and labels that are in r->data. MEG_EVAL, or MEG_FORWARD, which
+ * updates the running statistics, too. */
 void meg_reference_run(meg_reference *r, meg_pass pass);
 
 #endif

@@ -343,7 +343,10 @@ static meg_status read_batchnorm(meg_onnx_build *b, const meg_onnx_node *n)
                   1 - meg_onnx_real(n, "momentum", (double)0.9f), variance_of(b, n));
     bool own = meg_span_bytes(meg_onnx_note(n, "megalith.running_var")) > 0;
     b->still += !own && meg_onnx_int(n, "training_mode", 0) == 0;
-    return meg_onnx_add(b, n, &l);
+    MEG_TRY(b->error, meg_onnx_add(b, n, &l));
+    for (int i = 1; i <= 2; i++) /* in training the statistics come out, too */
+        meg_onnx_bind(b, n, i, l.weight[1 + i].symbol->parameter);
+    return MEG_OK;
 }
 
 static meg_status read_dropout(meg_onnx_build *b, const meg_onnx_node *n)

@@ -17,7 +17,8 @@
 
 enum {
     OLDEST = 13, /* operator sets; the newest that was looked at changed no row of ours */
-    NEWEST = 27
+    NEWEST = 27,
+    EXTENT_MAX = 1 << 24 /* of an input, as options have it */
 };
 
 static const meg_onnx_row *const TABLES[] = {meg_onnx_layers, meg_onnx_points, meg_onnx_shapes,
@@ -194,10 +195,13 @@ static meg_status input_shape(const meg_onnx_build *b, const meg_onnx_port *p, i
               MEG_SPAN_TEXT(p->name), *rank < 0 ? "an unknown rank" : "another rank", MEG_AXES,
               *rank < 0 ? ": use image=CxHxW" : "");
     bool match = given && image->count == *rank - 1;
-    dims[0] = p->rank < 0 || p->dims[0] < 1 ? 1 : p->dims[0];
+    dims[0] = p->rank < 0 || p->dims[0] < 1 || p->dims[0] > EXTENT_MAX ? 1 : p->dims[0];
     for (int i = 1; i < *rank; i++) {
         int64_t said = p->rank < 0 ? -1 : p->dims[i], asked = match ? image->at[i - 1] : -1;
         dims[i] = said > 0 ? said : asked;
+        MEG_CHECK(b->error, dims[i] <= EXTENT_MAX, MEG_EDATA,
+                  "%s: input '%.*s' has extent %lld on axis %d: up to %d is supported",
+                  b->file->path, MEG_SPAN_TEXT(p->name), (long long)dims[i], i, EXTENT_MAX);
         MEG_CHECK(b->error, dims[i] > 0, MEG_EARG,
                   "%s: input '%.*s' leaves axis %d open: say what a sample is, image=CxHxW",
                   b->file->path, MEG_SPAN_TEXT(p->name), i);

@@ -68,7 +68,11 @@ static meg_status write_conv_transpose(meg_onnx_out *o, const meg_node *v, meg_o
     int space = input(o, v, 0)->rank - 2;
     for (int i = 0; i < space; i++)
         extra[i] = a->output_pad.at[a->output_pad.count == 1 ? 0 : i];
-    put_windows(o, v, m, a->win);
+    meg_window win[MEG_SPACE]; /* what is added at the end is cut off less there */
+    memcpy(win, a->win, sizeof win);
+    for (int i = 0; i < space; i++)
+        win[MEG_SPACE - space + i].after += extra[i];
+    put_windows(o, v, m, win);
     meg_made_int(m, "group", a->groups);
     meg_made_ints(m, "output_padding", space, extra);
     return MEG_OK;
