@@ -1,6 +1,6 @@
 /* The cpu device: oneDNN where it is good, our own vector kernels elsewhere, plain C for the rest.
  *
- *     conv, dense, reorders of weights     oneDNN                (device/cpu_conv.c, ...)
+ *     conv, conv_transpose, dense, reorders of weights   oneDNN  (device/cpu_conv.c, ...)
  *     matmul, attention                    oneDNN's sgemm        (device/cpu_matmul.c, ...)
  *     batchnorm, pools, joins, copies      our own               (device/cpu_norm.c, ...)
  *
@@ -20,6 +20,7 @@ static const meg_cpu_op *const table[] = {
     &meg_cpu_concat,    &meg_cpu_conv,      &meg_cpu_copy,      &meg_cpu_dense,
     &meg_cpu_gap,       &meg_cpu_matmul,    &meg_cpu_maxpool,   &meg_cpu_relu,
     &meg_cpu_reorder,   &meg_cpu_sum,       &meg_cpu_update,    &meg_cpu_zero,
+    &meg_cpu_conv_transpose,
 };
 
 /* ---- opening ---- */

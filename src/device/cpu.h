@@ -26,7 +26,7 @@ struct meg_onednn *meg_onednn_open(meg_error *e, int threads); /* NULL on error,
 void meg_onednn_close(struct meg_onednn *o);
 int meg_onednn_block(void); /* 16 if oneDNN may use AVX-512 here (DNNL_MAX_CPU_ISA), else 8 */
 void meg_onednn_version(char *text, size_t size); /* "2.6.3", of the library that runs */
-extern const meg_cpu_op meg_cpu_conv, meg_cpu_dense;
+extern const meg_cpu_op meg_cpu_conv, meg_cpu_conv_transpose, meg_cpu_dense;
 extern const meg_cpu_op meg_cpu_attention, meg_cpu_matmul;
 extern const meg_cpu_op meg_cpu_reorder; /* COPY of a weight: request.node is not NULL */
 

@@ -78,6 +78,16 @@ typedef struct meg_simd_mean { /* over the pixels of each channel; the mean is i
     float *dx;       /* as x */
 } meg_simd_mean;
 
+typedef struct meg_simd_bias { /* one number per channel; values blocked, or plain: blocks of 1 */
+    int64_t samples, channels, blocks, pixels;
+    int block;
+    int threads;
+    const float *bias; /* (channels) */
+    float *y;          /* (samples, blocks, pixels, block): the bias is added to it */
+    const float *dy;   /* as y */
+    float *dbias;      /* (channels) */
+} meg_simd_bias;
+
 /* Builds a blocked tensor from lanes of others: concat, and its backward. The pieces of block b
  * are piece[first[b]] .. piece[first[b + 1] - 1]; lanes that none fills are padding. */
 typedef struct meg_simd_piece {
@@ -121,6 +131,8 @@ typedef struct meg_simd {
     void (*avgpool_back)(const meg_simd_pool *j);
     void (*mean)(const meg_simd_mean *j);
     void (*mean_back)(const meg_simd_mean *j);
+    void (*bias)(const meg_simd_bias *j);
+    void (*bias_back)(const meg_simd_bias *j);
     void (*gather)(const meg_simd_gather *j);
     void (*pack)(const meg_simd_copy *j);           /* plain -> blocked */
     void (*unpack)(const meg_simd_copy *j);         /* blocked -> plain */

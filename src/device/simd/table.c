@@ -16,6 +16,8 @@ void MEG_SIMD(avgpool)(const meg_simd_pool *j);
 void MEG_SIMD(avgpool_back)(const meg_simd_pool *j);
 void MEG_SIMD(mean)(const meg_simd_mean *j);
 void MEG_SIMD(mean_back)(const meg_simd_mean *j);
+void MEG_SIMD(bias)(const meg_simd_bias *j);
+void MEG_SIMD(bias_back)(const meg_simd_bias *j);
 void MEG_SIMD(gather)(const meg_simd_gather *j);
 void MEG_SIMD(pack)(const meg_simd_copy *j);
 void MEG_SIMD(unpack)(const meg_simd_copy *j);
@@ -39,6 +41,8 @@ const meg_simd MEG_SIMD(simd) = {
     .avgpool_back = MEG_SIMD(avgpool_back),
     .mean = MEG_SIMD(mean),
     .mean_back = MEG_SIMD(mean_back),
+    .bias = MEG_SIMD(bias),
+    .bias_back = MEG_SIMD(bias_back),
     .gather = MEG_SIMD(gather),
     .pack = MEG_SIMD(pack),
     .unpack = MEG_SIMD(unpack),
