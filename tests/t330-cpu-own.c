@@ -261,6 +261,9 @@ static const more extra[] = {
     {"maxpool", {"2x37x23x22", "kernel=3 stride=2 pad=1 indices=1"}},
     {"avgpool", {"2x37x23x22", "kernel=3 stride=2 pad=1 count_pad=0 ceil=1"}},
     {"gap", {"2x37x23x29", NULL}},
+    {"resize", {"2x37x23x22", "mode=linear scale=2"}},
+    {"resize", {"2x37x23x22", "scale=2"}},
+    {"adaptive_avgpool", {"2x37x46x45", "size=1x7"}},
     {"concat", {"2x20x33x40 2x7x33x40 2x16x33x40 2x1x33x40", NULL}},
     {"concat", {"2x32x9x9 2x16x9x9", NULL}},
     {"concat", {"1x10x5x5 1x10x5x5 1x10x5x5 1x10x5x5", NULL}},
@@ -268,8 +271,8 @@ static const more extra[] = {
 
 static void operators(void **state)
 {
-    static const char *const ops[] = {"batchnorm", "add", "relu",  "maxpool",
-                                      "avgpool",   "gap", "concat"};
+    static const char *const ops[] = {"batchnorm", "add",    "relu",   "maxpool",         "avgpool",
+                                      "gap",       "concat", "resize", "adaptive_avgpool"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         const meg_op *op = meg_op_find(ops[i]);
         assert_non_null(op);

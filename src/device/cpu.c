@@ -20,7 +20,7 @@ static const meg_cpu_op *const table[] = {
     &meg_cpu_concat,    &meg_cpu_conv,      &meg_cpu_copy,      &meg_cpu_dense,
     &meg_cpu_gap,       &meg_cpu_matmul,    &meg_cpu_maxpool,   &meg_cpu_relu,
     &meg_cpu_reorder,   &meg_cpu_sum,       &meg_cpu_update,    &meg_cpu_zero,
-    &meg_cpu_conv_transpose,
+    &meg_cpu_conv_transpose, &meg_cpu_adaptive_avgpool, &meg_cpu_resize,
 };
 
 /* ---- opening ---- */

@@ -32,6 +32,7 @@ extern const meg_cpu_op meg_cpu_reorder; /* COPY of a weight: request.node is no
 
 /* Our own kernels (device/cpu_*.c over device/simd/). */
 extern const meg_cpu_op meg_cpu_add, meg_cpu_avgpool, meg_cpu_batchnorm, meg_cpu_concat;
+extern const meg_cpu_op meg_cpu_adaptive_avgpool, meg_cpu_resize;
 extern const meg_cpu_op meg_cpu_gap, meg_cpu_maxpool, meg_cpu_relu;
 extern const meg_cpu_op meg_cpu_copy; /* of activations: request.node is NULL */
 extern const meg_cpu_op meg_cpu_sum, meg_cpu_update, meg_cpu_zero;

@@ -78,6 +78,23 @@ typedef struct meg_simd_mean { /* over the pixels of each channel; the mean is i
     float *dx;       /* as x */
 } meg_simd_mean;
 
+typedef struct meg_simd_reach { /* the pixels lo .. hi-1 that an output reads along one axis */
+    int64_t lo, hi;
+    float first, rest; /* weight of lo; of each of the others */
+} meg_simd_reach;
+
+typedef struct meg_simd_spans { /* resize, adaptive average pooling */
+    int64_t samples, blocks;
+    int64_t in[3], out[3];
+    const meg_simd_reach *reach[3]; /* of every output index */
+    const int64_t *readers[3];      /* (in, 2): the outputs that read a pixel begin and end */
+    int threads;
+    const float *x;        /* (samples, blocks, in, block) */
+    float *y;              /* (samples, blocks, out, block) */
+    const float *dy, *dy2; /* as y; dy2 NULL: only one gradient */
+    float *dx;             /* as x */
+} meg_simd_spans;
+
 typedef struct meg_simd_bias { /* one number per channel; values blocked, or plain: blocks of 1 */
     int64_t samples, channels, blocks, pixels;
     int block;
@@ -131,6 +148,8 @@ typedef struct meg_simd {
     void (*avgpool_back)(const meg_simd_pool *j);
     void (*mean)(const meg_simd_mean *j);
     void (*mean_back)(const meg_simd_mean *j);
+    void (*spans)(const meg_simd_spans *j);
+    void (*spans_back)(const meg_simd_spans *j);
     void (*bias)(const meg_simd_bias *j);
     void (*bias_back)(const meg_simd_bias *j);
     void (*gather)(const meg_simd_gather *j);

@@ -16,6 +16,8 @@ void MEG_SIMD(avgpool)(const meg_simd_pool *j);
 void MEG_SIMD(avgpool_back)(const meg_simd_pool *j);
 void MEG_SIMD(mean)(const meg_simd_mean *j);
 void MEG_SIMD(mean_back)(const meg_simd_mean *j);
+void MEG_SIMD(spans)(const meg_simd_spans *j);
+void MEG_SIMD(spans_back)(const meg_simd_spans *j);
 void MEG_SIMD(bias)(const meg_simd_bias *j);
 void MEG_SIMD(bias_back)(const meg_simd_bias *j);
 void MEG_SIMD(gather)(const meg_simd_gather *j);
@@ -41,6 +43,8 @@ const meg_simd MEG_SIMD(simd) = {
     .avgpool_back = MEG_SIMD(avgpool_back),
     .mean = MEG_SIMD(mean),
     .mean_back = MEG_SIMD(mean_back),
+    .spans = MEG_SIMD(spans),
+    .spans_back = MEG_SIMD(spans_back),
     .bias = MEG_SIMD(bias),
     .bias_back = MEG_SIMD(bias_back),
     .gather = MEG_SIMD(gather),
