@@ -231,7 +231,9 @@ static void check_sample(meg_device **d, const char *op, const meg_sample *s)
             bool variance = strcmp(op, "batchnorm") == 0 && i == MEG_X + 4;
             plain_set(&p, i, k, variance ? (x + 1) / 2 + 0.125 : x);
         }
-    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+    bool spread = (strcmp(op, "mul") == 0 || strcmp(op, "sub") == 0) &&
+                  !meg_box_equal(&p.t[MEG_X].box, &p.t[MEG_X + 1].box);
+    for (size_t i = 0; i < sizeof passes / sizeof *passes && !spread; i++) { /* that is plain C's */
         bool aux_bytes = p.type[MEG_AUX] == MEG_I32 && p.t[MEG_AUX].data;
         if (aux_bytes || !plain_run(&p, passes[i])) continue; /* above 256 taps: plain C */
         check_pass(d, &p, name, passes[i]);
@@ -257,6 +259,16 @@ static const more extra[] = {
     {"add", {"2x33x31x17 2x33x31x17 2x33x31x17", NULL}},
     {"relu", {"3x40x21x20", NULL}},
     {"relu", {"1x1x1x9001", NULL}},
+    {"sigmoid", {"3x40x21x20", NULL}},
+    {"sigmoid", {"2x9x71x59", NULL}},
+    {"sigmoid", {"1x1x1x9001", NULL}},
+    {"tanh", {"2x33x31x17", NULL}},
+    {"gelu", {"2x33x31x17", NULL}},
+    {"gelu", {"2x33x31x17", "approximate=tanh"}},
+    {"leaky_relu", {"2x33x31x17", "slope=0.2"}},
+    {"clip", {"2x33x31x18", "lo=0.1 hi=0.7"}},
+    {"mul", {"2x33x31x17 2x33x31x17", NULL}},
+    {"sub", {"2x33x31x18 2x33x31x18", NULL}},
     {"maxpool", {"2x37x23x22", "kernel=3 stride=2 pad=1"}},
     {"maxpool", {"2x37x23x22", "kernel=3 stride=2 pad=1 indices=1"}},
     {"avgpool", {"2x37x23x22", "kernel=3 stride=2 pad=1 count_pad=0 ceil=1"}},
@@ -271,8 +283,9 @@ static const more extra[] = {
 
 static void operators(void **state)
 {
-    static const char *const ops[] = {"batchnorm", "add",    "relu",   "maxpool",         "avgpool",
-                                      "gap",       "concat", "resize", "adaptive_avgpool"};
+    static const char *const ops[] = {
+        "batchnorm",        "add",  "relu", "maxpool",    "avgpool", "gap",     "concat", "resize",
+        "adaptive_avgpool", "clip", "gelu", "leaky_relu", "mul",     "sigmoid", "sub",    "tanh"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         const meg_op *op = meg_op_find(ops[i]);
         assert_non_null(op);

@@ -34,11 +34,17 @@ extern const meg_cpu_op meg_cpu_reorder; /* COPY of a weight: request.node is no
 extern const meg_cpu_op meg_cpu_add, meg_cpu_avgpool, meg_cpu_batchnorm, meg_cpu_concat;
 extern const meg_cpu_op meg_cpu_adaptive_avgpool, meg_cpu_resize;
 extern const meg_cpu_op meg_cpu_gap, meg_cpu_maxpool, meg_cpu_relu;
+extern const meg_cpu_op meg_cpu_clip, meg_cpu_gelu, meg_cpu_leaky_relu, meg_cpu_mul;
+extern const meg_cpu_op meg_cpu_sigmoid, meg_cpu_sub, meg_cpu_tanh;
 extern const meg_cpu_op meg_cpu_copy; /* of activations: request.node is NULL */
 extern const meg_cpu_op meg_cpu_sum, meg_cpu_update, meg_cpu_zero;
 
 /* FORWARD, EVAL, REPLAY: makes outputs. */
 bool meg_cpu_makes(const meg_request *r);
+
+/* The format that the operands from..to share, if element by element kernels work in it; else the
+ * device's own. */
+meg_format meg_cpu_common_format(const meg_cpu *cpu, const meg_request *r, int from, int to);
 
 /* Zeroed memory for meg_prepared.own, freed by free; never NULL. */
 void *meg_cpu_own(size_t bytes);

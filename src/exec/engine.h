@@ -13,7 +13,7 @@ typedef struct meg_feed { /* of one step */
     const int32_t *labels; /* (batch, d, h, w) */
     meg_scalars scalars;
     uint64_t seed, step;
-    const float *targets; /* (batch, c, d, h, w): of losses with real targets; NaN: does not count */
+    const float *targets; /* (batch, c, d, h, w): of losses with real targets; NaN: none */
 } meg_feed;
 
 typedef struct meg_outcome {

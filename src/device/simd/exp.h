@@ -26,7 +26,8 @@ MEG_INLINE vec exp_of(vec x)
     p = p * r + splat(1);
     p = p * r + splat(1);
     vec y = (vec)((ivec)p + (power << 23));
-    return (vec)pick(high, (ivec)splat(__builtin_inff()), (ivec)keep(~low, y));
+    y = (vec)pick(high, (ivec)splat(__builtin_inff()), (ivec)keep(~low, y));
+    return (vec)pick(x == x, (ivec)y, (ivec)x); /* adding to the bits of a NaN may end it */
 }
 
 #endif

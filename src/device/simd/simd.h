@@ -31,6 +31,25 @@ typedef struct meg_simd_flat {
     float *y[MEG_SIMD_INPUTS];       /* all get the same; any may be x[0] */
 } meg_simd_flat;
 
+typedef enum meg_simd_kind { /* MEG_POINT_SIGMOID, ... */
+#define MEG_POINT(kind, function) MEG_POINT_##kind,
+#include "device/simd/points.def"
+#undef MEG_POINT
+    MEG_POINTS
+} meg_simd_kind;
+
+/* Point by point, any format: rows of `row` floats, of which every blocks-th, the last of a sample,
+ * has only `lanes` channels: the others are written as 0. Plain: one row, all lanes. */
+typedef struct meg_simd_point {
+    meg_simd_kind kind;
+    int64_t count, row, blocks;
+    int lanes, threads;
+    float lo, hi;        /* of clip; lo: the slope of leak */
+    const float *a, *a2; /* a2 is added to a; NULL: nothing is */
+    const float *b;      /* NULL: the kind has none */
+    float *y;            /* may be a */
+} meg_simd_point;
+
 /* Batch normalisation; a group of `norm` samples has its own statistics. */
 typedef struct meg_simd_norm {
     int64_t samples, norm, groups;
@@ -138,6 +157,7 @@ typedef struct meg_simd {
     int block;
     void (*add)(const meg_simd_flat *j);           /* y = relu?(sum of x) */
     void (*mask)(const meg_simd_flat *j);          /* y = sign > 0 ? x0 [+ x1] : 0 */
+    void (*point)(const meg_simd_point *j);        /* y = f(a [+ a2], b) */
     int64_t (*norm_bytes)(const meg_simd_norm *j); /* of scratch */
     void (*norm_train)(const meg_simd_norm *j);    /* sets mean and variance, too */
     void (*norm_apply)(const meg_simd_norm *j);    /* with given mean and variance */
