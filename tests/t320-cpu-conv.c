@@ -1,4 +1,5 @@
-/* Convolution, its transpose and dense layers of the cpu device against their plain-C definition in double.
+/* Convolution, its transpose and dense layers of the cpu device against their plain-C definition in
+ * double.
  *
  * Every sample of the operators, and some that aim at kernels the samples miss, goes the way a plan
  * would send it: forward says which formats it likes and so gives the weight its home, copies bring

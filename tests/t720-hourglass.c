@@ -1,6 +1,6 @@
 /* Networks that make images smaller and larger again, under every plan and device: the operators of
- * segmentation and generation, in one graph. Its max-pool has two outputs, of which the second, with
- * integers and without a gradient, is read far behind and again in backward.
+ * segmentation and generation, in one graph. Its max-pool has two outputs, of which the second,
+ * with integers and without a gradient, is read far behind and again in backward.
  *
  *     conv groupnorm relu -> maxpool -> conv instancenorm relu -> max_unpool -> conv_transpose
  *                               \......... indices ................./                  |

@@ -68,6 +68,24 @@ typedef struct meg_simd_norm {
     void *scratch;              /* norm_bytes */
 } meg_simd_norm;
 
+/* Normalisation inside samples, of groups of channels or of pixels (ops/setnorm.h). */
+typedef struct meg_simd_setnorm {
+    int64_t samples, channels, blocks, pixels;
+    int64_t parts; /* groups: that a block is cut into: MEG_SIMD_PART pixels or fewer each */
+    int64_t width; /* groups: channels of each */
+    int threads;
+    bool relu; /* groups */
+    double epsilon;
+    const float *x;             /* (samples, blocks, pixels, block) */
+    const float *weight, *bias; /* (channels); NULL: ones, zeros */
+    float *mean, *variance;     /* (samples, groups) or (samples, pixels) */
+    const float *dy, *dy2;      /* as x; dy2 NULL: only one gradient */
+    float *y;                   /* as x; may be x */
+    float *dx;                  /* as x; may be dy; NULL: not wanted */
+    float *dweight, *dbias;     /* (channels); NULL: not wanted */
+    void *scratch;              /* groupnorm_bytes, layernorm_bytes */
+} meg_simd_setnorm;
+
 /* What an output index reads along one axis. */
 typedef struct meg_simd_span {
     int64_t first;  /* input index of tap `lo` */
@@ -162,6 +180,14 @@ typedef struct meg_simd {
     void (*norm_train)(const meg_simd_norm *j);    /* sets mean and variance, too */
     void (*norm_apply)(const meg_simd_norm *j);    /* with given mean and variance */
     void (*norm_back)(const meg_simd_norm *j);
+    int64_t (*groupnorm_bytes)(const meg_simd_setnorm *j);
+    void (*groupnorm_train)(const meg_simd_setnorm *j);
+    void (*groupnorm_apply)(const meg_simd_setnorm *j);
+    void (*groupnorm_back)(const meg_simd_setnorm *j);
+    int64_t (*layernorm_bytes)(const meg_simd_setnorm *j);
+    void (*layernorm_train)(const meg_simd_setnorm *j);
+    void (*layernorm_apply)(const meg_simd_setnorm *j);
+    void (*layernorm_back)(const meg_simd_setnorm *j);
     void (*maxpool)(const meg_simd_pool *j);
     void (*maxpool_back)(const meg_simd_pool *j);
     void (*avgpool)(const meg_simd_pool *j);

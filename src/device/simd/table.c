@@ -11,6 +11,14 @@ int64_t MEG_SIMD(norm_bytes)(const meg_simd_norm *j);
 void MEG_SIMD(norm_train)(const meg_simd_norm *j);
 void MEG_SIMD(norm_apply)(const meg_simd_norm *j);
 void MEG_SIMD(norm_back)(const meg_simd_norm *j);
+int64_t MEG_SIMD(groupnorm_bytes)(const meg_simd_setnorm *j);
+void MEG_SIMD(groupnorm_train)(const meg_simd_setnorm *j);
+void MEG_SIMD(groupnorm_apply)(const meg_simd_setnorm *j);
+void MEG_SIMD(groupnorm_back)(const meg_simd_setnorm *j);
+int64_t MEG_SIMD(layernorm_bytes)(const meg_simd_setnorm *j);
+void MEG_SIMD(layernorm_train)(const meg_simd_setnorm *j);
+void MEG_SIMD(layernorm_apply)(const meg_simd_setnorm *j);
+void MEG_SIMD(layernorm_back)(const meg_simd_setnorm *j);
 void MEG_SIMD(maxpool)(const meg_simd_pool *j);
 void MEG_SIMD(maxpool_back)(const meg_simd_pool *j);
 void MEG_SIMD(avgpool)(const meg_simd_pool *j);
@@ -39,6 +47,14 @@ const meg_simd MEG_SIMD(simd) = {
     .norm_train = MEG_SIMD(norm_train),
     .norm_apply = MEG_SIMD(norm_apply),
     .norm_back = MEG_SIMD(norm_back),
+    .groupnorm_bytes = MEG_SIMD(groupnorm_bytes),
+    .groupnorm_train = MEG_SIMD(groupnorm_train),
+    .groupnorm_apply = MEG_SIMD(groupnorm_apply),
+    .groupnorm_back = MEG_SIMD(groupnorm_back),
+    .layernorm_bytes = MEG_SIMD(layernorm_bytes),
+    .layernorm_train = MEG_SIMD(layernorm_train),
+    .layernorm_apply = MEG_SIMD(layernorm_apply),
+    .layernorm_back = MEG_SIMD(layernorm_back),
     .maxpool = MEG_SIMD(maxpool),
     .maxpool_back = MEG_SIMD(maxpool_back),
     .avgpool = MEG_SIMD(avgpool),
