@@ -52,24 +52,23 @@ def model(nodes, weights, image, output, opset=20, producer="test", kind=TensorP
         nodes, "g", [helper.make_tensor_value_info("image", kind, image)],
         [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) for o in output.split()],
         weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9,
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9 + (opset > 20),
                              producer_name=producer)
 
 
 def save(name, m, batch=2, check=True):
     path = os.path.join(FOLDER, name + ".onnx")
-    if check:
-        known = onnx.shape_inference.infer_shapes(m, strict_mode=True)
-        for port, inferred in zip(m.graph.output, known.graph.output):
-            port.CopyFrom(inferred)
     onnx.save(m, path)
     if not check:
         return
-    onnx.checker.check_model(path, full_check=True)
     image = [d.dim_value or batch for d in m.graph.input[0].type.tensor_type.shape.dim]
     x = random.standard_normal(image).astype(numpy.float32)
-    session = onnxruntime.InferenceSession(path)
-    y = session.run(None, {"image": x})
+    y = onnxruntime.InferenceSession(path).run(None, {"image": x})
+    for port, value in zip(m.graph.output, y):
+        port.CopyFrom(helper.make_tensor_value_info(port.name, TensorProto.FLOAT,
+                                                    ["N", *value.shape[1:]]))
+    onnx.save(m, path)
+    onnx.checker.check_model(path)
     tensors = {"image": x}
     tensors.update({f"output{i}": v for i, v in enumerate(y)})
     save_file(tensors, os.path.join(FOLDER, name + ".safetensors"))
@@ -155,6 +154,69 @@ def shapes():
     save("shapes", model(nodes, weights, ["N", 2, 3, 4], "y", opset=18))
 
 
+def tokens():
+    """A block of a transformer over given features: tokens in the middle, features last."""
+    nodes = [
+        node("Add", "image positions", "x"),
+        node("LayerNormalization", "x ln.weight ln.bias", "n", axis=-1),
+        node("Transpose", "q.weight", "qt", perm=[1, 0]), node("MatMul", "n qt", "qm"),
+        node("Add", "q.bias qm", "q"), node("MatMul", "n k", "k1"), node("MatMul", "n v", "v1"),
+        node("Reshape", "q heads", "qh"), node("Transpose", "qh", "q4", perm=[0, 2, 1, 3]),
+        node("Reshape", "k1 heads", "kh"), node("Transpose", "kh", "k4", perm=[0, 2, 3, 1]),
+        node("Reshape", "v1 heads", "vh"), node("Transpose", "vh", "v4", perm=[0, 2, 1, 3]),
+        node("MatMul", "q4 k4", "s"), node("Mul", "s scale", "ss"),
+        helper.make_node("Constant", [], ["mask"], value=numpy_helper.from_array(
+            numpy.triu(numpy.full((5, 5), -1e4, dtype=numpy.float32), 1))),
+        node("Add", "ss mask", "masked"),
+        node("Softmax", "masked", "p", axis=-1), node("MatMul", "p v4", "o"),
+        node("Transpose", "o", "ot", perm=[0, 2, 1, 3]), node("Reshape", "ot flat", "of"),
+        node("MatMul", "of out", "om"), node("Add", "x om", "r"), node("Gelu", "r", "g"),
+        node("Concat", "g x", "both", axis=2), node("Gather", "both first", "y", axis=1),
+    ]
+    weights = [weight("positions", 1, 5, 6), weight("ln.weight", 6), weight("ln.bias", 6),
+               weight("q.weight", 6, 6), weight("q.bias", 6), weight("k", 6, 6), weight("v", 6, 6),
+               weight("out", 6, 6), wholes("heads", 0, 0, 2, 3), wholes("flat", 0, 0, 6),
+               number("scale", 3 ** -0.5), numpy_helper.from_array(numpy.array(1), "first")]
+    save("tokens", model(nodes, weights, ["N", 5, 6], "y both"))
+
+
+def ids():
+    """Rows by ids, and the same matrix as the head."""
+    nodes = [node("Gather", "wte ids", "x"), node("Relu", "x", "r"),
+             node("Transpose", "wte", "t", perm=[1, 0]), node("MatMul", "r t", "y")]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["N", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4, 7])], [weight("wte", 7, 5)])
+    m = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    path = os.path.join(FOLDER, "ids.onnx")
+    onnx.save(m, path)
+    x = random.integers(0, 7, (3, 4))
+    y = onnxruntime.InferenceSession(path).run(None, {"ids": x})[0]
+    save_file({"ids": x.astype(numpy.int32), "output0": y},
+              os.path.join(FOLDER, "ids.safetensors"))
+
+
+def norms():
+    nodes = [
+        node("InstanceNormalization", "image i.weight i.bias", "a", epsilon=1e-3),
+        node("GroupNormalization", "a g.weight g.bias", "b", num_groups=2),
+        node("LayerNormalization", "b l.weight l.bias", "c", axis=1),
+        node("Resize", "c none scales", "d", mode="linear"),
+        node("Resize", "c none none sizes", "e", mode="nearest", nearest_mode="floor",
+             coordinate_transformation_mode="asymmetric", axes=[2, 3]),
+        node("GlobalMaxPool", "e", "f"), node("Mul", "d f", "y"),
+    ]
+    for n in nodes:
+        for i, name in enumerate(n.input):
+            if name == "none":
+                n.input[i] = ""
+    weights = [weight("i.weight", 4), weight("i.bias", 4), weight("g.weight", 4),
+               weight("g.bias", 4), weight("l.weight", 4, 3, 5), weight("l.bias", 4, 3, 5),
+               numpy_helper.from_array(numpy.array([1, 1, 2, 1.5], dtype=numpy.float32), "scales"),
+               wholes("sizes", 4, 7)]
+    save("norms", model(nodes, weights, ["N", 4, 3, 5], "y e", opset=21))
+
+
 def external():
     nodes = [node("Conv", "image w b", "y", kernel_shape=[3])]
     m = model(nodes, [weight("w", 6, 2, 3), weight("b", 6)], ["N", 2, 9], "y")
@@ -222,7 +284,8 @@ def bad():
 
 def main():
     os.makedirs(FOLDER, exist_ok=True)
-    for make in (cnn, floats, points, shapes, external, training, folded, bad):
+    makers = (cnn, floats, points, shapes, external, training, folded, bad, tokens, ids, norms)
+    for make in makers:
         make()
 
 

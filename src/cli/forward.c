@@ -25,8 +25,7 @@ static meg_status rebatch(meg_session *s, const meg_safetensors *f)
         int at = meg_safetensors_find(f, g->value[i].name);
         if (g->value[i].kind != MEG_INPUT || at < 0) continue;
         MEG_TRY(s->error, meg_safetensors_at(f, s->error, at, &t));
-        if (t.rank > 0 && t.dims[0] != g->batch)
-            return meg_graph_rebatch(g, s->error, t.dims[0]);
+        if (t.rank > 0 && t.dims[0] != g->batch) return meg_graph_rebatch(g, s->error, t.dims[0]);
     }
     return MEG_OK;
 }
@@ -64,8 +63,8 @@ static meg_status save(meg_session *s, const meg_reference *r, const char *path)
     for (int i = 0; i < g->outputs; i++) {
         const meg_value *v = &g->value[g->output[i]];
         snprintf(name[i], sizeof name[i], "output%d", i);
-        list[i] = (meg_saved){.name = name[i], .dtype = v->dtype, .rank = v->rank,
-                              .data = r->data[v->id]};
+        list[i] = (meg_saved){
+            .name = name[i], .dtype = v->dtype, .rank = v->rank, .data = r->data[v->id]};
         memcpy(list[i].dims, v->dims, sizeof v->dims);
     }
     meg_saved_file file = {.count = g->outputs, .tensor = list};

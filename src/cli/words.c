@@ -41,7 +41,8 @@ static bool any_book(const meg_command *c, int i, meg_book *out)
         if (i == count) return true;
     }
     if (i == count) {
-        *out = (meg_book){MEG_FILE_MODEL, MEG_TO_MODEL, meg_onnx_params, NULL, MEG_FILE_MODEL, false};
+        *out = (meg_book){MEG_FILE_MODEL, MEG_TO_MODEL,   meg_onnx_params,
+                          NULL,           MEG_FILE_MODEL, false};
         return true;
     }
     const meg_model *m = meg_zoo_at(i - count - 1);

@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 4 << 20 }; /* bytes of a slice, about */
+enum {
+    PIECE = 4 << 20
+}; /* bytes of a slice, about */
 
 typedef struct transfer {
     meg_engine *x;
@@ -49,8 +51,8 @@ static void copy(const transfer *t, const meg_box *box, void *held, void *plain,
     void *at[MEG_OPERANDS] = {NULL};
     bool weight = meg_format_block(t->held->format) == 0;
     int in = put ? MEG_Y : MEG_X, out = put ? MEG_X : MEG_Y; /* of the held side, the plain side */
-    meg_request r = {.code = MEG_COPY, .graph = g,
-                     .node = weight ? user_of(g, t->held->value) : NULL};
+    meg_request r = {
+        .code = MEG_COPY, .graph = g, .node = weight ? user_of(g, t->held->value) : NULL};
     r.box[in] = r.box[out] = *box;
     r.dtype[in] = r.dtype[out] = meg_engine_real(t->x);
     r.format[in] = t->held->format;
@@ -126,7 +128,9 @@ typedef struct start {
     meg_dtype real;
 } start;
 
-enum { RUN = 4096 }; /* elements made at a time */
+enum {
+    RUN = 4096
+}; /* elements made at a time */
 
 static void fill(void *context, const meg_box *box, void *data)
 {
@@ -138,10 +142,8 @@ static void fill(void *context, const meg_box *box, void *data)
         int64_t length = count - i < RUN ? count - i : RUN;
         meg_start_read(s->value, s->seed, first + i, length, run);
         for (int64_t k = 0; k < length; k++)
-            if (s->real == MEG_F64)
-                ((double *)data)[i + k] = run[k];
-            else
-                ((float *)data)[i + k] = (float)run[k];
+            if (s->real == MEG_F64) ((double *)data)[i + k] = run[k];
+            else ((float *)data)[i + k] = (float)run[k];
     }
 }
 

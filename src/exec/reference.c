@@ -14,7 +14,9 @@ static void *room(meg_box box, meg_dtype type)
 
 static void start(const meg_value *v, uint64_t seed, float *to)
 {
-    enum { RUN = 1024 };
+    enum {
+        RUN = 1024
+    };
     double run[RUN];
     int64_t count = meg_box_size(&v->shape);
     for (int64_t i = 0; i < count; i += RUN) {

@@ -3,7 +3,9 @@
 
 #include "base/random.h"
 
-enum { RUN = 1024 }; /* normals drawn at a time */
+enum {
+    RUN = 1024
+}; /* normals drawn at a time */
 
 static void draw_normals(const meg_value *v, meg_stream s, int64_t first, int64_t count,
                          double *out)

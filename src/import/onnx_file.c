@@ -18,9 +18,8 @@ enum {
 
 static meg_status malformed(const meg_onnx_file *f, meg_error *e, const char *where)
 {
-    return meg_fail(e, MEG_EDATA,
-                    "%s: %s is malformed: this is no ONNX file, or it was cut short", f->path,
-                    where);
+    return meg_fail(e, MEG_EDATA, "%s: %s is malformed: this is no ONNX file, or it was cut short",
+                    f->path, where);
 }
 
 static meg_status too_many(const meg_onnx_file *f, meg_error *e, const char *what)
@@ -46,8 +45,7 @@ static bool check_attribute(meg_span body, bool *subgraph)
     int state;
     while (NEXT(body, a)) {
         bool bytes = a.wire == MEG_WIRE_BYTES, good = true;
-        if (a.number == 1 || (a.number >= 4 && a.number <= 6) ||
-            (a.number >= 9 && a.number <= 11))
+        if (a.number == 1 || (a.number >= 4 && a.number <= 6) || (a.number >= 9 && a.number <= 11))
             good = bytes;
         if (a.number == 2) good = a.wire == MEG_WIRE_4;
         if (a.number == 3 || a.number == 20) good = a.wire == MEG_WIRE_VARINT;
@@ -207,8 +205,7 @@ static meg_status read_graph(meg_onnx_file *f, meg_error *e, meg_span body)
         if (used && a.wire != MEG_WIRE_BYTES) return malformed(f, e, "the graph");
         if (a.number == 1) MEG_TRY(e, read_node(f, e, a.body));
         if (a.number == 5) MEG_TRY(e, read_initializer(f, e, a.body));
-        if (a.number == 11 || a.number == 12)
-            MEG_TRY(e, read_port(f, e, a.body, a.number == 12));
+        if (a.number == 11 || a.number == 12) MEG_TRY(e, read_port(f, e, a.body, a.number == 12));
         MEG_CHECK(e, a.number != 15, MEG_EUNSUPPORTED, "%s: sparse initializers are not supported",
                   f->path);
     }
@@ -257,10 +254,8 @@ meg_status meg_onnx_open(meg_error *e, const char *path, meg_onnx_file **out)
     meg_span all;
     meg_status status = meg_onnx_map(f, e, path, &all);
     if (status == MEG_OK) status = read_model(f, e, all);
-    if (status == MEG_OK)
-        *out = f;
-    else
-        meg_onnx_close(f);
+    if (status == MEG_OK) *out = f;
+    else meg_onnx_close(f);
     return status;
 }
 

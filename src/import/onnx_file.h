@@ -43,8 +43,8 @@ typedef struct meg_onnx_node {
 
 typedef struct meg_onnx_port { /* an input or output of the graph */
     meg_span name;
-    int type; /* 0: no tensor */
-    int rank; /* -1: not said */
+    int type;                    /* 0: no tensor */
+    int rank;                    /* -1: not said */
     int64_t dims[MEG_ONNX_RANK]; /* -1: any */
 } meg_onnx_port;
 

@@ -10,16 +10,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static meg_status want_weight(const meg_onnx_build *b, const meg_onnx_node *n, int i,
-                              meg_onnx_symbol **out)
-{
-    const meg_onnx_tensor *t;
-    MEG_TRY(b->error, meg_onnx_constant(b, n, i, &t));
-    if (!t) return meg_onnx_refuse(b, n, "input %d, a weight, is missing", i);
-    *out = meg_onnx_in(b, n, i);
-    return MEG_OK;
-}
-
 /* ---- windows ---- */
 
 typedef struct windows {
@@ -117,19 +107,19 @@ static bool looks_folded(const meg_onnx_build *b, const meg_onnx_weight w[2])
            !(ends_with(w[0].symbol->name, ".weight") && ends_with(w[1].symbol->name, ".bias"));
 }
 
-static meg_status add_taps(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l,
-                           windows *w)
+static meg_status add_taps(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l, windows *w)
 {
     const meg_onnx_tensor *t;
     l->inputs = 1;
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l->in[0]));
-    MEG_TRY(b->error, want_weight(b, n, 1, &l->weight[0].symbol));
-    t = l->weight[0].symbol->constant;
+    MEG_TRY(b->error, meg_onnx_want_weight(b, n, 1, &l->weight[0].symbol));
+    t = meg_onnx_in(b, n, 1)->constant;
     if (t->rank != b->graph->value[l->in[0]].rank || t->size == 0)
         return meg_onnx_refuse(b, n, "weight of rank %d for an input of rank %d", t->rank,
                                b->graph->value[l->in[0]].rank);
     l->weights = 1;
-    if (meg_onnx_in(b, n, 2)) MEG_TRY(b->error, want_weight(b, n, 2, &l->weight[l->weights++].symbol));
+    if (meg_onnx_in(b, n, 2))
+        MEG_TRY(b->error, meg_onnx_want_weight(b, n, 2, &l->weight[l->weights++].symbol));
     meg_onnx_attr(l, "bias=%d groups=%" PRId64, l->weights - 1, meg_onnx_int(n, "group", 1));
     return read_windows(b, n, l->in[0], t->dims + 2, w);
 }
@@ -139,7 +129,7 @@ static meg_status read_conv(meg_onnx_build *b, const meg_onnx_node *n)
     meg_onnx_layer l = {.op = "conv"};
     windows w;
     MEG_TRY(b->error, add_taps(b, n, &l, &w));
-    meg_onnx_attr(&l, " filters=%" PRId64, l.weight[0].symbol->constant->dims[0]);
+    meg_onnx_attr(&l, " filters=%" PRId64, meg_onnx_in(b, n, 1)->constant->dims[0]);
     print_windows(&l, &w, true);
     b->folded += l.weights == 2 && looks_folded(b, l.weight);
     return meg_onnx_add(b, n, &l);
@@ -175,7 +165,7 @@ static meg_status read_conv_transpose(meg_onnx_build *b, const meg_onnx_node *n)
     int64_t extra[MEG_ONNX_RANK];
     MEG_TRY(b->error, add_taps(b, n, &l, &w));
     MEG_TRY(b->error, pad_transpose(b, n, l.in[0], &w, extra));
-    int64_t groups = meg_onnx_int(n, "group", 1), each = l.weight[0].symbol->constant->dims[1];
+    int64_t groups = meg_onnx_int(n, "group", 1), each = meg_onnx_in(b, n, 1)->constant->dims[1];
     if (groups < 1 || groups > 1 << 20 || each > 1 << 24)
         return meg_onnx_refuse(b, n, "group=%" PRId64, groups);
     meg_onnx_attr(&l, " filters=%" PRId64, each * groups);
@@ -186,24 +176,43 @@ static meg_status read_conv_transpose(meg_onnx_build *b, const meg_onnx_node *n)
 
 /* ---- dense ---- */
 
+/* A matrix of the file, as the weight of a layer: rows are units. */
+typedef struct matrix {
+    meg_onnx_weight weight;
+    int64_t units;
+} matrix;
+
+/* `straight`: the node multiplies by its transpose, so that units are rows in the file. */
+static meg_status want_matrix(const meg_onnx_build *b, const meg_onnx_node *n, bool straight,
+                              matrix *out)
+{
+    const meg_onnx_tensor *t;
+    MEG_TRY(b->error, meg_onnx_constant(b, n, 1, &t));
+    meg_onnx_symbol *s = meg_onnx_in(b, n, 1);
+    if (!t || t->rank != 2) return meg_onnx_refuse(b, n, "its weight is no matrix");
+    bool rows = straight != s->turned;
+    out->units = s->constant->dims[rows ? 0 : 1];
+    out->weight = (meg_onnx_weight){meg_onnx_owner(b, s), !rows, 0};
+    return MEG_OK;
+}
+
 static meg_status read_gemm(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "dense", .inputs = 1, .weights = 1};
     double alpha = meg_onnx_real(n, "alpha", 1), beta = meg_onnx_real(n, "beta", 1);
-    bool straight = meg_onnx_int(n, "transB", 0) != 0;
+    matrix m;
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
-    MEG_TRY(b->error, want_weight(b, n, 1, &l.weight[0].symbol));
-    const meg_onnx_tensor *t = l.weight[0].symbol->constant;
-    if (meg_onnx_int(n, "transA", 0) || t->rank != 2 || b->graph->value[l.in[0]].rank != 2)
+    MEG_TRY(b->error, want_matrix(b, n, meg_onnx_int(n, "transB", 0) != 0, &m));
+    if (meg_onnx_int(n, "transA", 0) || b->graph->value[l.in[0]].rank != 2)
         return meg_onnx_refuse(b, n, "only rows times a matrix is supported, without transA");
-    l.weight[0].transposed = !straight;
+    l.weight[0] = m.weight;
     if (alpha < 1 || alpha > 1) l.weight[0].scale = alpha;
     if (meg_onnx_in(b, n, 2)) {
-        MEG_TRY(b->error, want_weight(b, n, 2, &l.weight[1].symbol));
+        MEG_TRY(b->error, meg_onnx_want_weight(b, n, 2, &l.weight[1].symbol));
         if (beta < 1 || beta > 1) l.weight[1].scale = beta;
         l.weights = 2;
     }
-    meg_onnx_attr(&l, "units=%" PRId64 " bias=%d", t->dims[straight ? 0 : 1], l.weights - 1);
+    meg_onnx_attr(&l, "units=%" PRId64 " bias=%d", m.units, l.weights - 1);
     return meg_onnx_add(b, n, &l);
 }
 
@@ -215,29 +224,43 @@ static meg_onnx_symbol *bias_after(const meg_onnx_build *b, const meg_onnx_node 
     for (int i = 0; i < 2; i++) {
         meg_onnx_symbol *s = meg_onnx_in(b, add, i);
         const meg_onnx_tensor *t = s ? s->constant : NULL;
-        if (t && t->rank >= 1 && t->rank <= 2 && t->size == units && t->dims[t->rank - 1] == units)
-            return s;
+        if (t && t->rank >= 1 && t->size == units && t->dims[t->rank - 1] == units) return s;
     }
     return NULL;
 }
 
+/* Tokens are pixels: a dense layer for each of them is a convolution with one tap. */
+static void dense_words(meg_onnx_layer *l, int64_t units, int rank)
+{
+    l->front = rank > 2;
+    l->op = l->front ? "conv" : "dense";
+    meg_onnx_attr(l, "%s=%" PRId64 " bias=%d%s", l->front ? "filters" : "units", units,
+                  l->weights - 1, l->front ? " kernel=1" : "");
+}
+
 static meg_status read_matmul(meg_onnx_build *b, const meg_onnx_node *n)
 {
-    meg_onnx_layer l = {.op = "dense", .inputs = 1, .weights = 1};
-    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
-    MEG_TRY(b->error, want_weight(b, n, 1, &l.weight[0].symbol));
-    const meg_onnx_tensor *t = l.weight[0].symbol->constant;
-    if (t->rank != 2 || b->graph->value[l.in[0]].rank != 2)
-        return meg_onnx_refuse(b, n, "only rows times a matrix is supported: rank 2 and 2");
-    l.weight[0].transposed = true;
-    meg_onnx_symbol *bias = bias_after(b, n, t->dims[1]);
+    meg_onnx_layer l = {.op = "matmul", .inputs = 2};
+    const meg_onnx_symbol *right = meg_onnx_in(b, n, 1);
+    matrix m;
+    if (right && !right->constant) {
+        MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+        MEG_TRY(b->error, meg_onnx_data(b, n, 1, &l.in[1]));
+        return meg_onnx_add(b, n, &l);
+    }
+    l.inputs = l.weights = 1;
+    MEG_TRY(b->error, meg_onnx_data_front(b, n, 0, &l.in[0]));
+    MEG_TRY(b->error, want_matrix(b, n, false, &m));
+    if (b->graph->value[l.in[0]].rank < 2) return meg_onnx_refuse(b, n, "its input is a vector");
+    meg_onnx_symbol *bias = bias_after(b, n, m.units);
+    l.weight[0] = m.weight;
     if (bias) l.weight[l.weights++].symbol = bias;
-    meg_onnx_attr(&l, "units=%" PRId64 " bias=%d", t->dims[1], bias != NULL);
+    dense_words(&l, m.units, b->graph->value[l.in[0]].rank);
     MEG_TRY(b->error, meg_onnx_add(b, n, &l));
     if (!bias) return MEG_OK;
     const meg_onnx_node *add = meg_onnx_after(b, n);
     b->skip[add - b->file->node] = true;
-    meg_onnx_bind(b, add, 0, meg_onnx_symbol_of(b, n->out[0])->value);
+    meg_onnx_bind_same(b, add, meg_onnx_symbol_of(b, n->out[0]));
     return MEG_OK;
 }
 
@@ -321,49 +344,6 @@ static meg_status read_reduce_mean(meg_onnx_build *b, const meg_onnx_node *n)
     return meg_onnx_add(b, n, &l);
 }
 
-/* ---- normalisation and dropout ---- */
-
-/* ONNX and Keras average the population's variance, PyTorch the unbiased one. */
-static const char *variance_of(const meg_onnx_build *b, const meg_onnx_node *n)
-{
-    meg_span note = meg_onnx_note(n, "megalith.running_var");
-    if (meg_span_is(note, "unbiased")) return "unbiased";
-    if (meg_span_is(note, "population")) return "population";
-    return meg_span_is(b->file->producer, "pytorch") ? "unbiased" : "population";
-}
-
-static meg_status read_batchnorm(meg_onnx_build *b, const meg_onnx_node *n)
-{
-    meg_onnx_layer l = {.op = "batchnorm", .inputs = 1, .weights = 4};
-    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
-    for (int i = 0; i < 4; i++)
-        MEG_TRY(b->error, want_weight(b, n, 1 + i, &l.weight[i].symbol));
-    meg_onnx_attr(&l, "epsilon=%.9g momentum=%.9g variance=%s",
-                  meg_onnx_real(n, "epsilon", (double)1e-5f),
-                  1 - meg_onnx_real(n, "momentum", (double)0.9f), variance_of(b, n));
-    bool own = meg_span_bytes(meg_onnx_note(n, "megalith.running_var")) > 0;
-    b->still += !own && meg_onnx_int(n, "training_mode", 0) == 0;
-    MEG_TRY(b->error, meg_onnx_add(b, n, &l));
-    for (int i = 1; i <= 2; i++) /* in training the statistics come out, too */
-        meg_onnx_bind(b, n, i, l.weight[1 + i].symbol->parameter);
-    return MEG_OK;
-}
-
-static meg_status read_dropout(meg_onnx_build *b, const meg_onnx_node *n)
-{
-    meg_onnx_layer l = {.op = "dropout", .inputs = 1};
-    double rate;
-    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
-    MEG_TRY(b->error, meg_onnx_scalar(b, n, 1, 0.5, &rate));
-    b->drops++;
-    if (rate > 0) {
-        meg_onnx_attr(&l, "rate=%.9g", rate);
-        return meg_onnx_add(b, n, &l);
-    }
-    meg_onnx_bind(b, n, 0, l.in[0]);
-    return MEG_OK;
-}
-
 #define WINDOWS "auto_pad dilations kernel_shape pads strides"
 
 const meg_onnx_row meg_onnx_layers[] = {
@@ -376,6 +356,4 @@ const meg_onnx_row meg_onnx_layers[] = {
     {"GlobalAveragePool", "", 1, 1, read_global},
     {"GlobalMaxPool", "", 1, 1, read_global_max},
     {"ReduceMean", "axes keepdims noop_with_empty_axes", 1, 2, read_reduce_mean},
-    {"BatchNormalization", "epsilon momentum training_mode", 5, 5, read_batchnorm},
-    {"Dropout", "seed", 1, 3, read_dropout},
     {0}};

@@ -21,8 +21,8 @@ enum {
     EXTENT_MAX = 1 << 24 /* of an input, as options have it */
 };
 
-static const meg_onnx_row *const TABLES[] = {meg_onnx_layers, meg_onnx_points, meg_onnx_shapes,
-                                             meg_onnx_constants};
+static const meg_onnx_row *const TABLES[] = {meg_onnx_layers, meg_onnx_norms, meg_onnx_points,
+                                             meg_onnx_shapes, meg_onnx_constants};
 
 static const meg_onnx_row *row_at(int i)
 {
@@ -81,8 +81,13 @@ static meg_status define(meg_onnx_build *b, meg_span name, int maker,
     if (name.at == name.end) return MEG_OK; /* an output that nobody wants */
     MEG_CHECK(b->error, *place < 0, MEG_EDATA, "%s: '%.*s' is made twice", b->file->path,
               MEG_SPAN_TEXT(name));
-    b->symbol[b->symbols] = (meg_onnx_symbol){.name = name, .constant = constant, .value = -1,
-                                              .parameter = -1, .maker = maker, .user = -1};
+    b->symbol[b->symbols] = (meg_onnx_symbol){.name = name,
+                                              .constant = constant,
+                                              .value = -1,
+                                              .front = -1,
+                                              .parameter = -1,
+                                              .maker = maker,
+                                              .user = -1};
     *place = b->symbols++;
     return MEG_OK;
 }
@@ -148,7 +153,8 @@ static meg_status want_outputs(meg_onnx_build *b, meg_onnx_symbol *out[MEG_OUTPU
         int most = loss ? 1 : MEG_OUTPUTS;
         MEG_CHECK(b->error, *count < most, MEG_EARG,
                   "%s: it has %zu outputs, but %d at most can be %s: choose one, output=%.*s",
-                  f->path, f->outputs, most, loss ? "trained" : "asked for", MEG_SPAN_TEXT(s->name));
+                  f->path, f->outputs, most, loss ? "trained" : "asked for",
+                  MEG_SPAN_TEXT(s->name));
         if (loss) s = before_softmax(b, s);
         s->needed = s->output = true;
         s->uses++;
@@ -250,8 +256,7 @@ static meg_status check_attributes(const meg_onnx_build *b, const meg_onnx_node 
             at += length + (at[length] == ' ');
         }
         if (!known)
-            return meg_onnx_refuse(b, n, "attribute '%.*s' is not supported",
-                                   MEG_SPAN_TEXT(name));
+            return meg_onnx_refuse(b, n, "attribute '%.*s' is not supported", MEG_SPAN_TEXT(name));
     }
     return MEG_OK;
 }
@@ -279,7 +284,7 @@ static meg_status build_nodes(meg_onnx_build *b)
         MEG_TRY(b->error, build_node(b, n));
         for (int k = 0; k < n->outputs; k++) {
             const meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->out[k]);
-            if (s && s->needed && s->value < 0 && !s->constant)
+            if (s && s->needed && s->value < 0 && s->front < 0 && !s->constant)
                 return meg_onnx_refuse(b, n, "its output '%.*s' is not supported",
                                        MEG_SPAN_TEXT(s->name));
         }
@@ -292,12 +297,14 @@ static meg_status build_nodes(meg_onnx_build *b)
 static void tell_losses(const meg_onnx_build *b)
 {
     if (b->still)
-        meg_onnx_warn(b, "%d batch normalisations were exported for inference: they train again, "
-                         "from their statistics%s",
+        meg_onnx_warn(b,
+                      "%d batch normalisations were exported for inference: they train again, "
+                      "from their statistics%s",
                       b->still, b->drops ? "" : "; dropout, if the model had any, is gone");
     if (b->folded)
-        meg_onnx_warn(b, "%d convolutions seem to have a batch normalisation folded into their "
-                         "weights: training will differ; export the model in training mode",
+        meg_onnx_warn(b,
+                      "%d convolutions seem to have a batch normalisation folded into their "
+                      "weights: training will differ; export the model in training mode",
                       b->folded);
 }
 
@@ -305,10 +312,11 @@ static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int co
 {
     meg_graph *g = b->graph;
     for (int i = 0; i < count; i++) {
-        MEG_CHECK(b->error, out[i]->value >= 0, MEG_EUNSUPPORTED,
+        MEG_CHECK(b->error, out[i]->value >= 0 || out[i]->front >= 0, MEG_EUNSUPPORTED,
                   "%s: output '%.*s' is a constant or comes from nowhere", b->file->path,
                   MEG_SPAN_TEXT(out[i]->name));
-        g->output[g->outputs++] = out[i]->value;
+        MEG_TRY(b->error, meg_onnx_straighten(b, out[i], &g->output[i]));
+        g->outputs++;
     }
     if (strcmp(b->options.loss, "none") == 0) return MEG_OK;
     meg_graph_add_loss(g, b->options.loss, "", g->output[0], 1);
@@ -357,9 +365,7 @@ meg_status meg_onnx_load(meg_error *e, const char *path, const char *options,
     meg_status status = build(&b);
     if (b.graph->error.status != MEG_OK)
         status = meg_fail(e, b.graph->error.status, "%s: %s", path, b.graph->error.message);
-    if (status == MEG_OK)
-        *out = b.graph;
-    else
-        meg_graph_destroy(b.graph);
+    if (status == MEG_OK) *out = b.graph;
+    else meg_graph_destroy(b.graph);
     return status;
 }

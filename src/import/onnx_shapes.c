@@ -74,16 +74,6 @@ static meg_status add_reshape(meg_onnx_build *b, const meg_onnx_node *n, int x,
     return meg_onnx_add(b, n, &l);
 }
 
-/* What the file says of the input's extents. */
-static int file_dims(const meg_onnx_build *b, const meg_onnx_symbol *s, int64_t out[MEG_ONNX_RANK])
-{
-    const meg_value *v = &b->graph->value[s->value];
-    int rank = meg_onnx_rank(b, s);
-    for (int i = 0; i < rank; i++)
-        out[i] = i < v->rank ? v->dims[i] : 1;
-    return rank;
-}
-
 static meg_status read_reshape(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
@@ -92,7 +82,7 @@ static meg_status read_reshape(meg_onnx_build *b, const meg_onnx_node *n)
     int x;
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
     MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &to));
-    int rank = file_dims(b, s, dims);
+    int rank = meg_onnx_dims(b, s, dims);
     if (!resolve(dims, rank, meg_onnx_int(n, "allowzero", 0) == 0, &to))
         return meg_onnx_refuse(b, n, "the new shape does not have as many elements as the input");
     return add_reshape(b, n, x, &to);
@@ -108,7 +98,7 @@ static meg_status read_squeeze(meg_onnx_build *b, const meg_onnx_node *n)
     if (s && s->constant) return meg_onnx_rank_shape(b, n, 0);
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
     MEG_TRY(b->error, meg_onnx_list_of(b, n, "axes", 1, &axes));
-    int rank = file_dims(b, s, dims);
+    int rank = meg_onnx_dims(b, s, dims);
     for (int i = 0; i < axes.count; i++) {
         int axis = meg_onnx_axis(axes.at[i], rank);
         if (axis < 0 || dims[axis] != 1)
@@ -132,7 +122,7 @@ static meg_status read_unsqueeze(meg_onnx_build *b, const meg_onnx_node *n)
     if (s && s->constant) return meg_onnx_rank_shape(b, n, 1);
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
     MEG_TRY(b->error, meg_onnx_list_of(b, n, "axes", 1, &axes));
-    int rank = file_dims(b, s, dims), count = rank + axes.count;
+    int rank = meg_onnx_dims(b, s, dims), count = rank + axes.count;
     for (int i = 0; i < axes.count && count <= MEG_ONNX_RANK; i++) {
         int axis = meg_onnx_axis(axes.at[i], count);
         made |= axis < 0 ? 0 : 1u << axis;
@@ -152,33 +142,67 @@ static meg_status read_concat(meg_onnx_build *b, const meg_onnx_node *n)
     meg_onnx_layer l = {.op = "concat"};
     meg_graph *g = b->graph;
     if (meg_onnx_in(b, n, 0) && meg_onnx_in(b, n, 0)->constant) return meg_onnx_join_shapes(b, n);
+    MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &l.in[0]));
+    int rank = meg_onnx_rank(b, meg_onnx_in(b, n, 0));
+    int axis = meg_onnx_axis(meg_onnx_int(n, "axis", 0), rank);
+    l.front = axis == rank - 1;
+    if (axis < 1 || (axis > 1 && !l.front) || squeezed(meg_onnx_in(b, n, 0)))
+        return meg_onnx_refuse(b, n, "only axis 1 or the last is supported");
     for (int i = 0; i < n->inputs; i++) {
         if (l.inputs == MEG_INPUTS) {
-            l.in[0] = meg_graph_add(g, "concat", "", "", l.inputs, l.in);
+            l.in[0] = meg_graph_add(g, "concat", meg_onnx_fresh(b, "concat"), "", l.inputs, l.in);
             if (l.in[0] < 0) return g->error.status;
             l.inputs = 1;
         }
-        MEG_TRY(b->error, meg_onnx_data(b, n, i, &l.in[l.inputs]));
-        const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
-        if (meg_onnx_axis(meg_onnx_int(n, "axis", 0), meg_onnx_rank(b, s)) != 1)
-            return meg_onnx_refuse(b, n, "only axis 1, the channels, is supported");
-        l.inputs++;
+        MEG_TRY(b->error,
+                (l.front ? meg_onnx_data_front : meg_onnx_data)(b, n, i, &l.in[l.inputs++]));
     }
     if (n->inputs > 1) return meg_onnx_add(b, n, &l);
-    meg_onnx_bind(b, n, 0, l.in[0]);
+    meg_onnx_bind_same(b, n, meg_onnx_in(b, n, 0));
     return MEG_OK;
 }
 
+/* Is it the move of the last axis to place 1 (by = -1), or back (by = 1)? */
+static bool moves(const int64_t perm[], int rank, int by)
+{
+    for (int i = 1; i < rank; i++)
+        if (perm[i] != (i - 1 + by + rank - 1) % (rank - 1) + 1) return false;
+    return true;
+}
+
+/* The transpose of a matrix of weights: what PyTorch writes for a dense layer. */
+static meg_status turn_constant(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_symbol *s)
+{
+    if (s->constant->rank != 2) return meg_onnx_refuse(b, n, "a constant that is no matrix");
+    meg_onnx_bind_same(b, n, s);
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (y) y->turned = !s->turned;
+    return MEG_OK;
+}
+
+/* Moves of the last axis are only noted: see onnx_build.h. */
 static meg_status read_transpose(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "transpose", .inputs = 1};
     int64_t perm[MEG_ONNX_RANK];
-    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
-    int rank = b->graph->value[l.in[0]].rank, count = meg_onnx_ints(n, "perm", perm, MEG_ONNX_RANK);
+    meg_onnx_symbol *s = meg_onnx_in(b, n, 0), *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (s && s->constant) return turn_constant(b, n, s);
+    MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &l.in[0]));
+    int rank = meg_onnx_rank(b, s), count = meg_onnx_ints(n, "perm", perm, MEG_ONNX_RANK);
     for (int i = 0; count < 0 && i < rank; i++)
         perm[i] = rank - 1 - i;
-    if ((count >= 0 && count != rank) || perm[0] != 0)
+    if ((count >= 0 && count != rank) || perm[0] != 0 || squeezed(s))
         return meg_onnx_refuse(b, n, "the batch must stay the first axis");
+    bool ours = meg_span_bytes(meg_onnx_note(n, "megalith.scope")) > 0; /* wants to be a node */
+    if (!ours && rank > 2 && moves(perm, rank, -1) && meg_onnx_is_front(s)) {
+        y->value = s->front;
+        return MEG_OK;
+    }
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    if (!ours && rank > 2 && moves(perm, rank, 1)) {
+        y->front = l.in[0];
+        return MEG_OK;
+    }
     meg_onnx_attr(&l, "axes=0");
     for (int i = 1; i < rank; i++)
         meg_onnx_attr(&l, "x%" PRId64, perm[i]);
@@ -234,7 +258,8 @@ static meg_status read_slice(meg_onnx_build *b, const meg_onnx_node *n)
         MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1 + i, &list[i]));
     cut c = whole(x);
     int count = list[0].count;
-    bool fits = count >= 1 && list[1].count == count && (list[2].count < 0 || list[2].count == count) &&
+    bool fits = count >= 1 && list[1].count == count &&
+                (list[2].count < 0 || list[2].count == count) &&
                 (list[3].count < 0 || list[3].count == count);
     for (int i = 0; fits && i < count; i++) {
         int axis = meg_onnx_axis(list[2].count < 0 ? i : list[2].at[i], x->rank);
@@ -298,7 +323,8 @@ static meg_status read_pad(meg_onnx_build *b, const meg_onnx_node *n)
             !meg_onnx_whole(pads, count + i, &after[axis]))
             return meg_onnx_refuse(b, n, "axes that do not exist, or pads that are not whole");
     }
-    if (before[0] || after[0] || rank < 2) return meg_onnx_refuse(b, n, "the batch cannot be padded");
+    if (before[0] || after[0] || rank < 2)
+        return meg_onnx_refuse(b, n, "the batch cannot be padded");
     if (meg_span_is(mode, "wrap")) return meg_onnx_refuse(b, n, "mode wrap is not supported");
     meg_onnx_attr(&l, "pad=");
     for (int i = rank > 2 ? 1 : 0; i < rank; i++) /* one number would mean all spatial axes */
@@ -310,14 +336,128 @@ static meg_status read_pad(meg_onnx_build *b, const meg_onnx_node *n)
     return meg_onnx_add(b, n, &l);
 }
 
-const meg_onnx_row meg_onnx_shapes[] = {
-    {"Flatten", "axis", 1, 1, read_flatten},
-    {"Reshape", "allowzero", 2, 2, read_reshape},
-    {"Squeeze", "axes", 1, 2, read_squeeze},
-    {"Unsqueeze", "axes", 1, 2, read_unsqueeze},
-    {"Concat", "axis", 1, 1 << 16, read_concat},
-    {"Transpose", "perm", 1, 1, read_transpose},
-    {"Slice", "", 3, 5, read_slice},
-    {"Split", "axis num_outputs", 1, 2, read_split},
-    {"Pad", "mode", 2, 4, read_pad},
-    {0}};
+/* ---- resize ---- */
+
+typedef struct pair {
+    const char *onnx, *ours;
+} pair;
+
+static const pair MODES[] = {{"nearest", "nearest"}, {"linear", "linear"}, {NULL, NULL}};
+static const pair COORDS[] = {{"half_pixel", "half_pixel"},
+                              {"pytorch_half_pixel", "half_pixel"},
+                              {"align_corners", "align_corners"},
+                              {"asymmetric", "asymmetric"},
+                              {NULL, NULL}};
+static const pair ROUNDING[] = {{"round_prefer_floor", "down"},
+                                {"round_prefer_ceil", "up"},
+                                {"floor", "floor"},
+                                {"ceil", "ceil"},
+                                {NULL, NULL}};
+
+/* The first row is the default. */
+static meg_status translate(const meg_onnx_build *b, const meg_onnx_node *n, const char *name,
+                            const pair *table, const char **out)
+{
+    meg_span text = meg_onnx_text(n, name);
+    *out = table->ours;
+    if (!meg_onnx_has(n, name)) return MEG_OK;
+    for (; table->onnx; table++) {
+        *out = table->ours;
+        if (meg_span_is(text, table->onnx)) return MEG_OK;
+    }
+    return meg_onnx_refuse(b, n, "%s=%.*s is not supported", name, MEG_SPAN_TEXT(text));
+}
+
+typedef struct resizing { /* of each axis of the input */
+    double scale[MEG_AXES];
+    int64_t size[MEG_AXES];
+    bool by_size;
+} resizing;
+
+/* Scales (input 2) or sizes (input 3), of all axes or of those that are named. */
+static meg_status read_extents(const meg_onnx_build *b, const meg_onnx_node *n, const meg_value *x,
+                               resizing *out)
+{
+    const meg_onnx_tensor *scales;
+    meg_onnx_list sizes, axes;
+    MEG_TRY(b->error, meg_onnx_constant(b, n, 2, &scales));
+    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 3, &sizes));
+    MEG_TRY(b->error, meg_onnx_list_of(b, n, "axes", -1, &axes));
+    *out = (resizing){.by_size = sizes.count > 0};
+    int count = axes.count < 0 ? x->rank : axes.count;
+    int64_t given = out->by_size ? sizes.count : scales ? scales->size : 0;
+    if (given != count || x->rank < 3)
+        return meg_onnx_refuse(b, n, "it wants scales or sizes, one for each axis");
+    for (int i = 0; i < x->rank; i++)
+        out->scale[i] = 1, out->size[i] = x->dims[i];
+    for (int i = 0; i < count; i++) {
+        int axis = meg_onnx_axis(axes.count < 0 ? i : axes.at[i], x->rank);
+        if (axis < 0) return meg_onnx_refuse(b, n, "axes that do not exist");
+        if (!out->by_size) out->scale[axis] = meg_onnx_number(scales, i);
+        out->size[axis] = out->by_size ? sizes.at[i]
+                                       : (int64_t)(out->scale[axis] * (double)x->dims[axis]);
+    }
+    return MEG_OK;
+}
+
+/* Two corners of ONNX that the operator here does not have: lengths that are no whole numbers, and
+ * PyTorch's own rule for outputs of one pixel. */
+static bool is_corner(const meg_onnx_node *n, const meg_value *x, const resizing *r, int axis)
+{
+    meg_span coords = meg_onnx_text(n, "coordinate_transformation_mode");
+    double length = r->scale[axis] * (double)x->dims[axis];
+    if (meg_span_is(coords, "pytorch_half_pixel")) return r->size[axis] == 1 && x->dims[axis] > 1;
+    return meg_span_is(coords, "align_corners") && !r->by_size && length > (double)(int64_t)length;
+}
+
+static meg_status resize_words(const meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l)
+{
+    const meg_value *x = &b->graph->value[l->in[0]];
+    resizing r = {.by_size = false};
+    MEG_TRY(b->error, read_extents(b, n, x, &r));
+    meg_onnx_attr(l, r.by_size ? " size=" : " scale=");
+    for (int i = 0; i < x->rank; i++) {
+        if (i < 2 && r.size[i] != x->dims[i])
+            return meg_onnx_refuse(b, n, "batch and channels cannot be resized");
+        if (is_corner(n, x, &r, i))
+            return meg_onnx_refuse(b, n, "these lengths are not supported with this way to count");
+        if (i < 2) continue;
+        if (r.by_size) meg_onnx_attr(l, "%s%" PRId64, i > 2 ? "x" : "", r.size[i]);
+        else meg_onnx_attr(l, "%s%.9g", i > 2 ? "x" : "", r.scale[i]);
+    }
+    return MEG_OK;
+}
+
+static meg_status read_resize(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "resize", .inputs = 1};
+    const char *mode, *coords, *rounding;
+    meg_span policy = meg_onnx_text(n, "keep_aspect_ratio_policy");
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    MEG_TRY(b->error, translate(b, n, "mode", MODES, &mode));
+    MEG_TRY(b->error, translate(b, n, "coordinate_transformation_mode", COORDS, &coords));
+    MEG_TRY(b->error, translate(b, n, "nearest_mode", ROUNDING, &rounding));
+    if (meg_onnx_int(n, "antialias", 0) ||
+        (policy.at < policy.end && !meg_span_is(policy, "stretch")))
+        return meg_onnx_refuse(b, n, "antialias and keep_aspect_ratio_policy are not supported");
+    meg_onnx_attr(&l, "mode=%s coords=%s", mode, coords);
+    if (strcmp(mode, "nearest") == 0) meg_onnx_attr(&l, " round=%s", rounding);
+    MEG_TRY(b->error, resize_words(b, n, &l));
+    return meg_onnx_add(b, n, &l);
+}
+
+#define RESIZE                                                                                     \
+    "mode coordinate_transformation_mode nearest_mode antialias keep_aspect_ratio_policy "         \
+    "cubic_coeff_a exclude_outside extrapolation_value axes"
+
+const meg_onnx_row meg_onnx_shapes[] = {{"Flatten", "axis", 1, 1, read_flatten},
+                                        {"Reshape", "allowzero", 2, 2, read_reshape},
+                                        {"Squeeze", "axes", 1, 2, read_squeeze},
+                                        {"Unsqueeze", "axes", 1, 2, read_unsqueeze},
+                                        {"Concat", "axis", 1, 1 << 16, read_concat},
+                                        {"Transpose", "perm", 1, 1, read_transpose},
+                                        {"Slice", "", 3, 5, read_slice},
+                                        {"Split", "axis num_outputs", 1, 2, read_split},
+                                        {"Pad", "mode", 2, 4, read_pad},
+                                        {"Resize", RESIZE, 1, 4, read_resize},
+                                        {0}};

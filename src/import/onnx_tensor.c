@@ -102,7 +102,7 @@ void meg_onnx_unmap(meg_onnx_file *f)
 
 /* ---- reading ---- */
 
-typedef struct parts { /* of a TensorProto, as met */
+typedef struct parts {            /* of a TensorProto, as met */
     meg_span raw, list, location; /* list: the only packed one, if there is no other */
     int lists;
     uint64_t offset, length;
@@ -233,14 +233,11 @@ static meg_status find_data(meg_onnx_file *f, meg_error *e, meg_span body, const
     bool packed = p->lists == 1 && row->list_wire != MEG_WIRE_VARINT &&
                   meg_span_bytes(p->list) == bytes;
     bool plausible = meg_span_bytes(body) >= t->size; /* each number takes a byte at least */
-    if (p->external)
-        MEG_TRY(e, open_external(f, e, t, p, &data));
-    else if (!p->has_raw && packed)
-        data = p->list;
+    if (p->external) MEG_TRY(e, open_external(f, e, t, p, &data));
+    else if (!p->has_raw && packed) data = p->list;
     else if (!p->has_raw && (!plausible || !decode(f, body, row, bytes, &data)))
         data = (meg_span){NULL, NULL};
-    if (p->external && !p->has_length && meg_span_bytes(data) > bytes)
-        data.end = data.at + bytes;
+    if (p->external && !p->has_length && meg_span_bytes(data) > bytes) data.end = data.at + bytes;
     MEG_CHECK(e, meg_span_bytes(data) == bytes, MEG_EDATA,
               "%s: tensor '%.*s' has %" PRId64 " bytes of numbers, but its shape asks for %" PRId64,
               f->path, MEG_SPAN_TEXT(t->name), meg_span_bytes(data), bytes);
@@ -248,8 +245,7 @@ static meg_status find_data(meg_onnx_file *f, meg_error *e, meg_span body, const
     return MEG_OK;
 }
 
-meg_status meg_onnx_tensor_read(meg_onnx_file *f, meg_error *e, meg_span body,
-                                meg_onnx_tensor *out)
+meg_status meg_onnx_tensor_read(meg_onnx_file *f, meg_error *e, meg_span body, meg_onnx_tensor *out)
 {
     meg_onnx_tensor t = {.size = 1};
     parts p = {0};

@@ -88,6 +88,21 @@ void meg_onnx_put(meg_onnx_out *o, meg_onnx_made *m, const char *name)
     meg_wire_message(&o->wire, 1, &n);
 }
 
+const char *meg_onnx_put_turned(meg_onnx_out *o, const meg_node *v, const char *x, const char *out,
+                                bool to_front)
+{
+    int rank = o->graph->value[v->out[0]].rank;
+    int64_t perm[MEG_AXES] = {0};
+    for (int i = 1; i < rank; i++)
+        perm[i] = to_front ? (i == 1 ? rank - 1 : i - 1) : (i == rank - 1 ? 1 : i + 1);
+    if (!out) out = meg_pool_text(o->pool, "%s/turned", v->name);
+    meg_onnx_made m = {.op = "Transpose", .inputs = 1, .in = {x}, .out = out};
+    meg_made_ints(&m, "perm", rank, perm);
+    meg_onnx_put(o, &m, meg_pool_text(o->pool, "%s/%s", v->name, to_front ? "back" : "turn"));
+    meg_wire_free(&m.attributes);
+    return out;
+}
+
 /* ---- constants and weights ---- */
 
 static meg_wire tensor(const char *name, int type, int rank, const int64_t dims[])
@@ -109,6 +124,15 @@ const char *meg_onnx_put_wholes(meg_onnx_out *o, const meg_node *v, int count, c
 {
     const char *name = extra_name(o, v);
     meg_wire t = tensor(name, WHOLE, 1, (int64_t[]){count});
+    meg_wire_data(&t, 9, at, count * (int64_t)sizeof *at);
+    meg_wire_message(&o->wire, 5, &t);
+    return name;
+}
+
+const char *meg_onnx_put_reals(meg_onnx_out *o, const meg_node *v, int count, const float at[])
+{
+    const char *name = extra_name(o, v);
+    meg_wire t = tensor(name, FLOAT, 1, (int64_t[]){count});
     meg_wire_data(&t, 9, at, count * (int64_t)sizeof *at);
     meg_wire_message(&o->wire, 5, &t);
     return name;
@@ -141,8 +165,7 @@ void meg_onnx_put_weight(meg_onnx_out *o, int value, int rank, const int64_t dim
         entry(&t, 13, "length", number);
         meg_wire_int(&t, 14, 1);
         o->offset = (o->offset + bytes + 63) / 64 * 64;
-    } else
-        meg_wire_hole(&t, 9, bytes, value);
+    } else meg_wire_hole(&t, 9, bytes, value);
     meg_wire_message(&o->wire, 5, &t);
 }
 
@@ -154,10 +177,8 @@ static void port(meg_onnx_out *o, uint32_t number, int value)
     meg_wire shape = {0}, type = {0}, kind = {0}, info = {0};
     for (int i = 0; i < x->rank; i++) {
         meg_wire dim = {0};
-        if (i == 0)
-            meg_wire_text(&dim, 2, "N");
-        else
-            meg_wire_int(&dim, 1, x->dims[i]);
+        if (i == 0) meg_wire_text(&dim, 2, "N");
+        else meg_wire_int(&dim, 1, x->dims[i]);
         meg_wire_message(&shape, 1, &dim);
     }
     meg_wire_int(&type, 1, x->dtype == MEG_I32 ? 6 : FLOAT);
@@ -235,9 +256,12 @@ static meg_status put_node(meg_onnx_out *o, const meg_node *v)
     meg_made_note(&m, "megalith.scope", v->name);
     meg_status status = row->write ? row->write(o, v, &m) : MEG_OK;
     if (status == MEG_OK) {
+        const char *out = m.out;
+        if (m.back) m.out = meg_pool_text(o->pool, "%s/last", v->name);
         meg_onnx_put(o, &m, v->name);
+        if (m.back) meg_onnx_put_turned(o, v, m.out, out, true);
         put_weights(o, v);
-        if (rectifies(v)) put_relu(o, v, m.out);
+        if (rectifies(v)) put_relu(o, v, out);
     }
     meg_wire_free(&m.attributes);
     return status;
@@ -264,8 +288,8 @@ static void put_model(meg_onnx_out *o)
 {
     meg_wire model = {0}, set = {0};
     meg_wire_text(&set, 1, "");
-    meg_wire_int(&set, 2, OPSET);
-    meg_wire_int(&model, 1, IR);
+    meg_wire_int(&set, 2, o->opset);
+    meg_wire_int(&model, 1, IR + (o->opset > OPSET));
     meg_wire_text(&model, 2, "megalith");
     meg_wire_text(&model, 3, MEG_VERSION);
     meg_wire_message(&model, 8, &set);
@@ -308,7 +332,8 @@ static meg_status stream_model(stream *s, const meg_onnx_out *o, const meg_onnx_
     MEG_TRY(s->error, meg_outfile_open(&s->file, s->error, o->path));
     for (size_t i = 0; i < w->holes; i++) {
         const meg_hole *h = &w->hole[i];
-        MEG_TRY(s->error, meg_outfile_write(&s->file, s->error, w->data + at, (int64_t)(h->at - at)));
+        MEG_TRY(s->error,
+                meg_outfile_write(&s->file, s->error, w->data + at, (int64_t)(h->at - at)));
         MEG_TRY(s->error, put_numbers(s, &o->graph->value[h->what], weights));
         at = h->at;
     }
@@ -359,7 +384,7 @@ static meg_status save(meg_onnx_out *o, const meg_onnx_source *weights)
 meg_status meg_onnx_save(meg_error *e, const char *path, const meg_graph *g,
                          const meg_onnx_source *weights, int64_t inside)
 {
-    meg_onnx_out o = {.error = e, .pool = meg_pool_new(), .path = path, .graph = g};
+    meg_onnx_out o = {.error = e, .pool = meg_pool_new(), .path = path, .graph = g, .opset = OPSET};
     const char *slash = strrchr(path, '/');
     if (weight_bytes(g) > (inside ? inside : INSIDE_MAX))
         o.data = meg_pool_text(o.pool, "%s.data", slash ? slash + 1 : path);

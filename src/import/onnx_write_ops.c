@@ -5,6 +5,7 @@
 #include "ops/attrs.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const void *word(const meg_node *v, const char *name)
@@ -53,9 +54,21 @@ static void put_windows(const meg_onnx_out *o, const meg_node *v, meg_onnx_made 
     meg_made_ints(m, "pads", 2 * space, pads);
 }
 
+/* A weight that is shared with an embedding is a matrix: axes of one tap are put behind it. */
+static const char *put_wide(meg_onnx_out *o, const meg_node *v)
+{
+    int64_t axes[MEG_SPACE] = {2, 3, 4};
+    const char *name = meg_pool_text(o->pool, "%s/wide", v->name);
+    meg_onnx_made m = {.op = "Unsqueeze", .inputs = 2, .in = {o->name[v->in[1]]}, .out = name};
+    m.in[1] = meg_onnx_put_wholes(o, v, input(o, v, 0)->rank - 2, axes);
+    meg_onnx_put(o, &m, name);
+    return name;
+}
+
 static meg_status write_conv(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
 {
     const meg_conv_attr *a = v->attr;
+    if (input(o, v, 1)->rank == 2) m->in[1] = put_wide(o, v);
     put_windows(o, v, m, a->win);
     meg_made_int(m, "group", a->groups);
     return MEG_OK;
@@ -137,6 +150,60 @@ static meg_status write_add(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m
 {
     (void)o;
     if (v->inputs > 2) m->op = "Sum";
+    return MEG_OK;
+}
+
+static void put_epsilon(const meg_node *v, meg_onnx_made *m)
+{
+    meg_made_real(m, "epsilon", number(v, "epsilon"));
+}
+
+/* Scales and offsets that the operator can do without, but ONNX cannot. */
+static meg_status want_affine(const meg_onnx_out *o, const meg_node *v)
+{
+    MEG_CHECK(o->error, flag(v, "affine"), MEG_EUNSUPPORTED,
+              "%s: %s '%s' without weights cannot be written as ONNX: use affine=1", o->path,
+              v->op->name, v->name);
+    return MEG_OK;
+}
+
+static meg_status write_instancenorm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    MEG_TRY(o->error, want_affine(o, v));
+    put_epsilon(v, m);
+    return MEG_OK;
+}
+
+static meg_status write_groupnorm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    MEG_TRY(o->error, want_affine(o, v));
+    put_epsilon(v, m);
+    meg_made_int(m, "num_groups", *(const int64_t *)word(v, "groups"));
+    o->opset = 21; /* before, it had a scale per group */
+    return MEG_OK;
+}
+
+/* Over all of a sample, or over the channels, which ONNX wants last. */
+static meg_status write_layernorm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    bool turned = choice(v, "axes") == 0 && input(o, v, 0)->rank > 2;
+    MEG_TRY(o->error, want_affine(o, v));
+    put_epsilon(v, m);
+    meg_made_int(m, "axis", turned ? -1 : 1);
+    if (turned) {
+        m->in[0] = meg_onnx_put_turned(o, v, m->in[0], NULL, false);
+        m->back = true;
+    }
+    return MEG_OK;
+}
+
+/* Rows by ids: their features come last. */
+static meg_status write_embedding(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    const char *ids = m->in[0];
+    m->in[0] = m->in[1];
+    m->in[1] = ids;
+    m->back = o->graph->value[v->out[0]].rank > 2;
     return MEG_OK;
 }
 
@@ -260,6 +327,44 @@ static meg_status write_pad(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m
     return MEG_OK;
 }
 
+/* ---- resize ---- */
+
+/* "2" or "1.5x2" of each spatial axis, after ones for batch and channels. */
+static const char *put_scales(meg_onnx_out *o, const meg_node *v, const char *text)
+{
+    float scale[MEG_AXES] = {1, 1};
+    int rank = input(o, v, 0)->rank;
+    char *end;
+    for (int i = 2; i < rank; i++) {
+        scale[i] = strtof(text, &end);
+        if (*end == 'x') text = end + 1;
+    }
+    return meg_onnx_put_reals(o, v, rank, scale);
+}
+
+static meg_status write_resize(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    static const char *const modes[] = {"nearest", "linear"};
+    static const char *const coords[] = {NULL, "half_pixel", "align_corners", "asymmetric"};
+    static const char *const rounding[] = {"floor", "ceil", "round_prefer_floor",
+                                           "round_prefer_ceil"};
+    const char *scale = word(v, "scale");
+    const meg_value *y = &o->graph->value[v->out[0]];
+    int mode = choice(v, "mode"), where = choice(v, "coords");
+    if (where == 0) where = mode == 0 ? 3 : 1;
+    meg_made_text(m, "mode", modes[mode]);
+    meg_made_text(m, "coordinate_transformation_mode", coords[where]);
+    if (mode == 0) meg_made_text(m, "nearest_mode", rounding[choice(v, "round")]);
+    m->in[1] = "";
+    m->in[2] = *scale ? put_scales(o, v, scale) : "";
+    m->inputs = *scale ? 3 : 4;
+    if (*scale) return MEG_OK;
+    int64_t axes[MEG_SPACE] = {2, 3, 4};
+    m->in[3] = meg_onnx_put_wholes(o, v, y->rank - 2, y->dims + 2);
+    meg_made_ints(m, "axes", y->rank - 2, axes); /* the batch keeps its extent, whatever it is */
+    return MEG_OK;
+}
+
 const meg_onnx_writer meg_onnx_writers[] = {
     {"add", "Add", write_add},
     {"avgpool", "AveragePool", write_pool},
@@ -271,16 +376,23 @@ const meg_onnx_writer meg_onnx_writers[] = {
     {"dense", "Gemm", write_dense},
     {"div", "Div", write_pair},
     {"dropout", "Dropout", write_dropout},
+    {"embedding", "Gather", write_embedding},
     {"flatten", "Flatten", write_axis},
     {"gap", "Flatten", write_gap},
     {"gelu", "Gelu", write_gelu},
+    {"groupnorm", "GroupNormalization", write_groupnorm},
+    {"instancenorm", "InstanceNormalization", write_instancenorm},
+    {"layernorm", "LayerNormalization", write_layernorm},
     {"leaky_relu", "LeakyRelu", write_leaky},
+    {"matmul", "MatMul", NULL},
     {"maxpool", "MaxPool", write_pool},
     {"mul", "Mul", write_pair},
     {"pad", "Pad", write_pad},
+    {"position", "Add", NULL},
     {"prelu", "PRelu", write_prelu},
     {"relu", "Relu", NULL},
     {"reshape", "Reshape", write_reshape},
+    {"resize", "Resize", write_resize},
     {"sigmoid", "Sigmoid", NULL},
     {"slice", "Slice", write_slice},
     {"softmax", "Softmax", write_axis},

@@ -76,8 +76,8 @@ int64_t meg_span_bytes(meg_span s)
 
 bool meg_span_is(meg_span s, const char *text)
 {
-    return meg_span_equal(s, (meg_span){(const uint8_t *)text,
-                                        (const uint8_t *)text + strlen(text)});
+    return meg_span_equal(s,
+                          (meg_span){(const uint8_t *)text, (const uint8_t *)text + strlen(text)});
 }
 
 bool meg_span_equal(meg_span a, meg_span b)

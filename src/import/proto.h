@@ -38,7 +38,8 @@ typedef struct meg_field {
 } meg_field;
 
 /* For printf's "%.*s": names of a file may be any bytes and of any length. */
-#define MEG_SPAN_TEXT(s) (int)((s).end - (s).at > 200 ? 200 : (s).end - (s).at), (const char *)(s).at
+#define MEG_SPAN_TEXT(s)                                                                           \
+    (int)((s).end - (s).at > 200 ? 200 : (s).end - (s).at), (const char *)(s).at
 
 /* Takes the next field off the span. 1: there is one, 0: the span has ended, -1: malformed. */
 int meg_proto_next(meg_span *s, meg_field *f);

@@ -131,12 +131,11 @@ static meg_status check_data(meg_context *ctx, const meg_graph *g, const meg_dat
         one.hi[MEG_N] = 1;
         if (meg_box_equal(&one, &d->set.sample)) return check_classes(ctx, g, d);
         const int64_t *a = one.hi, *b = d->set.sample.hi;
-        return meg_fail(&ctx->error, MEG_EARG,
-                        "%s: samples of %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64
-                        " (c d h w), but %s of %s takes %" PRId64 "x%" PRId64 "x%" PRId64
-                        "x%" PRId64,
-                        d->set.source, b[1], b[2], b[3], b[4], x->name, g->name, a[1], a[2], a[3],
-                        a[4]);
+        return meg_fail(
+            &ctx->error, MEG_EARG,
+            "%s: samples of %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64
+            " (c d h w), but %s of %s takes %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64,
+            d->set.source, b[1], b[2], b[3], b[4], x->name, g->name, a[1], a[2], a[3], a[4]);
     }
     return meg_fail(&ctx->error, MEG_EARG, "%s has no input", g->name);
 }
@@ -162,14 +161,12 @@ double meg_plan_seconds(const meg_plan *p)
 meg_status meg_plan_print(const meg_plan *p, const char *what, FILE *out)
 {
     meg_context *ctx = p->owner;
-    if (strcmp(what, "summary") == 0)
-        meg_plan_summary(p, out);
+    if (strcmp(what, "summary") == 0) meg_plan_summary(p, out);
     else if (strcmp(what, "program") == 0)
         for (int i = 0; i < MEG_ENTRIES; i++) {
             if (p->entry[i].batch) meg_entry_print(&p->entry[i], true, out);
         }
-    else
-        return meg_fail(&ctx->error, MEG_EARG, "cannot print '%s'; known: summary program", what);
+    else return meg_fail(&ctx->error, MEG_EARG, "cannot print '%s'; known: summary program", what);
     return MEG_OK;
 }
 

@@ -92,14 +92,10 @@ static void give(void *context, const meg_box *box, void *data)
     for (int64_t i = 0; i < count; i++) {
         float f = 0;
         double d = 0; /* the file may not be aligned */
-        if (s->dtype == MEG_F64)
-            memcpy(&d, from + 8 * i, 8), f = (float)d;
-        else
-            memcpy(&f, from + 4 * i, 4), d = (double)f;
-        if (s->real == MEG_F64)
-            ((double *)data)[i] = d;
-        else
-            ((float *)data)[i] = f;
+        if (s->dtype == MEG_F64) memcpy(&d, from + 8 * i, 8), f = (float)d;
+        else memcpy(&f, from + 4 * i, 4), d = (double)f;
+        if (s->real == MEG_F64) ((double *)data)[i] = d;
+        else ((float *)data)[i] = f;
     }
 }
 
@@ -146,16 +142,20 @@ meg_status meg_trainer_load(meg_trainer *t, const char *path)
 
 /* ---- exporting ---- */
 
-typedef struct export {
+typedef struct export
+{
     meg_trainer *trainer;
     meg_status (*put)(void *to, const float *piece, int64_t count);
     void *to;
     meg_status status;
-} export;
+}
+export;
 
 static void pass_on(void *context, const meg_box *box, void *data)
 {
-    enum { RUN = 4096 };
+    enum {
+        RUN = 4096
+    };
     export *x = context;
     int64_t count = meg_box_size(box);
     bool wide = meg_engine_real(x->trainer->engine) == MEG_F64;
