@@ -177,6 +177,7 @@ static void net_close(net *t)
 {
     free((void *)(uintptr_t)t->feed.samples);
     free((void *)(uintptr_t)t->feed.labels);
+    free((void *)(uintptr_t)t->feed.targets);
     meg_engine_free(t->engine);
     meg_plan_destroy(t->plan);
     meg_device_close(t->device);
@@ -210,7 +211,7 @@ static double loss_of(net *t, nudge *u)
     return o.loss;
 }
 
-/* Some elements of one parameter; returns the square of its sampled gradient. */
+/* Some elements of one parameter. */
 static void check_slopes(net *t, const meg_value *v)
 {
     enum {

@@ -287,6 +287,9 @@ static const more extra[] = {
     {"concat", {"2x20x33x40 2x7x33x40 2x16x33x40 2x1x33x40", NULL}},
     {"concat", {"2x32x9x9 2x16x9x9", NULL}},
     {"concat", {"1x10x5x5 1x10x5x5 1x10x5x5 1x10x5x5", NULL}},
+    {"slice", {"2x48x33x40", "axes=1 begin=16 end=32"}},
+    {"slice", {"2x41x33x40", "axes=1 begin=3 end=29"}},
+    {"slice", {"3x21x11x10", "axes=1 end=5"}},
 };
 
 /* Weights that would have to be blocked. */

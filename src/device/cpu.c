@@ -40,6 +40,7 @@ static const meg_cpu_op *const table[] = {
     &meg_cpu_reorder,
     &meg_cpu_resize,
     &meg_cpu_sigmoid,
+    &meg_cpu_slice,
     &meg_cpu_sub,
     &meg_cpu_sum,
     &meg_cpu_tanh,
