@@ -6,6 +6,7 @@
 #   ./do build          builds only: build/megalith, build/libmegalith.a, build/libmegalith.so
 #   ./do asan           all tests again under the address and undefined-behaviour sanitizers
 #   ./do test-torch     compares losses and gradients with PyTorch (downloads it once, several GB)
+#   ./do test-onnx      runs ONNX's own tests of our operators (downloads onnx once, 40 MB)
 #   ./do bench-torch    compares speed with PyTorch (same)
 #   ./do fresh          demo and test in a bare Debian, made for the purpose (root only)
 #   ./do format         applies the house style to all C files
@@ -78,18 +79,23 @@ build()
     rm -f "$log"
 }
 
-# PyTorch in a virtual environment of its own, made once; then runs the given script in it.
+# A virtual environment of its own, made once: its folder, what to import, what to install.
+environment()
+{
+    folder=$1 imports=$2
+    shift 2
+    if $folder/bin/python -c "import $imports" 2> /dev/null; then return; fi
+    python3 -c 'import venv, ensurepip' 2> /dev/null || need python3 python3-venv
+    python3 -m venv $folder
+    $folder/bin/pip install --quiet "$@" || fail "pip could not install $*: is the network up?"
+}
+
+# PyTorch; then runs the given script in it.
 torch()
 {
     need $packages_torch
-    modules="torch torchvision numpy safetensors"
-    if ! .venv-torch/bin/python -c "import $(echo $modules | tr ' ' ,)" 2> /dev/null; then
-        python3 -c 'import venv, ensurepip' 2> /dev/null || need python3 python3-venv
-        say "installing PyTorch into .venv-torch: a download of several GB, once"
-        python3 -m venv .venv-torch
-        .venv-torch/bin/pip install --quiet $modules ||
-            fail "pip could not install PyTorch: is the network up?"
-    fi
+    [ -d .venv-torch ] || say "installing PyTorch into .venv-torch: a download of several GB, once"
+    environment .venv-torch torch,torchvision,numpy,safetensors torch torchvision numpy safetensors
     .venv-torch/bin/python "$@"
 }
 
@@ -157,6 +163,13 @@ test-torch | bench-torch)
     script=tools/torch_compare.py
     [ "$command" = test-torch ] || script=tools/torch_bench.py
     torch $script "$@"
+    ;;
+test-onnx)
+    need $packages_build
+    build default megalith_command
+    # The last version that ships its tests as files.
+    environment .venv-onnx onnx,numpy,safetensors onnx==1.22.0 numpy safetensors
+    .venv-onnx/bin/python tools/onnx_conformance.py "$@"
     ;;
 fresh)
     fresh

@@ -73,6 +73,11 @@ meg_status meg_graph_new(meg_context *ctx, const char *name, meg_graph **out);
 meg_status meg_graph_model(meg_context *ctx, const char *model, const char *options,
                            meg_graph **out);
 
+/* Not collective. The network of an ONNX file, with its weights; the file stays open as long as the
+ * graph lives. Options: loss=softmax_xent|none output=NAME image=CxHxW (where the file leaves the
+ * input's extents open). What the file lost of the training model is logged as a warning. */
+meg_status meg_graph_load(meg_context *ctx, const char *path, const char *options, meg_graph **out);
+
 /* Not collective. The input of a graph, e.g. "Nx1x28x28": N samples of one 28 x 28 channel. */
 meg_val meg_input(meg_graph *g, const char *name, const char *shape);
 
@@ -81,8 +86,8 @@ meg_val meg_input(meg_graph *g, const char *name, const char *shape);
 meg_val meg_layer(meg_graph *g, const char *op, const char *options, meg_val x);
 meg_val meg_join(meg_graph *g, const char *op, const char *options, int count, const meg_val x[]);
 
-/* Not collective. Ends the graph with a loss over `logits` ("softmax_xent"); class labels become
- * its second input. Reports the first error of the chain, if any. */
+/* Not collective. Ends the graph with a loss over `logits`, with its options ("softmax_xent
+ * smoothing=0.1 ignore=255"); class labels become its second input. Reports the first error of the chain, if any. */
 meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits);
 int64_t meg_graph_parameters(const meg_graph *g); /* trainable */
 void meg_graph_free(meg_graph *g);
@@ -122,6 +127,10 @@ meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *report);
 /* Collective. Weights to or from a safetensors file; written beside it, synced, renamed. */
 meg_status meg_trainer_save(meg_trainer *t, const char *path);
 meg_status meg_trainer_load(meg_trainer *t, const char *path);
+
+/* Collective. Network and weights as an ONNX file (set 20), for inference: running statistics, no
+ * loss; written beside it, synced, renamed. */
+meg_status meg_trainer_export(meg_trainer *t, const char *path);
 void meg_trainer_free(meg_trainer *t);
 
 #ifdef __cplusplus

@@ -76,7 +76,8 @@ static inline void network_collect(meg_engine *x, network_result *r)
     }
 }
 
-/* The step's data: random images, class labels, the same for every case. */
+/* The step's data: random images, class labels, targets of which every fifth is missing; the same
+ * for every case. */
 static inline void network_feed(const meg_graph *g, int64_t batch, meg_feed *f)
 {
     const meg_value *image = NULL, *label = NULL;
@@ -86,18 +87,23 @@ static inline void network_feed(const meg_graph *g, int64_t batch, meg_feed *f)
         if (g->value[i].kind == MEG_LABEL) label = &g->value[i];
     }
     for (int i = 0; i < g->nodes; i++)
-        if (strcmp(g->node[i].op->name, "softmax_xent") == 0)
+        if (g->node[i].inputs > 1 && g->node[i].in[1] == label->id)
             classes = g->value[g->node[i].in[0]].shape.hi[MEG_C];
     int64_t each = meg_box_size(&image->shape) / image->shape.hi[MEG_N];
     int64_t marks = meg_box_size(&label->shape) / label->shape.hi[MEG_N];
     float *x = calloc((size_t)(each * batch), sizeof *x);
     int32_t *y = calloc((size_t)(marks * batch), sizeof *y);
+    float *t = calloc((size_t)(marks * batch), sizeof *t);
     meg_stream s = {7, 0, meg_hash("network_feed")};
     for (int64_t i = 0; i < each * batch; i++)
-        x[i] = (float)meg_random_normal(s, (uint64_t)i);
+        x[i] = image->dtype == MEG_I32
+                   ? floorf((float)(meg_random_uniform(s, (uint64_t)i) * (double)classes)) /* ids */
+                   : (float)meg_random_normal(s, (uint64_t)i);
     for (int64_t i = 0; i < marks * batch; i++)
         y[i] = (int32_t)(meg_random_uniform(s, (uint64_t)(1000000000 + i)) * (double)classes);
-    *f = (meg_feed){x, y, {0.05, 1, 0, 1}, 3, 0};
+    for (int64_t i = 0; i < marks * batch; i++)
+        t[i] = i % 5 == 1 ? NAN : (float)meg_random_uniform(s, (uint64_t)(2000000000 + i));
+    *f = (meg_feed){x, y, {0.05, 1, 0, 1}, 3, 0, t};
 }
 
 static inline network_result *network_run(const network_case *c, int entry, int64_t samples)
@@ -126,6 +132,7 @@ static inline network_result *network_run(const network_case *c, int entry, int6
     network_collect(x, r);
     free((void *)(uintptr_t)f.samples);
     free((void *)(uintptr_t)f.labels);
+    free((void *)(uintptr_t)f.targets);
     meg_engine_free(x);
     meg_plan_destroy(p);
     meg_device_close(d);

@@ -45,7 +45,20 @@ static const special specials[] = {
     {"xent", 1, false, true},        /* top */
     {"xent", 2, true, false},        /* expsum: its logarithm is taken */
     {"xent", 4, true, true},         /* label_count */
+    {"xent", 5, true, true},         /* weights of the classes */
     {"softmax_xent", 2, true, true}, /* label_count */
+    {"softmax_xent", 3, true, true}, /* weights of the classes */
+    {"mse", 1, false, true},         /* targets */
+    {"mse", 2, true, true},          /* label_count */
+    {"bce_logits", 1, false, true},  /* targets */
+    {"bce_logits", 2, true, true},   /* label_count */
+    {"bce_logits", 3, true, true},   /* weights of the positives */
+    {"expdiv", 1, false, true},      /* top */
+    {"expdiv", 2, true, false},      /* expsum: a divisor */
+    {"div", 1, true, false},         /* a divisor */
+    {"dice", 2, true, true},         /* label_count */
+    {"dice_mean", 0, true, false},   /* sums of probabilities */
+    {"dice_mean", 1, true, true},    /* label_count */
 };
 
 static special special_of(const meg_op *op, int input)
@@ -64,6 +77,7 @@ typedef struct test_case {
     int64_t classes[MEG_INPUTS]; /* of labels; 0: not labels */
     double *in[MEG_INPUTS];      /* whole inputs, labels too, as doubles that float can hold */
     double *y, *dy, *grad[MEG_INPUTS]; /* of the whole work, in f64 */
+    double *second;                    /* the second output, if there is one */
     meg_work whole;
     char name[160];
 } test_case;
@@ -134,14 +148,18 @@ static test_case case_open(const meg_op *op, const meg_sample *sample)
     if (y < 0) fail_msg("%s: %s", t.name, t.g->error.message);
     t.v = &t.g->node[0];
     t.whole = meg_op_whole(t.g, t.v);
-    assert_int_equal(t.v->outputs, 1); /* a work's box is that of output 0: no operator has more */
+    for (int i = 1; i < t.v->outputs; i++) { /* a work's box is that of output 0: others share it */
+        const meg_value *other = &t.g->value[t.v->out[i]];
+        assert_true(i == 1 && meg_box_equal(&other->shape, &t.whole.out));
+        assert_int_equal(other->dtype, MEG_I32); /* and, so far, carry no gradient */
+    }
     for (int i = 0; i < t.v->inputs; i++) {
         meg_box shape = shape_of(&t, i);
         fill_input(&t, i);
         t.grad[i] = doubles(meg_box_size(&shape));
     }
     int64_t count = meg_box_size(&t.whole.out);
-    t.y = doubles(count), t.dy = doubles(count);
+    t.y = doubles(count), t.dy = doubles(count), t.second = doubles(count);
     for (int64_t k = 0; k < count; k++)
         t.dy[k] = (double)(float)(2 * meg_random_uniform(stream_of(&t, "dy"), (uint64_t)k) - 1.01);
     return t;
@@ -151,7 +169,7 @@ static void case_close(test_case *t)
 {
     for (int i = 0; i < MEG_INPUTS; i++)
         free(t->in[i]), free(t->grad[i]);
-    free(t->y), free(t->dy);
+    free(t->y), free(t->dy), free(t->second);
     meg_graph_destroy(t->g);
 }
 
@@ -278,7 +296,8 @@ static bench bench_open(const test_case *t, meg_dtype real, meg_work w, uint64_t
         if (differentiable(t, i)) make(&b, MEG_DX + i, box, MEG_F32);
     }
     meg_box out = storage(w.out, t->whole.out, state);
-    make(&b, MEG_Y, out, t->g->value[t->v->out[0]].dtype);
+    for (int i = 0; i < t->v->outputs; i++)
+        make(&b, MEG_Y + i, out, t->g->value[t->v->out[i]].dtype);
     make(&b, MEG_DY, out, MEG_F32);
     put(&b, MEG_DY, w.out, t->dy, t->whole.out);
     for (int i = 0; i < t->op->auxes; i++) {
@@ -384,6 +403,8 @@ static void test_whole(test_case *t)
         run(&f32, order[i]);
         check_precision(&f64, &f32, order[i]);
         if (order[i] == MEG_FORWARD) memcpy(t->y, f64.call.t[MEG_Y].data, bytes_of(&f64, MEG_Y));
+        for (int64_t k = 0; t->v->outputs > 1 && order[i] == MEG_FORWARD && k < count; k++)
+            t->second[k] = get(&f64, MEG_Y + 1, k);
         error e = {0};
         for (int64_t k = 0; order[i] == MEG_REPLAY && k < count; k++)
             count_error(&e, get(&f64, MEG_Y, k), t->y[k]);
@@ -502,6 +523,20 @@ typedef struct totals { /* what the pieces add up to */
     double *y, *eval, *grad[MEG_INPUTS];
 } totals;
 
+/* A second output is whole in every piece. */
+static void check_second(const bench *b)
+{
+    const test_case *t = b->t;
+    int64_t p[MEG_AXES];
+    error e = {0};
+    meg_box part = b->call.work.out;
+    if (t->v->outputs < 2) return;
+    for (bool on = meg_box_first(&part, p); on; on = meg_box_next(&part, p))
+        count_error(&e, get(b, MEG_Y + 1, meg_box_at(&b->call.t[MEG_Y + 1].box, p)),
+                    t->second[meg_box_at(&t->whole.out, p)]);
+    check(t, "second output in pieces", e, 0, 0);
+}
+
 static void run_piece(const test_case *t, meg_work w, uint64_t *state, totals *sum)
 {
     bench b = bench_open(t, MEG_F64, w, state);
@@ -509,6 +544,7 @@ static void run_piece(const test_case *t, meg_work w, uint64_t *state, totals *s
     collect(&b, MEG_Y, w.out, sum->eval, t->whole.out);
     run(&b, MEG_FORWARD);
     collect(&b, MEG_Y, w.out, sum->y, t->whole.out);
+    check_second(&b);
     put(&b, MEG_Y, w.out, t->y, t->whole.out); /* backward never reads a partial value */
     run(&b, MEG_BACKWARD);
     run(&b, MEG_WEIGHT);

@@ -15,7 +15,7 @@
 
 enum {
     PARTS = 2,
-    NODES = 4,
+    NODES = 6,
     VALUES = 16,
     WHOLE = -1
 };
@@ -33,6 +33,7 @@ typedef struct phase_case {
     const char *op, *attrs;
     int rank;
     int64_t dims[MEG_AXES];
+    bool weighted; /* with weights of the classes */
 } phase_case;
 
 static double uniform(const char *name, int64_t i)
@@ -221,12 +222,14 @@ static int leaves(meg_graph *g, const phase_case *k, int in[MEG_INPUTS])
 {
     int64_t dims[MEG_AXES] = {k->dims[0]};
     in[0] = meg_graph_input(g, "x", k->rank, k->dims);
-    if (strcmp(k->op, "softmax_xent") != 0) return 1;
+    if (strcmp(k->op, "softmax_xent") != 0 && strcmp(k->op, "dice") != 0) return 1;
     for (int i = 2; i < k->rank; i++)
         dims[i - 1] = k->dims[i];
     in[1] = meg_graph_label(g, "labels", k->rank - 1, dims);
     in[2] = meg_graph_input(g, "count", 1, (int64_t[]){1});
-    return 3;
+    if (!k->weighted) return 3;
+    in[3] = meg_graph_input(g, "weights", 2, (int64_t[]){1, k->dims[1]});
+    return 4;
 }
 
 static meg_graph *fused_graph(const phase_case *k)
@@ -315,31 +318,52 @@ static void test_batchnorm(void **state)
 {
     (void)state;
     check_cases((phase_case[]){
-        {"batchnorm", "", 2, {6, 5}},
-        {"batchnorm", "relu=1 epsilon=1e-3", 3, {3, 4, 7}},
-        {"batchnorm", "norm=2 momentum=0.3", 4, {4, 3, 3, 5}},
-        {"batchnorm", "norm=2 relu=1", 4, {5, 2, 4, 3}}, /* the last group is smaller */
-        {"batchnorm", "norm=3 variance=population relu=1", 5, {4, 3, 2, 3, 4}},
-        {"batchnorm", "norm=1", 4, {3, 2, 3, 3}},
+        {"batchnorm", "", 2, {6, 5}, false},
+        {"batchnorm", "relu=1 epsilon=1e-3", 3, {3, 4, 7}, false},
+        {"batchnorm", "norm=2 momentum=0.3", 4, {4, 3, 3, 5}, false},
+        {"batchnorm", "norm=2 relu=1", 4, {5, 2, 4, 3}, false}, /* the last group is smaller */
+        {"batchnorm", "norm=3 variance=population relu=1", 5, {4, 3, 2, 3, 4}, false},
+        {"batchnorm", "norm=1", 4, {3, 2, 3, 3}, false},
         {0}});
 }
 
 static void test_gap(void **state)
 {
     (void)state;
-    check_cases((phase_case[]){{"gap", "", 3, {3, 5, 7}},
-                               {"gap", "", 4, {1, 4, 3, 5}},
-                               {"gap", "", 5, {2, 3, 2, 3, 4}},
+    check_cases((phase_case[]){{"gap", "", 3, {3, 5, 7}, false},
+                               {"gap", "", 4, {1, 4, 3, 5}, false},
+                               {"gap", "", 5, {2, 3, 2, 3, 4}, false},
                                {0}});
 }
 
 static void test_softmax_xent(void **state)
 {
     (void)state;
-    check_cases((phase_case[]){{"softmax_xent", "", 2, {9, 7}},
-                               {"softmax_xent", "", 3, {3, 5, 7}},
-                               {"softmax_xent", "", 4, {2, 4, 3, 5}},
-                               {"softmax_xent", "", 5, {2, 3, 2, 3, 4}},
+    check_cases((phase_case[]){{"softmax_xent", "", 2, {9, 7}, false},
+                               {"softmax_xent", "", 3, {3, 5, 7}, false},
+                               {"softmax_xent", "", 4, {2, 4, 3, 5}, false},
+                               {"softmax_xent", "", 5, {2, 3, 2, 3, 4}, false},
+                               {"softmax_xent", "", 3, {3, 5, 7}, true},
+                               {"softmax_xent", "smoothing=0.2 ignore=1", 4, {2, 4, 3, 5}, false},
+                               {"softmax_xent", "smoothing=0.1 ignore=0", 4, {2, 4, 3, 5}, true},
+                               {0}});
+}
+
+static void test_softmax(void **state)
+{
+    (void)state;
+    check_cases((phase_case[]){{"softmax", "", 2, {9, 7}, false},
+                               {"softmax", "", 4, {2, 4, 3, 5}, false},
+                               {"softmax", "", 5, {2, 3, 2, 3, 4}, false},
+                               {0}});
+}
+
+static void test_dice(void **state)
+{
+    (void)state;
+    check_cases((phase_case[]){{"dice", "", 3, {3, 5, 7}, false},
+                               {"dice", "mode=sigmoid ignore=2", 4, {2, 4, 3, 5}, false},
+                               {"dice", "epsilon=1", 5, {2, 3, 2, 3, 4}, false},
                                {0}});
 }
 
@@ -347,7 +371,7 @@ static void test_softmax_xent(void **state)
 static void test_running(void **state)
 {
     (void)state;
-    phase_case k = {"batchnorm", "norm=2 momentum=0.5", 2, {4, 1}};
+    phase_case k = {"batchnorm", "norm=2 momentum=0.5", 2, {4, 1}, false};
     meg_graph *g = fused_graph(&k);
     run r;
     open_run(&r, g, WHOLE);
@@ -366,7 +390,7 @@ static void test_running(void **state)
 static void test_large_mean(void **state)
 {
     (void)state;
-    phase_case k = {"batchnorm", "epsilon=0", 2, {4, 1}};
+    phase_case k = {"batchnorm", "epsilon=0", 2, {4, 1}, false};
     meg_graph *g = fused_graph(&k);
     run r;
     open_run(&r, g, WHOLE);
@@ -393,7 +417,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batchnorm),    cmocka_unit_test(test_gap),
-        cmocka_unit_test(test_softmax_xent), cmocka_unit_test(test_running),
+        cmocka_unit_test(test_softmax_xent), cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_dice),         cmocka_unit_test(test_running),
         cmocka_unit_test(test_large_mean),   cmocka_unit_test(test_messages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

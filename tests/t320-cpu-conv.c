@@ -1,4 +1,5 @@
-/* Convolution and dense layers of the cpu device against their plain-C definition in double.
+/* Convolution, its transpose and dense layers of the cpu device against their plain-C definition in
+ * double.
  *
  * Every sample of the operators, and some that aim at kernels the samples miss, goes the way a plan
  * would send it: forward says which formats it likes and so gives the weight its home, copies bring
@@ -177,6 +178,20 @@ static meg_request request(const bench *b, meg_pass pass)
     return r;
 }
 
+/* One number per sample; output padding of a stride or more. */
+static bool left_to_plain(const bench *b)
+{
+    const meg_node *v = b->op.node;
+    meg_box x = box_of(b, MEG_X);
+    const meg_conv_attr *a = v->attr;
+    if (strcmp(v->op->name, "conv_transpose") != 0)
+        return meg_box_size(&x) == meg_extent(&x, MEG_N);
+    bool beyond = false;
+    for (int i = 0; i < MEG_SPACE; i++)
+        beyond = beyond || a->win[i].after <= -a->win[i].stride;
+    return beyond;
+}
+
 /* Brings the operands that a pass reads into the formats it wishes, by way of those they are stored
  * in, and runs it; what it writes is in b->at. */
 static void run_pass(bench *b, meg_pass pass, meg_spec *s)
@@ -187,9 +202,7 @@ static void run_pass(bench *b, meg_pass pass, meg_spec *s)
     operand *at[MEG_OPERANDS] = {NULL}, copy[MEG_OPERANDS] = {{0}};
     meg_device_describe(b->device, &r, s);
     memcpy(b->impl[pass], s->impl, sizeof s->impl);
-    meg_box x = box_of(b, MEG_X);
-    if (meg_box_size(&x) > meg_extent(&x, MEG_N)) /* one number per sample is left to plain C */
-        assert_string_not_equal(s->impl, "plain");
+    if (!left_to_plain(b)) assert_string_not_equal(s->impl, "plain");
     assert_true(strncmp(s->impl, "ref", 3) != 0 && !strstr(s->impl, ":ref"));
     assert_true(s->seconds > 0);
     for (int i = 0; i < MEG_SCRATCH; i++) {
@@ -305,6 +318,16 @@ static const meg_sample more[] = {{"3x1x28x28", "filters=32 kernel=3 pad=1"},
                                   {"2x20x14x14", "filters=20 kernel=3 dilation=2 stride=2 pad=2"},
                                   {0}};
 
+/* Of transposed ones: the up-convolution of a U-Net; thin and odd outputs; whole and odd groups. */
+static const meg_sample up[] = {{"2x64x7x6", "filters=32 kernel=2 stride=2"},
+                                {"1x40x9x9", "filters=3 kernel=4 stride=2 pad=1"},
+                                {"2x3x9x8", "filters=20 kernel=3 stride=2 pad=1 output_pad=1"},
+                                {"1x32x5x4x6", "filters=16 kernel=2 stride=2"},
+                                {"1x32x8x8", "filters=64 kernel=3 stride=2 pad=1 groups=2"},
+                                {"1x12x8x8", "filters=6 kernel=3 pad=1 groups=3"},
+                                {"2x16x20", "filters=16 kernel=5 stride=2 dilation=2 pad=1:2"},
+                                {0}};
+
 static void run_all(int threads, meg_format stored, int64_t samples)
 {
     meg_error e = {0};
@@ -314,6 +337,8 @@ static void run_all(int threads, meg_format stored, int64_t samples)
         const meg_sample *samples;
     } lists[] = {{"conv", meg_op_find("conv")->samples},
                  {"conv", more},
+                 {"conv_transpose", meg_op_find("conv_transpose")->samples},
+                 {"conv_transpose", up},
                  {"dense", meg_op_find("dense")->samples}};
     if (meg_device_open(&e, "cpu", threads, &b.device) != MEG_OK) fail_msg("%s", e.message);
     const meg_cpu *cpu = meg_device_state(b.device);

@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include "cpu_isas.h"
 
+#include <math.h>
+
 static void *aligned_memory(int64_t bytes)
 {
     return aligned_alloc(64, (size_t)((bytes + 63) / 64 * 64));
@@ -164,13 +166,101 @@ static void weight_formats(void **state)
     }
 }
 
+typedef struct accuracy { /* of a function, in double; relative error from lo to hi */
+    meg_simd_kind kind;
+    double (*exact)(double x);
+    double lo, hi, allowed;
+} accuracy;
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static double gelu(double x)
+{
+    return x * 0.5 * erfc(-x / sqrt(2));
+}
+
+static double gelu_slope(double x)
+{
+    return 0.5 * erfc(-x / sqrt(2)) + x * exp(-x * x / 2) / sqrt(2 * acos(-1));
+}
+
+static double gelu_tanh(double x)
+{
+    return x / (1 + exp(-sqrt(8 / acos(-1)) * (x + 0.044715 * x * x * x)));
+}
+
+/* The derivative of gelu is 0 near -0.75, so its error is relative to 1; in the tails of the bell
+ * that of exp() grows with its argument. */
+static void functions(void **state)
+{
+    static const accuracy table[] = {
+        {MEG_POINT_SIGMOID, sigmoid, -80, 100, 4e-7},
+        {MEG_POINT_TANH, tanh, -20, 20, 3e-7},
+        {MEG_POINT_TANH, tanh, -1e-6, 1e-6, 2e-7},
+        {MEG_POINT_GELU, gelu, -4, 20, 1e-6},
+        {MEG_POINT_GELU, gelu, -13, -4, 6e-6},
+        {MEG_POINT_GELU_TANH, gelu_tanh, -4, 20, 2e-6},
+        {MEG_POINT_GELU_BACK, gelu_slope, -20, 20, 3e-7},
+    };
+    enum {
+        COUNT = 200003
+    };
+    float *x = malloc(COUNT * sizeof *x), *y = malloc(COUNT * sizeof *y);
+    float *ones = malloc(COUNT * sizeof *ones);
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const accuracy *f = &table[i];
+        bool back = f->kind == MEG_POINT_GELU_BACK;
+        for (int k = 0; k < COUNT; k++)
+            x[k] = (float)(f->lo + (f->hi - f->lo) * k / (COUNT - 1)), ones[k] = 1;
+        meg_simd_point job = {f->kind, COUNT, COUNT, 1, 16, 2, 0, 0, back ? ones : x, NULL, x, y};
+        cpu_of(devices(state)[1])->simd->point(&job);
+        double worst = 0;
+        for (int k = 0; k < COUNT; k++) {
+            double want = f->exact((double)x[k]), off = fabs((double)y[k] - want);
+            double size = back ? 1 : fabs(want);
+            if (want != 0 && !(off <= f->allowed * size))
+                fail_msg("kind %d at %.9g: %.9g, should be %.9g", f->kind, (double)x[k],
+                         (double)y[k], want);
+            if (want != 0 && off / size > worst) worst = off / size;
+        }
+        print_message("kind %d from %g to %g: error at most %.2g\n", f->kind, f->lo, f->hi, worst);
+    }
+    free(x), free(y), free(ones);
+}
+
+/* NaN of any bits shows, infinities have their limits, and rests of a vector are what they are
+ * inside of one. */
+static void extremes(void **state)
+{
+    static const meg_simd_kind kinds[] = {MEG_POINT_LEAK, MEG_POINT_CLIP, MEG_POINT_SIGMOID,
+                                          MEG_POINT_TANH, MEG_POINT_GELU, MEG_POINT_GELU_TANH};
+    static const float lowest[] = {-INFINITY, 0, 0, -1, 0, 0};
+    static const float highest[] = {INFINITY, 2, 1, 1, INFINITY, INFINITY};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        float x[37], y[37];
+        memset(x, 0xff, sizeof x);
+        x[3] = INFINITY, x[36] = -200;
+        meg_simd_point job = {kinds[i], 37, 37, 1, 16, 1, 0, 2, x, NULL, NULL, y};
+        if (kinds[i] == MEG_POINT_LEAK) job.lo = 1, x[36] = -INFINITY;
+        cpu_of(devices(state)[0])->simd->point(&job);
+        for (int k = 0; k < 37; k++) {
+            float want = k == 3 ? highest[i] : k == 36 ? lowest[i] : NAN;
+            if (isnan(want) ? !isnan(y[k]) : y[k] != want)
+                fail_msg("kind %d, element %d is %g, should be %g", kinds[i], k, (double)y[k],
+                         (double)want);
+        }
+    }
+}
+
 static int all(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies),
-        cmocka_unit_test(instructions),
-        cmocka_unit_test(weight_formats),
-        cmocka_unit_test(large_tensors),
+        cmocka_unit_test(copies),         cmocka_unit_test(instructions),
+        cmocka_unit_test(weight_formats), cmocka_unit_test(large_tensors),
+        cmocka_unit_test(functions),      cmocka_unit_test(extremes),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

@@ -4,7 +4,7 @@
  *     f32, f64   the plain kernels
  *     cpu        the cpu device; operands begin in its blocked format where they may
  *
- * Tensors of sample K: K.x0.. data inputs, K.w0.. weights, K.dy; K.y, K.eval (evaluation), K.dx0..,
+ * Tensors of sample K: K.x0.. data inputs, K.w0.. weights, K.dy; K.y, K.y1 (a second output), K.eval (evaluation), K.dx0..,
  * K.dw0.., K.after0.. (what the state pass made of the weights). The metadata "cases" is
  * "K|op|shapes|attributes;...".
  */
@@ -154,7 +154,7 @@ static bool device_run(const dump *u, plain_op *p, slot aux[MEG_AUXES], meg_pass
 /* ---- samples ---- */
 
 /* Numbers that float holds exactly. What may become a divisor or a logarithm's argument (counts,
- * variances, sums of exponentials: later inputs of operators that take a fixed number, and the
+ * variances, sums of exponentials: later inputs of operators that do not take any number, and the
  * running variance) lies around one. */
 static void fill(plain_op *p, int operand, int number)
 {
@@ -163,7 +163,7 @@ static void fill(plain_op *p, int operand, int number)
     const meg_value *v = &p->graph->value[plain_value(p, operand)];
     snprintf(name, sizeof name, "%s %d %d", op->name, number, operand);
     meg_stream s = {1, 0, meg_hash(name)};
-    bool later = operand > 0 && operand < p->data && op->data_inputs == op->data_inputs_max;
+    bool later = operand > 0 && operand < p->data && op->data_inputs_max < MEG_INPUTS;
     bool spread = v->kind == MEG_STATE && v->start == MEG_ONES;
     for (int64_t i = 0; i < meg_box_size(&p->t[operand].box); i++) {
         double x = meg_random_normal(s, (uint64_t)i);
@@ -238,6 +238,8 @@ static void run_sample(dump *u, const meg_op *op, int number)
         if (made & MEG_BIT(MEG_Y))
             save(u, &p, MEG_Y,
                  meg_pool_text(u->pool, "%d.%s", number, pass == MEG_EVAL ? "eval" : "y"));
+        if (p.node->outputs > 1 && pass == MEG_FORWARD)
+            save(u, &p, MEG_Y + 1, meg_pool_text(u->pool, "%d.y1", number));
         for (int i = 0; i < p.node->inputs; i++) {
             if (made & MEG_BIT(MEG_DX + i)) save_input(u, &p, number, "d", i);
             if (made & MEG_BIT(MEG_X + i)) save_input(u, &p, number, "after", i);

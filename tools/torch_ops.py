@@ -44,6 +44,18 @@ def conv(a, x, w, training):
                     axes(a.get("dilation", "1"), space), int(a.get("groups", "1")))
 
 
+def conv_transpose(a, x, w, training):
+    """PyTorch's padding is symmetric: ours is cut off here."""
+    space = x[0].dim() - 2
+    convolve = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[space - 1]
+    stride, dilation = (axes(a.get(word, "1"), space) for word in ("stride", "dilation"))
+    y = convolve(x[0], w[0], w[1] if len(w) > 1 else None, stride, 0,
+                 axes(a.get("output_pad", "0"), space), int(a.get("groups", "1")), dilation)
+    for axis, (before, after) in enumerate(pads(a.get("pad", "0"), space), 2):
+        y = y.narrow(axis, before, y.shape[axis] - before - after)
+    return y
+
+
 def dense(a, x, w, training):
     return F.linear(x[0].flatten(1), w[0].flatten(1), w[1] if len(w) > 1 else None)
 
@@ -77,13 +89,37 @@ def maxpool(a, x, w, training):
     pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[space - 1]
     kernel, stride, pairs, ceil = pool_words(a, space)
     dilation = axes(a.get("dilation") or "1", space)
+    indices = flag(a, "indices")
     if symmetric(pairs, kernel):
         before = tuple(p for p, _ in pairs)
-        return pool(x[0], kernel, stride, before, dilation, ceil_mode=ceil)
+        return pool(x[0], kernel, stride, before, dilation, ceil, indices)
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation)]
     beyond = overhang(x[0], spans, stride, pairs, ceil)
     image = padded(padded(x[0], pairs, float("-inf")), beyond, float("-inf"))
-    return pool(image, kernel, stride, 0, dilation)
+    y = pool(image, kernel, stride, 0, dilation, False, indices)
+    return (y[0], unpadded(y[1], image.shape[2:], pairs, x[0].shape[2:])) if indices else y
+
+
+def unpadded(indices, padded_shape, pairs, shape):
+    """Flat indices into a padded plane as those into the plane itself."""
+    places = [p - before for p, (before, _) in
+              zip(torch.unravel_index(indices, padded_shape), pairs)]
+    flat = torch.zeros_like(indices)
+    for place, length in zip(places, shape):
+        flat = flat * length + place
+    return flat
+
+
+def max_unpool(a, x, w, training):
+    space = x[0].dim() - 2
+    indices = x[1].long().reshape(x[0].shape)
+    if a.get("size"):
+        size = axes(a["size"], space)
+        y = torch.zeros(*x[0].shape[:2], int(torch.tensor(size).prod()), dtype=x[0].dtype)
+        return y.scatter(2, indices.flatten(2), x[0].flatten(2)).reshape(*x[0].shape[:2], *size)
+    unpool = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[space - 1]
+    kernel, stride, pairs, _ = pool_words(a, space)
+    return unpool(x[0], indices, kernel, stride, tuple(p for p, _ in pairs))
 
 
 def avgpool(a, x, w, training):
@@ -98,6 +134,50 @@ def avgpool(a, x, w, training):
     ones = padded(torch.ones_like(x[0]), pairs, 1.0 if count_pad else 0.0)
     share = pool(padded(ones, beyond, 0.0), kernel, stride)
     return pool(padded(padded(x[0], pairs, 0.0), beyond, 0.0), kernel, stride) / share
+
+
+def adaptive_avgpool(a, x, w, training):
+    space = x[0].dim() - 2
+    pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[space - 1]
+    return pool(x[0], axes(a["size"], space))
+
+
+def corner_weights(a, length, out, scale):
+    """Matrix (out, in) of one axis of resize, for what F.interpolate has no name."""
+    p = torch.arange(out, dtype=torch.float64)
+    linear = a.get("mode", "nearest") == "linear"
+    coords = a.get("coords", "half_pixel" if linear else "asymmetric")
+    at = {"half_pixel": (p + 0.5) / scale - 0.5, "asymmetric": p / scale,
+          "align_corners": p * (length - 1) / max(out - 1, 1)}[coords]
+    if linear:
+        at = at.clamp(0, length - 1)
+        return (1 - (at[:, None] - torch.arange(length)).abs()).clamp(min=0)
+    rounded = {"floor": at.floor(), "ceil": at.ceil(), "down": (at - 0.5).ceil(),
+               "up": (at + 0.5).floor()}[a.get("round", "floor")]
+    return F.one_hot(rounded.clamp(0, length - 1).long(), length).double()
+
+
+def resize(a, x, w, training):
+    space = x[0].dim() - 2
+    mode, coords = a.get("mode", "nearest"), a.get("coords", "mode")
+    linear = ("linear", "bilinear", "trilinear")[space - 1]
+    size = list(axes(a["size"], space)) if a.get("size") else None
+    scale = [float(s) for s in a["scale"].split("x")] if a.get("scale") else None
+    scale = scale * space if scale and len(scale) == 1 else scale
+    key = (mode, coords, a.get("round", "floor"))
+    known = {("nearest", "mode", "floor"): ("nearest", None),
+             ("nearest", "half_pixel", "up"): ("nearest-exact", None),
+             ("linear", "mode", "floor"): (linear, False),
+             ("linear", "align_corners", "floor"): (linear, True)}
+    if key in known:
+        return F.interpolate(x[0], size, scale, known[key][0], known[key][1])
+    y = x[0]
+    for axis in range(space):
+        length = y.shape[2 + axis]
+        out = size[axis] if size else int(length * scale[axis])
+        matrix = corner_weights(a, length, out, scale[axis] if scale else out / length)
+        y = torch.tensordot(y, matrix, ([2 + axis], [1])).movedim(-1, 2 + axis)
+    return y
 
 
 def gap(a, x, w, training):
@@ -129,6 +209,26 @@ def batchnorm(a, x, w, training):
         var.copy_(new[1])
     y = torch.cat(parts)
     return y.relu() if flag(a, "relu") else y
+
+
+def groupnorm(a, x, w, training):
+    epsilon = float(a.get("epsilon", "1e-5"))
+    y = F.group_norm(x[0], int(a["groups"]), *(w or (None, None)), epsilon)
+    return y.relu() if flag(a, "relu") else y
+
+
+def instancenorm(a, x, w, training):
+    epsilon = float(a.get("epsilon", "1e-5"))
+    y = F.instance_norm(x[0], None, None, *(w or (None, None)), eps=epsilon)
+    return y.relu() if flag(a, "relu") else y
+
+
+def layernorm(a, x, w, training):
+    """PyTorch normalises over the last axes: channels go there and back."""
+    image = x[0] if a.get("axes") == "all" else x[0].movedim(1, -1)
+    shape = image.shape[1:] if a.get("axes") == "all" else image.shape[-1:]
+    y = F.layer_norm(image, shape, *(w or (None, None)), float(a.get("epsilon", "1e-5")))
+    return y if a.get("axes") == "all" else y.movedim(-1, 1)
 
 
 def mean(a, x, w, training):
@@ -184,12 +284,66 @@ def flatten(a, x, w, training):
     return x[0].flatten(1)
 
 
+def leaky_relu(a, x, w, training):
+    return F.leaky_relu(x[0], float(a.get("slope", "0.01")))
+
+
+def prelu(a, x, w, training):
+    return F.prelu(x[0], w[0])
+
+
+def sigmoid(a, x, w, training):
+    return x[0].sigmoid()
+
+
+def tanh(a, x, w, training):
+    return x[0].tanh()
+
+
+def gelu(a, x, w, training):
+    return F.gelu(x[0], approximate=a.get("approximate", "none"))
+
+
+def clip(a, x, w, training):
+    return x[0].clamp(float(a.get("lo", "-inf")), float(a.get("hi", "inf")))
+
+
+def softmax(a, x, w, training):
+    return x[0].softmax(1)
+
+
+def spread(x):
+    """The second of two, its axes placed as files of rank 1 (n), 2 (n c) and more have them."""
+    missing = x[0].dim() - x[1].dim()
+    return x[1].reshape(*x[1].shape[:2], *[1] * missing, *x[1].shape[2:])
+
+
+def mul(a, x, w, training):
+    return x[0] * spread(x)
+
+
+def sub(a, x, w, training):
+    return x[0] - spread(x)
+
+
+def div(a, x, w, training):
+    return x[0] / spread(x)
+
+
+def ignored(a, labels):
+    """Which labels do not count; cross_entropy wants one number for all of them."""
+    return (labels < 0) | (labels == int(a.get("ignore", "-1")))
+
+
 def label_count(a, x, w, training):
-    return (x[0] >= 0).sum()
+    if x[0].is_floating_point():
+        return (~x[0].isnan()).sum()
+    kept = x[0][~ignored(a, x[0])].long()
+    return x[1].flatten()[kept].sum() if len(x) > 1 else kept.numel() * torch.ones(())
 
 
 def correct(a, x, w, training):
-    return (x[0].argmax(1) == x[1]).sum()
+    return ((x[0].argmax(1) == x[1]) & ~ignored(a, x[1])).sum()
 
 
 def top(a, x, w, training):
@@ -200,22 +354,140 @@ def expsum(a, x, w, training):
     return (x[0] - x[1].reshape(x[0].shape[0], 1, *x[0].shape[2:])).exp().sum(1, keepdim=True)
 
 
+def expdiv(a, x, w, training):
+    tops, z = (t.reshape(x[0].shape[0], 1, *x[0].shape[2:]) for t in x[1:])
+    return (x[0] - tops).exp() / z
+
+
 def xent(a, x, w, training):
-    logits, tops, z, labels, count = x
-    pixels = logits.shape[:1] + logits.shape[2:]
-    picked = logits.gather(1, labels.long()[:, None]).reshape(pixels)
-    return (z.log().reshape(pixels) - picked + tops.reshape(pixels)).sum() / count
+    logits, tops, z, labels, count = x[:5]
+    classes, smoothing = logits.shape[1], float(a.get("smoothing", "0"))
+    kept = ~ignored(a, labels)
+    aim = F.one_hot(labels.long().clamp(min=0), classes).movedim(-1, 1).to(logits.dtype)
+    aim = (1 - smoothing) * aim + smoothing / classes
+    aim = aim * kept[:, None] * (over_channels(x[5], logits) if len(x) > 5 else 1)
+    pixel = (logits.shape[0], 1, *logits.shape[2:])
+    return (aim * (z.log().reshape(pixel) - logits + tops.reshape(pixel))).sum() / count
 
 
 def softmax_xent(a, x, w, training):
     labels = x[1].long()
+    labels = labels.masked_fill(ignored(a, labels), -100)
     count = x[2] if len(x) > 2 else (labels >= 0).sum()
-    return F.cross_entropy(x[0], labels, ignore_index=-1, reduction="sum") / count
+    weight = x[3].flatten() if len(x) > 3 else None
+    return F.cross_entropy(x[0], labels, weight, ignore_index=-100, reduction="sum",
+                           label_smoothing=float(a.get("smoothing", "0"))) / count
 
 
-OPS = {f.__name__: f for f in (add, avgpool, batchnorm, concat, conv, correct, dense, expsum,
-                               flatten, gap, label_count, maxpool, mean, norm, relu, softmax_xent,
-                               top, var, xent)}
+def mse(a, x, w, training):
+    return F.mse_loss(x[0], x[1], reduction="sum") / x[2]
+
+
+def bce_logits(a, x, w, training):
+    weight = over_channels(x[3].reshape(1, -1), x[0]) if len(x) > 3 else None
+    return F.binary_cross_entropy_with_logits(x[0], x[1], reduction="sum", pos_weight=weight) / x[2]
+
+
+def overlap(a, x, w, training):
+    kept = ~ignored(a, x[1])[:, None]
+    aim = F.one_hot(x[1].long().clamp(min=0), x[0].shape[1]).movedim(-1, 1) * kept
+    share = x[0] * kept
+    count = kept.expand_as(x[0])
+    sums = [t.reshape(*x[0].shape[:2], -1).sum(2) for t in (share * aim, share + aim, count)]
+    return torch.stack(sums, 2)[:, :, None, None]
+
+
+def dice_mean(a, x, w, training):
+    both, total, count = x[0].flatten(2).unbind(2)
+    epsilon = float(a.get("epsilon", "1e-5"))
+    each = 1 - (2 * both + epsilon) / (total + epsilon)
+    return (each * count).sum() / (x[1] * each.shape[1])
+
+
+def dice(a, x, w, training):
+    chance = x[0].sigmoid() if a.get("mode") == "sigmoid" else x[0].softmax(1)
+    return dice_mean(a, [overlap(a, [chance, x[1]], w, training), x[2]], w, training)
+
+
+def numbers(a, word, initial=""):
+    text = a.get(word, initial)
+    return [int(v) for v in text.split("x")] if text else []
+
+
+def sliced(a, x, w, training):
+    """Slice."""
+    y, named = x[0], numbers(a, "axes")
+    lists = [numbers(a, word, initial) for word, initial in (("begin", "0"), ("end", ""),
+                                                             ("step", "1"))]
+    count = len(named) or max(len(entries) for entries in lists)
+    named = named or range(y.dim() - count, y.dim())
+    for i, axis in enumerate(named):
+        begin, end, step = (entries[min(i, len(entries) - 1)] if entries else None
+                            for entries in lists)
+        index = [slice(None)] * y.dim()
+        index[axis] = slice(begin, end, step)
+        y = y[tuple(index)]
+    return y
+
+
+def pad(a, x, w, training):
+    mode = {"edge": "replicate"}.get(a.get("mode"), a.get("mode", "constant"))
+    pairs = pads(a["pad"], max(x[0].dim() - 2, 1))
+    sides = [side for pair in reversed(pairs) for side in pair]
+    if mode == "constant":
+        return F.pad(x[0], sides, value=float(a.get("value", "0")))
+    return F.pad(x[0], sides, mode=mode)
+
+
+def transpose(a, x, w, training):
+    return x[0].permute(numbers(a, "axes"))
+
+
+def reshape(a, x, w, training):
+    dims = [x[0].shape[i] if d == 0 else d for i, d in enumerate(numbers(a, "dims"))]
+    return x[0].reshape(dims)
+
+
+def gather(a, x, w, training):
+    axis = int(a.get("axis", "-1")) % x[0].dim()
+    shape = [1] * x[0].dim()
+    shape[0], shape[axis] = x[1].shape
+    full = list(x[0].shape)
+    full[axis] = x[1].shape[1]
+    return x[0].gather(axis, x[1].long().reshape(shape).expand(full))
+
+
+def embedding(a, x, w, training):
+    return F.embedding(x[0].long(), w[0]).movedim(-1, 1)
+
+
+def position(a, x, w, training):
+    return x[0] + w[0]
+
+
+def matmul(a, x, w, training):
+    return x[0] @ x[1]
+
+
+def attention(a, x, w, training):
+    heads = int(a["heads"])
+    q, k, v = (t.unflatten(1, (heads, -1)).transpose(2, 3) for t in x)
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=flag(a, "causal"),
+                                       scale=float(a.get("scale", "0")) or None)
+    return y.transpose(2, 3).flatten(1, 2)
+
+
+OPS = {f.__name__: f for f in (adaptive_avgpool, add, avgpool, batchnorm, concat, conv,
+                               conv_transpose, correct, dense, expsum, flatten, gap, groupnorm,
+                               instancenorm, label_count, layernorm, max_unpool, maxpool, mean,
+                               norm, relu, resize, softmax_xent, top, var, xent)}
+
+OPS.update({f.__name__: f for f in (bce_logits, clip, dice, dice_mean, div, expdiv, gelu,
+                                    leaky_relu, mse, mul, overlap, prelu, sigmoid, softmax, sub,
+                                    tanh)})
+
+OPS.update({f.__name__: f for f in (attention, embedding, gather, matmul, pad, position, reshape,
+                                    transpose)}, slice=sliced)
 
 
 def run(op, attrs, x, w, training=True):

@@ -109,7 +109,7 @@ static meg_choice choice_of(const reader *r)
     meg_book plan;
     meg_choice choice = {NULL, NULL};
     if (!(a->command->takes & MEG_TAKES_MODEL)) return choice;
-    if (a->places && meg_zoo_find(a->place[0])) choice.model = a->place[0];
+    if (a->places) choice.model = meg_choice_model(a->place[0]);
     if (!meg_word_find(a->command, &choice, "optimizer", &plan)) return choice;
     choice.optimizer = initial_of(plan.params, "optimizer");
     for (size_t i = 0; i < r->count; i++)

@@ -20,7 +20,7 @@ void meg_help_command(const meg_command *c, const char *model, FILE *out)
 {
     fprintf(out, "usage: megalith %s %s\n\n%s.\n", c->name, c->usage, c->doc);
     if (c->more) fprintf(out, "\n%s", c->more);
-    meg_choice choice = {NULL, model && meg_zoo_find(model) ? model : NULL};
+    meg_choice choice = {NULL, model ? meg_choice_model(model) : NULL};
     meg_book book;
     for (int i = 0; meg_book_at(c, &choice, i, &book); i++) {
         if (!book.params->name || (!choice.model && book.model)) continue;

@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "data/data.h"
 #include "device/device.h"
+#include "import/onnx.h"
 #include "zoo/zoo.h"
 
 #include <string.h>
@@ -54,12 +55,20 @@ static bool model_at(int i, thing *out)
     return m != NULL;
 }
 
+static bool onnx_at(int i, thing *out)
+{
+    const char *name = meg_onnx_operator(i);
+    if (name) *out = (thing){.name = name};
+    return name != NULL;
+}
+
 static const registry REGISTRIES[] = {
     {"models", "networks, by name", model_at},
     {"ops", "operators that networks are made of", op_at},
     {"optimizers", "how weights change", optimizer_at},
     {"readers", "where data comes from: --data READER:WORDS", reader_at},
     {"devices", "who computes", device_at},
+    {"onnx", "operators of ONNX files that can be read (docs/onnx.md)", onnx_at},
 };
 enum {
     COUNT = sizeof REGISTRIES / sizeof *REGISTRIES
@@ -126,7 +135,8 @@ static meg_status run(const meg_arguments *a, meg_error *e)
     if (a->places == 0) return MEG_OK;
     const registry *r = find_registry(a->place[0]);
     MEG_CHECK(e, r, MEG_EARG,
-              "nothing is listed under '%s'; known: models ops optimizers readers devices",
+              "nothing is listed under '%s'; known: models ops optimizers readers devices "
+              "onnx",
               a->place[0]);
     if (a->places == 2) return print_one(r, a->place[1], e);
     for (int i = 0; r->at(i, &t); i++)
@@ -136,7 +146,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 
 const meg_command meg_command_list = {
     .name = "list",
-    .usage = "[models|ops|optimizers|readers|devices [NAME]]",
+    .usage = "[models|ops|optimizers|readers|devices|onnx [NAME]]",
     .doc = "lists what there is to choose from, with words and papers",
     .places_max = 2,
     .run = run,

@@ -1,5 +1,6 @@
 /* Sessions: see session.h. */
 #include "cli/session.h"
+#include "import/onnx.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -10,11 +11,17 @@ meg_status meg_session_said(meg_session *s, meg_status status)
     return status;
 }
 
+bool meg_session_is_file(const char *model)
+{
+    size_t length = strlen(model), tail = strlen(".onnx");
+    return length > tail && strcmp(model + length - tail, ".onnx") == 0;
+}
+
 meg_status meg_session_open(meg_session *s, const meg_arguments *a, meg_error *e)
 {
     meg_graph *none;
     *s = (meg_session){.arguments = a, .error = e};
-    bool model = a->command->takes & MEG_TAKES_MODEL;
+    bool model = a->command->takes & MEG_TAKES_MODEL && !meg_session_is_file(a->place[0]);
     if (model && !meg_zoo_find(a->place[0])) return meg_zoo_build(e, a->place[0], "", &none);
     return meg_session_said(s, meg_open(a->text[MEG_TO_CONTEXT], &s->ctx));
 }
@@ -44,25 +51,48 @@ static bool table_has(const meg_param *table, const char *word)
 }
 
 /* The words of the model, with image and classes of the data where they are not given. */
-static const char *model_text(const meg_session *s, const meg_model *m)
+static const char *model_text(const meg_session *s, const meg_param *params)
 {
     const meg_arguments *a = s->arguments;
     const char *text = a->text[MEG_TO_MODEL];
     if (!s->data) return text;
     const meg_dataset *d = &s->data->set;
-    if (table_has(m->params, "classes") && !meg_arguments_has(a, MEG_TO_MODEL, "classes"))
+    if (table_has(params, "classes") && !meg_arguments_has(a, MEG_TO_MODEL, "classes"))
         text = meg_pool_text(a->pool, "%s classes=%d", text, d->classes < 2 ? 2 : d->classes);
-    if (!table_has(m->params, "image") || meg_arguments_has(a, MEG_TO_MODEL, "image")) return text;
+    if (!table_has(params, "image") || meg_arguments_has(a, MEG_TO_MODEL, "image")) return text;
     text = meg_pool_text(a->pool, "%s image=", text);
     for (int i = 1; i < d->rank; i++)
         text = meg_pool_text(a->pool, "%s%s%" PRId64, text, i > 1 ? "x" : "", d->dims[i]);
     return text;
 }
 
+/* Image and classes as the graph has them. */
+static void look_at(meg_session *s)
+{
+    const meg_graph *g = s->graph;
+    s->model = (meg_zoo_common){0};
+    for (int i = g->values - 1; i >= 0; i--) {
+        const meg_value *x = &g->value[i];
+        if (x->kind != MEG_INPUT) continue;
+        s->model.image.count = x->rank - 1;
+        memcpy(s->model.image.at, x->dims + 1, (size_t)(x->rank - 1) * sizeof *x->dims);
+    }
+    if (g->outputs) s->model.classes = g->value[g->output[0]].shape.hi[MEG_C];
+}
+
+static meg_status load_graph(meg_session *s)
+{
+    const char *path = s->arguments->place[0], *text = model_text(s, meg_onnx_params);
+    MEG_TRY(s->error, meg_session_said(s, meg_graph_load(s->ctx, path, text, &s->graph)));
+    look_at(s);
+    return s->data ? meg_session_fits(s, s->data) : MEG_OK;
+}
+
 meg_status meg_session_graph(meg_session *s)
 {
     const meg_model *m = meg_zoo_find(s->arguments->place[0]);
-    const char *text = model_text(s, m);
+    if (!m) return load_graph(s);
+    const char *text = model_text(s, m->params);
     void *settings = meg_pool_alloc(s->arguments->pool, m->option_bytes);
     MEG_TRY(s->error, meg_options_parse(s->error, m->params, m->name, text, settings));
     s->model = *(const meg_zoo_common *)settings;
@@ -106,6 +136,12 @@ meg_status meg_session_trainer(meg_session *s, const char *more)
 {
     const char *text = joined(s, MEG_TO_TRAINER, more);
     return meg_session_said(s, meg_trainer_new(s->plan, s->data, text, &s->trainer));
+}
+
+meg_status meg_session_save(meg_session *s, const char *path)
+{
+    bool network = meg_session_is_file(path);
+    return meg_session_said(s, (network ? meg_trainer_export : meg_trainer_save)(s->trainer, path));
 }
 
 void meg_session_record(const meg_session *s, meg_record *r)

@@ -24,6 +24,9 @@ typedef struct meg_session {
     meg_zoo_common model; /* image and classes of the graph */
 } meg_session;
 
+/* Is this MODEL a file (.onnx) instead of a name of the zoo? */
+bool meg_session_is_file(const char *model);
+
 /* The context; refuses an unknown MODEL (the first place) at once. Close it in any case. */
 meg_status meg_session_open(meg_session *s, const meg_arguments *a, meg_error *e);
 void meg_session_close(meg_session *s);
@@ -39,6 +42,9 @@ meg_status meg_session_fits(meg_session *s, const meg_data *d);
 /* `more`: words of the command besides those that were given. */
 meg_status meg_session_plan(meg_session *s, const char *more);
 meg_status meg_session_trainer(meg_session *s, const char *more);
+
+/* Weights to a safetensors file, network and weights to an ONNX file: its name decides. */
+meg_status meg_session_save(meg_session *s, const char *path);
 
 /* Passes the status of a library call on, and its message to the command's error. */
 meg_status meg_session_said(meg_session *s, meg_status status);

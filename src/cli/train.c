@@ -205,7 +205,7 @@ static meg_status finish(job *j)
     if (!j->evaluated && !j->interrupt.seen) MEG_TRY(s->error, evaluate(j));
     (j->o->json ? print_final_json : print_final_text)(j);
     bool saves = j->o->save[0] && (s->trainer->step > 0 || !j->interrupt.seen);
-    if (saves) MEG_TRY(s->error, meg_session_said(s, meg_trainer_save(s->trainer, j->o->save)));
+    if (saves) MEG_TRY(s->error, meg_session_save(s, j->o->save));
     if (j->trace) {
         meg_trace *t = j->trace;
         j->trace = NULL;
@@ -253,8 +253,8 @@ static const meg_param PARAMS[] = {
     {"no_test", MEG_PARAM_BOOL, AT(no_test), "no", "do not evaluate", NULL, 0, 0},
     {"steps", MEG_PARAM_INT, AT(steps), "0", "train so many steps (0: as many as epochs= says)",
      NULL, 0, 1e15},
-    {"save", MEG_PARAM_TEXT, AT(save), "", "safetensors file for the weights, at the end", NULL, 0,
-     0},
+    {"save", MEG_PARAM_TEXT, AT(save), "",
+     "file for the weights, at the end: .onnx with the network, else safetensors", NULL, 0, 0},
     {"load", MEG_PARAM_TEXT, AT(load), "", "safetensors file with weights to begin with", NULL, 0,
      0},
     {"trace", MEG_PARAM_TEXT, AT(trace), "", "file for a trace of all kernels (ui.perfetto.dev)",
@@ -269,8 +269,10 @@ const meg_command meg_command_train = {
     .name = "train",
     .usage = "MODEL [--data READER:WORDS] [--word value ...]",
     .doc = "trains a model, evaluates it after every epoch, saves its weights",
-    .more = "Ctrl-C finishes the step, saves and ends with exit code 130; a second one kills.\n"
-            "image= and classes= of the model are those of the data, unless given.\n",
+    .more =
+        "MODEL is a name (`megalith list models`) or an ONNX file, whose weights it begins with.\n"
+        "Ctrl-C finishes the step, saves and ends with exit code 130; a second one kills.\n"
+        "image= and classes= of the model are those of the data, unless given.\n",
     .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_TRAINER | MEG_TAKES_MODEL,
     .places = 1,
     .places_max = 1,

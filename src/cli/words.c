@@ -1,5 +1,7 @@
 /* The books of words: see words.h. */
 #include "cli/words.h"
+#include "cli/session.h"
+#include "import/onnx.h"
 #include "ops/optimizer.h"
 #include "train/trainer.h"
 #include "zoo/zoo.h"
@@ -38,9 +40,20 @@ static bool any_book(const meg_command *c, int i, meg_book *out)
         if (i == count) *out = (meg_book){o->name, MEG_TO_PLAN, o->params, o->name, NULL, false};
         if (i == count) return true;
     }
-    const meg_model *m = meg_zoo_at(i - count);
+    if (i == count) {
+        *out = (meg_book){MEG_FILE_MODEL, MEG_TO_MODEL,   meg_onnx_params,
+                          NULL,           MEG_FILE_MODEL, false};
+        return true;
+    }
+    const meg_model *m = meg_zoo_at(i - count - 1);
     if (m) *out = (meg_book){m->name, MEG_TO_MODEL, m->params, NULL, m->name, false};
     return m != NULL;
+}
+
+const char *meg_choice_model(const char *model)
+{
+    if (meg_session_is_file(model)) return MEG_FILE_MODEL;
+    return meg_zoo_find(model) ? model : NULL;
 }
 
 static bool agrees(const char *wanted, const char *owner)

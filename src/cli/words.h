@@ -16,6 +16,12 @@ typedef struct meg_choice { /* which optimizer and model there are; NULL: any */
     const char *optimizer, *model;
 } meg_choice;
 
+/* What stands for every ONNX file where a model is chosen. */
+#define MEG_FILE_MODEL ".onnx"
+
+/* The model whose words a MODEL knows: itself, MEG_FILE_MODEL, or NULL if it is unknown. */
+const char *meg_choice_model(const char *model);
+
 /* The i-th book of a command that agrees with the choice; false past the end. */
 bool meg_book_at(const meg_command *c, const meg_choice *choice, int i, meg_book *out);
 

@@ -1,7 +1,8 @@
 /* The cpu device: oneDNN where it is good, our own vector kernels elsewhere, plain C for the rest.
  *
- *     conv, dense, reorders of weights     oneDNN                (device/cpu_conv.c, ...)
+ *     conv, conv_transpose, dense, reorders of weights   oneDNN  (device/cpu_conv.c, ...)
  *     conv, 3 x 3, of many channels        our own Winograd      (device/cpu_winograd.c)
+ *     matmul, attention                    oneDNN's sgemm        (device/cpu_matmul.c, ...)
  *     batchnorm, pools, joins, copies      our own               (device/cpu_norm.c, ...)
  *
  * Activations are blocked by channel, 16 with AVX-512 and 8 otherwise, as oneDNN's kernels for the
@@ -17,9 +18,37 @@
 
 /* Of several for the same work, the first that answers. */
 static const meg_cpu_op *const table[] = {
-    &meg_cpu_winograd, &meg_cpu_add,     &meg_cpu_avgpool, &meg_cpu_batchnorm, &meg_cpu_concat,
-    &meg_cpu_conv,     &meg_cpu_copy,    &meg_cpu_dense,   &meg_cpu_gap,       &meg_cpu_maxpool,
-    &meg_cpu_relu,     &meg_cpu_reorder, &meg_cpu_sum,     &meg_cpu_update,    &meg_cpu_zero,
+    &meg_cpu_winograd, /* before conv */
+    &meg_cpu_adaptive_avgpool,
+    &meg_cpu_add,
+    &meg_cpu_attention,
+    &meg_cpu_avgpool,
+    &meg_cpu_batchnorm,
+    &meg_cpu_clip,
+    &meg_cpu_concat,
+    &meg_cpu_conv,
+    &meg_cpu_conv_transpose,
+    &meg_cpu_copy,
+    &meg_cpu_dense,
+    &meg_cpu_gap,
+    &meg_cpu_gelu,
+    &meg_cpu_groupnorm,
+    &meg_cpu_instancenorm,
+    &meg_cpu_layernorm,
+    &meg_cpu_leaky_relu,
+    &meg_cpu_matmul,
+    &meg_cpu_maxpool,
+    &meg_cpu_mul,
+    &meg_cpu_relu,
+    &meg_cpu_reorder,
+    &meg_cpu_resize,
+    &meg_cpu_sigmoid,
+    &meg_cpu_slice,
+    &meg_cpu_sub,
+    &meg_cpu_sum,
+    &meg_cpu_tanh,
+    &meg_cpu_update,
+    &meg_cpu_zero,
 };
 
 enum { ENTRIES = sizeof table / sizeof *table };
@@ -101,6 +130,14 @@ const meg_device_kind meg_device_cpu = {
 bool meg_cpu_makes(const meg_request *r)
 {
     return r->pass == MEG_FORWARD || r->pass == MEG_EVAL || r->pass == MEG_REPLAY;
+}
+
+meg_format meg_cpu_common_format(const meg_cpu *cpu, const meg_request *r, int from, int to)
+{
+    int block = meg_format_block(r->format[from]);
+    for (int i = from; i <= to; i++)
+        if (r->format[i] != r->format[from]) block = 0;
+    return block == 1 || block == cpu->block ? r->format[from] : meg_format_blocked(cpu->block);
 }
 
 void *meg_cpu_own(size_t bytes)

@@ -31,13 +31,19 @@ struct meg_onednn *meg_onednn_open(meg_error *e, int threads); /* NULL on error,
 void meg_onednn_close(struct meg_onednn *o);
 int meg_onednn_block(void); /* 16 if oneDNN may use AVX-512 here (DNNL_MAX_CPU_ISA), else 8 */
 void meg_onednn_version(char *text, size_t size); /* "2.6.3", of the library that runs */
-extern const meg_cpu_op meg_cpu_conv, meg_cpu_dense;
+extern const meg_cpu_op meg_cpu_conv, meg_cpu_conv_transpose, meg_cpu_dense;
+extern const meg_cpu_op meg_cpu_attention, meg_cpu_matmul;
 extern const meg_cpu_op meg_cpu_reorder; /* COPY of a weight: request.node is not NULL */
 
 /* Our own kernels (device/cpu_*.c over device/simd/). */
 extern const meg_cpu_op meg_cpu_add, meg_cpu_avgpool, meg_cpu_batchnorm, meg_cpu_concat;
+extern const meg_cpu_op meg_cpu_adaptive_avgpool, meg_cpu_resize;
+extern const meg_cpu_op meg_cpu_groupnorm, meg_cpu_instancenorm, meg_cpu_layernorm;
 extern const meg_cpu_op meg_cpu_gap, meg_cpu_maxpool, meg_cpu_relu;
 extern const meg_cpu_op meg_cpu_winograd; /* conv; before meg_cpu_conv */
+extern const meg_cpu_op meg_cpu_clip, meg_cpu_gelu, meg_cpu_leaky_relu, meg_cpu_mul;
+extern const meg_cpu_op meg_cpu_sigmoid, meg_cpu_sub, meg_cpu_tanh;
+extern const meg_cpu_op meg_cpu_slice;
 extern const meg_cpu_op meg_cpu_copy; /* of activations: request.node is NULL */
 extern const meg_cpu_op meg_cpu_sum, meg_cpu_update, meg_cpu_zero;
 
@@ -47,6 +53,10 @@ int meg_cpu_winograd_use(const char *text);
 
 /* FORWARD, EVAL, REPLAY: makes outputs. */
 bool meg_cpu_makes(const meg_request *r);
+
+/* The format that the operands from..to share, if element by element kernels work in it; else the
+ * device's own. */
+meg_format meg_cpu_common_format(const meg_cpu *cpu, const meg_request *r, int from, int to);
 
 /* Zeroed memory for meg_prepared.own, freed by free; never NULL. */
 void *meg_cpu_own(size_t bytes);

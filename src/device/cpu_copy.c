@@ -3,9 +3,12 @@
  *
  *     inputs   |a a a a a . . .|   |b b b b b b b b|b b . . . . . .|      5 and 10 channels
  *     output   |a a a a a b b b|b b b b b b b .|
+ *
+ * A slice of channels is the same with one input, of which not all is taken.
  */
 #include "device/cpu.h"
 #include "device/simd/simd.h"
+#include "ops/attrs.h"
 
 #include <stdlib.h>
 
@@ -138,10 +141,10 @@ static void add_pieces(own_concat *o, const strip *s, int64_t b, int64_t block)
 }
 
 /* Lists the pieces of every block of one target. Pointers are set when all lists are complete. */
-static void add_target(own_concat *o, const strip *s, int strips, const meg_cpu *cpu)
+static void add_target(own_concat *o, const strip *s, int strips, int64_t channels,
+                       const meg_cpu *cpu)
 {
     meg_simd_gather *job = &o->job[o->jobs++];
-    int64_t channels = s[strips - 1].to + s[strips - 1].count;
     job->blocks = blocks_of(cpu, channels);
     for (int64_t b = 0; b <= job->blocks; b++) {
         o->first = meg_grow(o->first, &o->first_room, o->firsts + 1, sizeof *o->first);
@@ -177,6 +180,23 @@ static void free_concat(void *own)
     free(o);
 }
 
+/* Completes the jobs; from_blocks[MEG_INPUTS]: of each source. */
+static void finish(own_concat *o, const meg_request *r, const meg_cpu *cpu,
+                   const int64_t from_blocks[], meg_prepared *out)
+{
+    for (int i = 0; i < o->jobs; i++) {
+        o->job[i].samples = meg_extent(&r->work.out, MEG_N);
+        o->job[i].pixels = pixels_of(&r->work.out);
+        o->job[i].threads = cpu->threads;
+        for (int x = 0; x < MEG_INPUTS; x++)
+            o->job[i].from_blocks[x] = from_blocks[x];
+    }
+    o->kernel = cpu->simd->gather;
+    out->own = o;
+    out->free_own = free_concat;
+    out->run = run_concat;
+}
+
 static bool prepare_concat(meg_device *d, const meg_request *r, const meg_spec *s,
                            meg_prepared *out)
 {
@@ -192,22 +212,62 @@ static bool prepare_concat(meg_device *d, const meg_request *r, const meg_spec *
         all[i] = back ? (strip){0, at, 0, channels} : (strip){i, 0, at, channels};
         from_blocks[i] = blocks_of(cpu, channels);
         at += channels;
-        if (back) add_target(o, &all[i], 1, cpu);
+        if (back) add_target(o, &all[i], 1, channels, cpu);
     }
     if (back) from_blocks[0] = blocks_of(cpu, at);
-    else add_target(o, all, v->inputs, cpu);
-    for (int i = 0; i < o->jobs; i++) {
-        o->job[i].samples = meg_extent(&r->work.out, MEG_N);
-        o->job[i].pixels = pixels_of(&r->work.out);
-        o->job[i].threads = cpu->threads;
-        for (int x = 0; x < MEG_INPUTS; x++)
-            o->job[i].from_blocks[x] = from_blocks[x];
-    }
-    o->kernel = cpu->simd->gather;
-    out->own = o;
-    out->free_own = free_concat;
-    out->run = run_concat;
+    else add_target(o, all, v->inputs, at, cpu);
+    finish(o, r, cpu, from_blocks, out);
     return true;
 }
 
 const meg_cpu_op meg_cpu_concat = {MEG_KERNEL, "concat", describe_concat, prepare_concat};
+
+/* ---- slices of channels ---- */
+
+/* Whole pixels and consecutive channels; in a value that is plain, plain C is as good. */
+static bool fits_slice(const meg_cpu *cpu, const meg_request *r)
+{
+    bool back = r->pass == MEG_BACKWARD;
+    int x = back ? MEG_DX : MEG_X, y = back ? MEG_DY : MEG_Y;
+    const meg_slice_attr *a = r->node->attr;
+    const meg_box *in = &r->graph->value[r->node->in[0]].shape;
+    meg_box all = r->graph->value[r->node->out[0]].shape, want = *in;
+    if (!back && !meg_cpu_makes(r)) return false;
+    if (r->format[back ? MEG_DY : MEG_X] != meg_format_blocked(cpu->block)) return false;
+    for (int i = MEG_D; i < MEG_AXES; i++)
+        if (all.hi[i] != in->hi[i]) return false;
+    if (a->picks.at[MEG_C].step != 1) return false;
+    all.lo[MEG_N] = want.lo[MEG_N] = r->work.out.lo[MEG_N];
+    all.hi[MEG_N] = want.hi[MEG_N] = r->work.out.hi[MEG_N];
+    return meg_box_equal(&r->work.out, &all) && meg_box_equal(&r->box[y], &all) &&
+           meg_box_equal(&r->box[x], &want) && !meg_box_empty(&all);
+}
+
+static bool describe_slice(meg_device *d, const meg_request *r, meg_spec *s)
+{
+    const meg_cpu *cpu = meg_device_state(d);
+    if (!fits_slice(cpu, r)) return false;
+    s->format[MEG_X] = s->format[MEG_Y] = meg_format_blocked(cpu->block);
+    s->format[MEG_DY] = s->format[MEG_DX] = meg_format_blocked(cpu->block);
+    meg_cpu_price(d, r, s, 0);
+    return true;
+}
+
+/* The gradient of what was not taken is zero: lanes that no piece fills. */
+static bool prepare_slice(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out)
+{
+    (void)s;
+    const meg_cpu *cpu = meg_device_state(d);
+    const meg_slice_attr *a = r->node->attr;
+    bool back = r->pass == MEG_BACKWARD;
+    int64_t begin = a->picks.at[MEG_C].begin, channels = a->picks.at[MEG_C].length;
+    int64_t taken = meg_extent(&r->work.out, MEG_C);
+    int64_t from_blocks[MEG_INPUTS] = {blocks_of(cpu, back ? taken : channels)};
+    own_concat *o = meg_cpu_own(sizeof *o);
+    strip all = back ? (strip){0, 0, begin, taken} : (strip){0, begin, 0, taken};
+    add_target(o, &all, 1, back ? channels : taken, cpu);
+    finish(o, r, cpu, from_blocks, out);
+    return true;
+}
+
+const meg_cpu_op meg_cpu_slice = {MEG_KERNEL, "slice", describe_slice, prepare_slice};

@@ -54,19 +54,10 @@ static bool rectifies(const meg_node *v)
     return ((const meg_add_attr *)v->attr)->relu;
 }
 
-/* The format that the operands from..to share, if we work in it; else the device's own. */
-static meg_format common_format(const meg_cpu *cpu, const meg_request *r, int from, int to)
-{
-    int block = meg_format_block(r->format[from]);
-    for (int i = from; i <= to; i++)
-        if (r->format[i] != r->format[from]) block = 0;
-    return block == 1 || block == cpu->block ? r->format[from] : meg_format_blocked(cpu->block);
-}
-
 static bool describe_forward(meg_device *d, const meg_request *r, meg_spec *s)
 {
     int inputs = r->node->inputs;
-    meg_format f = common_format(meg_device_state(d), r, MEG_X, MEG_X + inputs - 1);
+    meg_format f = meg_cpu_common_format(meg_device_state(d), r, MEG_X, MEG_X + inputs - 1);
     for (int i = 0; i < inputs; i++) {
         if (!meg_box_equal(&r->box[MEG_X + i], &r->box[MEG_Y])) return false;
         s->format[MEG_X + i] = f;
@@ -81,7 +72,7 @@ static bool describe_forward(meg_device *d, const meg_request *r, meg_spec *s)
 static bool describe_backward(meg_device *d, const meg_request *r, meg_spec *s)
 {
     int decides = rectifies(r->node) ? MEG_Y : MEG_DY;
-    meg_format f = common_format(meg_device_state(d), r, decides, decides);
+    meg_format f = meg_cpu_common_format(meg_device_state(d), r, decides, decides);
     s->format[MEG_Y] = decides == MEG_Y ? f : r->format[MEG_Y];
     s->format[MEG_DY] = s->format[MEG_DY + 1] = f;
     for (int i = 0; i < r->node->inputs; i++) {

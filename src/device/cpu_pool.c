@@ -37,9 +37,12 @@ static bool fits(const meg_request *r)
     if (meg_box_empty(&r->work.out)) return false;
     meg_box need = meg_op_need(r->graph, r->node, 0, &r->work);
     const meg_box *in = &r->box[side.in], *out = &r->box[side.out], *aux = &r->box[MEG_AUX];
+    const meg_box *shape = &r->graph->value[r->node->in[0]].shape;
+    bool indices = r->node->outputs > 1; /* count in whole planes */
     bool plain_taps = r->dtype[MEG_AUX] == MEG_U8 || meg_box_empty(aux);
     return meg_box_equal(out, &r->work.out) && meg_box_holds(in, &need) &&
            same_axes(in, out, MEG_N, MEG_C) && plain_taps &&
+           (!indices || same_axes(in, shape, MEG_D, MEG_W)) &&
            (meg_box_empty(aux) || meg_box_equal(aux, out));
 }
 
@@ -103,6 +106,7 @@ static void run_window(const meg_prepared *k, void *const at[MEG_OPERANDS], cons
     job.x = at[MEG_X];
     job.y = at[MEG_Y];
     job.winner = at[MEG_AUX];
+    job.index = at[MEG_Y + 1];
     job.dy = at[MEG_DY];
     job.dy2 = at[MEG_DY + 1];
     job.dx = at[MEG_DX];

@@ -50,7 +50,11 @@ int64_t meg_operand_bytes(const meg_request *r, const meg_spec *s, int operand)
 
 /* ---- describing ---- */
 
-static const char *const overwriters[] = {"add", "batchnorm", "dropout", "norm", "relu"};
+static const char *const overwriters[] = {
+    "add",        "batchnorm", "clip", "div",      "dropout", "gelu",
+    "leaky_relu", "mul",       "norm", "position", "prelu",   "relu",
+    "sigmoid",    "softmax",   "sub",  "tanh",
+};
 
 static bool may_overwrite(const meg_op *op)
 {

@@ -117,14 +117,20 @@ static void *address(const meg_engine *x, const meg_slot *s, int micro)
     return x->arena + x->base[s->region] + s->offset + s->per_micro * micro;
 }
 
-static void load_real(const load *l, const float *from, int64_t count)
+/* Samples are floats, which hold ids up to 2^24 exactly. What is no whole number of 32 bits becomes
+ * -1, which is no id. */
+static void load_whole(int32_t *to, const float *from, int64_t count)
 {
-    if (l->slot->dtype == MEG_F32) {
-        memcpy(l->to, from, (size_t)count * sizeof *from);
-        return;
-    }
-    double *to = l->to;
     for (int64_t i = 0; i < count; i++)
+        to[i] = from[i] >= -0x1p31f && from[i] < 0x1p31f ? (int32_t)from[i] : -1;
+}
+
+static void load_numbers(const load *l, const float *from, int64_t count)
+{
+    double *to = l->to;
+    if (l->slot->dtype == MEG_F32) memcpy(l->to, from, (size_t)count * sizeof *from);
+    if (l->slot->dtype == MEG_I32) load_whole(l->to, from, count);
+    for (int64_t i = 0; l->slot->dtype == MEG_F64 && i < count; i++)
         to[i] = (double)from[i];
 }
 
@@ -138,11 +144,13 @@ static void run_load(void *argument)
         memcpy(l->to, &l->feed->scalars, sizeof l->feed->scalars);
     } else if (s->role == MEG_ROLE_SEED) {
         float weight = (float)l->entry->graph->loss[s->index].weight;
-        load_real(l, &weight, 1);
+        load_numbers(l, &weight, 1);
+    } else if (l->entry->graph->value[s->value].kind == MEG_LABEL && s->dtype != MEG_I32) {
+        load_numbers(l, l->feed->targets, count * l->entry->micro);
     } else if (l->entry->graph->value[s->value].kind == MEG_LABEL) {
         memcpy(l->to, l->feed->labels, (size_t)(s->per_micro * l->entry->micro));
     } else {
-        load_real(l, l->feed->samples + count * l->micro, count);
+        load_numbers(l, l->feed->samples + count * l->micro, count);
     }
 }
 
@@ -183,11 +191,21 @@ static double read_total(const meg_engine *x, const meg_entry *entry, int slot)
     return entry->real == MEG_F64 ? *(const double *)at : (double)*(const float *)at;
 }
 
+static bool wants_targets(const meg_graph *g)
+{
+    for (int i = 0; i < g->values; i++)
+        if (g->value[i].kind == MEG_LABEL && g->value[i].dtype != MEG_I32) return true;
+    return false;
+}
+
 meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_feed *feed,
                            meg_outcome *out)
 {
     const meg_entry *entry = &x->plan->entry[which];
     load *next = x->entry[which].load;
+    MEG_CHECK(e, feed->targets || !wants_targets(entry->graph), MEG_EARG,
+              "the loss of %s compares with real targets, but the step has none",
+              entry->graph->name);
     for (int i = 0; i < entry->lines; i++)
         run_line(x, which, &entry->line[i], feed, &next);
     meg_device_wait(x->device);

@@ -9,10 +9,11 @@
 typedef struct meg_engine meg_engine;
 
 typedef struct meg_feed { /* of one step */
-    const float *samples;  /* (batch, c, d, h, w) */
+    const float *samples;  /* (batch, c, d, h, w); an i32 input's too, whole numbers below 2^24 */
     const int32_t *labels; /* (batch, d, h, w) */
     meg_scalars scalars;
     uint64_t seed, step;
+    const float *targets; /* (batch, c, d, h, w): of losses with real targets; NaN: none */
 } meg_feed;
 
 typedef struct meg_outcome {

@@ -5,11 +5,14 @@
  * convolutions, which are small).
  */
 #include "exec/engine.h"
+#include "exec/start.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECE = 4 << 20 }; /* bytes of a slice, about */
+enum {
+    PIECE = 4 << 20
+}; /* bytes of a slice, about */
 
 typedef struct transfer {
     meg_engine *x;
@@ -48,8 +51,8 @@ static void copy(const transfer *t, const meg_box *box, void *held, void *plain,
     void *at[MEG_OPERANDS] = {NULL};
     bool weight = meg_format_block(t->held->format) == 0;
     int in = put ? MEG_Y : MEG_X, out = put ? MEG_X : MEG_Y; /* of the held side, the plain side */
-    meg_request r = {.code = MEG_COPY, .graph = g,
-                     .node = weight ? user_of(g, t->held->value) : NULL};
+    meg_request r = {
+        .code = MEG_COPY, .graph = g, .node = weight ? user_of(g, t->held->value) : NULL};
     r.box[in] = r.box[out] = *box;
     r.dtype[in] = r.dtype[out] = meg_engine_real(t->x);
     r.format[in] = t->held->format;
@@ -121,39 +124,26 @@ bool meg_engine_get(meg_engine *x, int value, meg_role role, int index, meg_visi
 
 typedef struct start {
     const meg_value *value;
-    meg_stream stream;
+    uint64_t seed;
     meg_dtype real;
 } start;
 
-enum { RUN = 4096 }; /* elements drawn at a time */
+enum {
+    RUN = 4096
+}; /* elements made at a time */
 
-static void draw_run(const start *s, int64_t first, int64_t count, float *out)
-{
-    const meg_value *v = s->value;
-    if (v->start == MEG_NORMAL) meg_random_normals(s->stream, (uint64_t)first, count, out);
-    for (int64_t i = 0; i < count; i++) {
-        double u = 0;
-        if (v->start == MEG_NORMAL) u = v->bound * (double)out[i];
-        if (v->start == MEG_ONES) u = 1;
-        if (v->start == MEG_UNIFORM)
-            u = v->bound * (2 * meg_random_uniform(s->stream, (uint64_t)(first + i)) - 1);
-        out[i] = (float)u;
-    }
-}
-
-/* Doubles start from the same floats. */
-static void draw(void *context, const meg_box *box, void *data)
+static void fill(void *context, const meg_box *box, void *data)
 {
     const start *s = context;
     int64_t count = meg_box_size(box), first = meg_box_at(&s->value->shape, box->lo);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i += RUN) {
-        float run[RUN];
+        double run[RUN];
         int64_t length = count - i < RUN ? count - i : RUN;
-        draw_run(s, first + i, length, run);
-        for (int64_t k = 0; k < length && s->real == MEG_F64; k++)
-            ((double *)data)[i + k] = (double)run[k];
-        if (s->real == MEG_F32) memcpy((float *)data + i, run, (size_t)length * sizeof *run);
+        meg_start_read(s->value, s->seed, first + i, length, run);
+        for (int64_t k = 0; k < length; k++)
+            if (s->real == MEG_F64) ((double *)data)[i + k] = run[k];
+            else ((float *)data)[i + k] = (float)run[k];
     }
 }
 
@@ -166,7 +156,7 @@ void meg_engine_start(meg_engine *x, uint64_t seed)
         memset(meg_engine_held(x, h->offset), 0, (size_t)h->bytes); /* padding too */
         if (h->role != MEG_ROLE_VALUE) continue;
         const meg_value *v = &g->value[h->value];
-        start s = {v, {seed, 0, meg_hash(v->name)}, meg_engine_real(x)};
-        meg_engine_put(x, h->value, MEG_ROLE_VALUE, 0, draw, &s);
+        start s = {v, seed, meg_engine_real(x)};
+        meg_engine_put(x, h->value, MEG_ROLE_VALUE, 0, fill, &s);
     }
 }

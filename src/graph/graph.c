@@ -18,6 +18,7 @@ meg_graph *meg_graph_create(const char *name)
 void meg_graph_destroy(meg_graph *g)
 {
     if (!g) return;
+    if (g->file) g->close_file(g->file);
     free(g->node);
     free(g->value);
     meg_pool_free(g->pool);
@@ -29,6 +30,7 @@ meg_graph *meg_graph_copy(const meg_graph *g)
     meg_pool *pool = copy->pool;
     *copy = *g;
     copy->pool = pool;
+    copy->file = NULL;
     copy->name = meg_pool_text(pool, "%s", g->name);
     copy->node = NULL, copy->node_room = 0;
     copy->value = NULL, copy->value_room = 0;
@@ -105,16 +107,32 @@ int meg_graph_input(meg_graph *g, const char *name, int rank, const int64_t dims
     return add_leaf(g, name, (meg_value){.kind = MEG_INPUT, .dtype = MEG_F32}, rank, dims);
 }
 
+/* A label has no channels: its second axis is already space. */
+static int without_channels(meg_graph *g, int id)
+{
+    if (id < 0) return id;
+    meg_value *x = &g->value[id];
+    x->shape = meg_box_of(x->dims[0], 1, 1, 1, 1);
+    for (int i = 1; i < x->rank; i++)
+        x->shape.hi[MEG_AXES - x->rank + i] = x->dims[i];
+    return id;
+}
+
 int meg_graph_label(meg_graph *g, const char *name, int rank, const int64_t dims[])
 {
-    int id = add_leaf(g, name, (meg_value){.kind = MEG_LABEL, .dtype = MEG_I32}, rank, dims);
-    /* A label has no channels: its second axis is already space. */
-    if (id >= 0 && rank > 1) {
-        g->value[id].shape = meg_box_of(dims[0], 1, 1, 1, 1);
-        for (int i = 1; i < rank; i++)
-            g->value[id].shape.hi[MEG_AXES - rank + i] = dims[i];
-    }
-    return id;
+    meg_value v = {.kind = MEG_LABEL, .dtype = MEG_I32};
+    return without_channels(g, add_leaf(g, name, v, rank, dims));
+}
+
+int meg_graph_input_typed(meg_graph *g, const char *name, meg_dtype dtype, int rank,
+                          const int64_t dims[])
+{
+    meg_value v = {.kind = MEG_INPUT, .dtype = dtype};
+    if (dtype == MEG_F32) return meg_graph_input(g, name, rank, dims);
+    if (dtype != MEG_I32 && g->error.status == MEG_OK)
+        meg_fail(&g->error, MEG_EARG, "%s: inputs are f32 or i32, not %s", name,
+                 meg_dtype_name(dtype));
+    return without_channels(g, add_leaf(g, name, v, rank, dims));
 }
 
 int meg_graph_parameter(meg_graph *g, const char *name, const meg_weight_spec *spec)
@@ -212,6 +230,29 @@ int meg_graph_add(meg_graph *g, const char *op, const char *name, const char *at
     return g->node[g->nodes - 1].out[0];
 }
 
+void meg_graph_split(meg_graph *g, int x, int axis, int parts, int out[])
+{
+    for (int i = 0; i < parts; i++)
+        out[i] = -1;
+    if (g->error.status != MEG_OK || x < 0) return;
+    const char *name = g->value[x].name; /* of the pool, unlike the value, which moves */
+    bool known = axis >= 0 && axis < g->value[x].rank && parts > 0;
+    int64_t extent = known ? g->value[x].dims[axis] : 0;
+    if (!known || extent % parts != 0) {
+        meg_fail(&g->error, MEG_EARG,
+                 "%s: axis %d, of extent %" PRId64 ", has no %d equal parts: use a divisor", name,
+                 axis, extent, parts);
+        return;
+    }
+    for (int i = 0; i < parts; i++) {
+        char attrs[96];
+        snprintf(attrs, sizeof attrs, "axes=%d begin=%" PRId64 " end=%" PRId64, axis,
+                 i * (extent / parts), (i + 1) * (extent / parts));
+        out[i] = meg_graph_add(g, "slice", meg_pool_text(g->pool, "%s.part%d", name, i), attrs, 1,
+                               &x);
+    }
+}
+
 int meg_graph_add_like(meg_graph *g, const meg_node *like, const int in[])
 {
     if (g->error.status != MEG_OK) return -1;
@@ -227,31 +268,6 @@ int meg_graph_add_like(meg_graph *g, const meg_node *like, const int in[])
 int meg_graph_add_leaf_like(meg_graph *g, const meg_value *like)
 {
     return add_value(g, like->name, *like);
-}
-
-int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight)
-{
-    if (g->error.status != MEG_OK || logits < 0) return -1;
-    if (g->losses == MEG_LOSSES) {
-        meg_fail(&g->error, MEG_EARG, "%s: more than %d losses", g->name, MEG_LOSSES);
-        return -1;
-    }
-    int64_t dims[MEG_AXES];
-    int rank = 0; /* labels have all axes of the logits but the channels */
-    const meg_value *x = &g->value[logits];
-    for (int i = 0; i < x->rank; i++)
-        if (i != 1) dims[rank++] = x->dims[i];
-    const char *suffix = g->losses ? meg_pool_text(g->pool, "%d", g->losses + 1) : "";
-    char *name = meg_pool_text(g->pool, "label%s", suffix);
-    int label = meg_graph_label(g, name, rank, dims);
-    name = meg_pool_text(g->pool, "label_count%s", suffix);
-    int count = meg_graph_add(g, "label_count", name, "", 1, &label);
-    name = meg_pool_text(g->pool, "loss%s", suffix);
-    int loss = meg_graph_add(g, op, name, attrs, 3, (int[]){logits, label, count});
-    if (g->losses == 0)
-        g->correct = meg_graph_add(g, "correct", "correct", "", 2, (int[]){logits, label});
-    g->loss[g->losses++] = (meg_loss){loss, weight};
-    return loss;
 }
 
 meg_status meg_graph_rebatch(meg_graph *g, meg_error *e, int64_t batch)

@@ -15,6 +15,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "graph/box.h"
+#include "graph/stored.h"
 
 enum { MEG_INPUTS = 8, MEG_OUTPUTS = 4, MEG_AUXES = 3, MEG_LOSSES = 4 };
 
@@ -28,7 +29,7 @@ typedef enum meg_kind {
 
 /* How a parameter or state starts. Uniform and normal draw from the counter-based generator, keyed
  * by the value's name and the element's global index. */
-typedef enum meg_start { MEG_ZEROS, MEG_ONES, MEG_UNIFORM, MEG_NORMAL } meg_start;
+typedef enum meg_start { MEG_ZEROS, MEG_ONES, MEG_UNIFORM, MEG_NORMAL, MEG_CONSTANT } meg_start;
 
 typedef struct meg_value {
     int id;
@@ -40,7 +41,8 @@ typedef struct meg_value {
     int64_t dims[MEG_AXES]; /* their extents, in file order (a dense weight after flatten: 2) */
     int maker;       /* node; -1: none */
     meg_start start; /* parameters, states */
-    double bound;    /* of MEG_UNIFORM: (-bound, bound); deviation of MEG_NORMAL */
+    double bound;    /* MEG_UNIFORM: (-bound, bound); deviation of MEG_NORMAL; MEG_CONSTANT */
+    meg_stored stored; /* parameters, states: takes the place of `start` where there is data */
 } meg_value;
 
 typedef struct meg_node {
@@ -70,6 +72,10 @@ struct meg_graph {
     int correct; /* the value that counts right answers; -1: none */
     meg_error error; /* the first, if any */
     void *owner;     /* of the public interface: its context */
+    int outputs, output[MEG_OUTPUTS]; /* of a graph from a file, in its order; logits, if it has
+                                         a loss */
+    void *file;                       /* that `stored` numbers lie in; copies of the graph borrow */
+    void (*close_file)(void *file);
 };
 
 /* What meg_op.weights says of each weight that a layer brings along. */
@@ -90,6 +96,10 @@ meg_graph *meg_graph_copy(const meg_graph *g); /* deep; `owner` is kept */
 /* Leaves. `rank` counts n: an image has rank 4. */
 int meg_graph_input(meg_graph *g, const char *name, int rank, const int64_t dims[]);
 int meg_graph_label(meg_graph *g, const char *name, int rank, const int64_t dims[]); /* i32 */
+/* An input of whole numbers (MEG_I32: ids of tokens) has no channels, as labels have none: rank 2
+ * is n w. No gradient flows to it. */
+int meg_graph_input_typed(meg_graph *g, const char *name, meg_dtype dtype, int rank,
+                          const int64_t dims[]);
 int meg_graph_parameter(meg_graph *g, const char *name, const meg_weight_spec *spec);
 
 /* Adds a node. Weights that the operator wants beyond `in` are made with it ("<name>.<suffix>").
@@ -97,13 +107,20 @@ int meg_graph_parameter(meg_graph *g, const char *name, const meg_weight_spec *s
 int meg_graph_add(meg_graph *g, const char *op, const char *name, const char *attrs, int inputs,
                   const int in[]);
 
+/* Cuts x into `parts` equal parts along an axis of its file (1: channels): that many slices, named
+ * "<x>.part0" and on. Sets `out`, all -1 on error. */
+void meg_graph_split(meg_graph *g, int x, int axis, int parts, int out[]);
+
 /* Adds a node of the same operator, attributes and name as `like` (of another graph). */
 int meg_graph_add_like(meg_graph *g, const meg_node *like, const int in[]);
 
 /* Adds a leaf (input, label, parameter, state) like one of another graph. */
 int meg_graph_add_leaf_like(meg_graph *g, const meg_value *like);
 
-/* Makes labels, the denominator and the loss of `logits`, and counts right answers. */
+/* Makes labels (or real targets, where the loss wants such), the denominator and the loss of
+ * `logits`, and counts right answers, if there are any. Options are the loss's; weighted=1 adds a
+ * state "<loss>.weight" on c, which starts with ones: the weights of the classes (of positives, for
+ * bce_logits). */
 int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight);
 
 /* Infers all shapes for another batch. */

@@ -103,6 +103,7 @@ typedef struct meg_op {
     bool cheap;        /* bandwidth-bound: recomputing it costs little */
     bool per_step;     /* its value sums over the micro-batches before anyone reads it */
     bool no_gradient;  /* its outputs carry none (counts) */
+    bool real_target;  /* a loss whose labels are real and have the shape of its first input */
 
     /* May this axis of the output be cut, and in multiples of what? 0: no. NULL: any, by 1. */
     int64_t (*grain)(const meg_graph *g, const meg_node *v, int axis);

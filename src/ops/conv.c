@@ -202,7 +202,7 @@ static const meg_param params[] = {
 
 static meg_window_words words_of(const meg_conv_attr *a)
 {
-    return (meg_window_words){&a->kernel, &a->stride, &a->dilation, &a->pad, false, false};
+    return (meg_window_words){&a->kernel, &a->stride, &a->dilation, &a->pad, false, false, NULL};
 }
 
 /* Comes before infer: what does not fit is reported there. */

@@ -2,10 +2,14 @@
  * row-major order: a window is whole on the rank that computes it, so no cut changes the winner.
  * Forward notes the winning tap of each output (aux 0), and backward asks nothing else: the input
  * need not be kept. NaN wins: an element that nobody wrote must show.
+ *
+ * With indices=1 a second output says where in its plane of the whole input each maximum lay, as
+ * max_unpool reads it and PyTorch returns it; it carries no gradient.
  */
 #include "ops/lines.h"
 #include "ops/window.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 enum {
@@ -65,6 +69,27 @@ static void store_taps(const meg_call *c, const meg_box *line, const int tap[])
             ((int32_t *)aux->data)[at + i] = tap[i];
 }
 
+/* Where in the plane (d, h, w) of the whole input the winners of a line lie. */
+static void store_indices(const meg_call *c, const meg_box *line, const int tap[])
+{
+    const meg_pool_attr *a = c->node->attr;
+    const meg_tensor *index = &c->t[MEG_Y + 1];
+    const meg_box *x = &c->graph->value[c->node->in[0]].shape;
+    if (!index->data) return;
+    int32_t *to = (int32_t *)index->data + meg_box_at(&index->box, line->lo);
+    for (int64_t i = 0; i < meg_extent(line, MEG_W); i++) {
+        int64_t left = tap[i], at = 0, step = 1;
+        for (int k = MEG_SPACE - 1; k >= 0; k--) {
+            const meg_window *win = &a->win[k];
+            int64_t p = line->lo[MEG_D + k] + (MEG_D + k == MEG_W ? i : 0);
+            at += step * (p * win->stride - win->before + left % win->taps * win->dilation);
+            step *= x->hi[MEG_D + k];
+            left /= win->taps;
+        }
+        to[i] = (int32_t)at;
+    }
+}
+
 static void forward(const meg_call *c)
 {
     meg_box lines = meg_lines(&c->work.out);
@@ -76,6 +101,7 @@ static void forward(const meg_call *c)
         memcpy(meg_real_at(&c->t[MEG_Y], line.lo), best.value,
                (size_t)meg_extent(&line, MEG_W) * sizeof(real));
         store_taps(c, &line, best.tap);
+        store_indices(c, &line, best.tap);
     }
 }
 
@@ -137,7 +163,31 @@ static const meg_param params[] = {
      "pixels around the input that never win: 1, 1x2, 0:1x0:1 (before:after)", NULL, 0, 1 << 16},
     {"ceil", MEG_PARAM_BOOL, offsetof(meg_pool_attr, ceil), "0",
      "a last window may overhang the input", NULL, 0, 0},
+    {"indices", MEG_PARAM_BOOL, offsetof(meg_pool_attr, indices), "0",
+     "a second output says where each maximum was", NULL, 0, 0},
     {0}};
+
+static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])
+{
+    const meg_pool_attr *a = v->attr;
+    const meg_box *x = &g->value[v->in[0]].shape;
+    MEG_TRY(e, meg_pool_infer(g, v, e, out));
+    if (!a->indices) return MEG_OK;
+    int64_t plane = meg_extent(x, MEG_D) * meg_extent(x, MEG_H) * meg_extent(x, MEG_W);
+    MEG_CHECK(e, plane <= INT32_MAX, MEG_EARG,
+              "%s: a plane of %" PRId64 " pixels, but indices count to %d: use indices=0", v->name,
+              plane, INT32_MAX);
+    v->outputs = 2;
+    out[1] = out[0];
+    out[1].dtype = MEG_I32;
+    return MEG_OK;
+}
+
+static meg_mask skips(const meg_node *v, meg_pass p)
+{
+    (void)p;
+    return v->outputs == 2 ? 0 : MEG_BIT(MEG_Y + 1);
+}
 
 static void aux(const meg_graph *g, const meg_node *v, const meg_work *w, int i, meg_box *box,
                 meg_dtype *type)
@@ -162,6 +212,11 @@ static const meg_sample samples[] = {{"2x3x8x8", "kernel=2"},
                                      {"1x2x1x150", "kernel=1x3 stride=1 pad=0x1"},
                                      {"2x16x9x9", "kernel=3 stride=2 pad=1"},
                                      {"1x32x8x8", "kernel=2"},
+                                     {"1x3x9x7", "kernel=3 stride=2 pad=1 indices=1"},
+                                     {"2x2x11", "kernel=2 dilation=3 indices=1"},
+                                     {"1x2x5x6x5", "kernel=2x3x2 pad=1:0x1x0:1 indices=1"},
+                                     {"2x17x8x6", "kernel=2 indices=1"},
+                                     {"1x1x19x20", "kernel=17 stride=2 indices=1"},
                                      {0}};
 
 const meg_op meg_op_maxpool = {
@@ -172,15 +227,16 @@ const meg_op meg_op_maxpool = {
     .attr_bytes = sizeof(meg_pool_attr),
     .data_inputs = 1,
     .data_inputs_max = 1,
-    .infer = meg_pool_infer,
+    .infer = infer,
     .need = meg_pool_need,
     .flops = meg_pool_flops,
     .reads = {[MEG_FORWARD] = MEG_BIT(MEG_X),
               [MEG_EVAL] = MEG_BIT(MEG_X),
               [MEG_BACKWARD] = MEG_BIT(MEG_AUX) | MEG_BIT(MEG_DY)},
-    .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y) | MEG_BIT(MEG_AUX),
-               [MEG_EVAL] = MEG_BIT(MEG_Y),
+    .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y) | MEG_BIT(MEG_Y + 1) | MEG_BIT(MEG_AUX),
+               [MEG_EVAL] = MEG_BIT(MEG_Y) | MEG_BIT(MEG_Y + 1),
                [MEG_BACKWARD] = MEG_BIT(MEG_DX)},
+    .skips = skips,
     .auxes = 1,
     .aux = aux,
     .cheap = true,

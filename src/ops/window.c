@@ -63,10 +63,12 @@ static meg_status misfit(meg_error *e, const meg_node *v, const meg_window *k, i
                     v->name, k->taps, spread, padded, "dhw"[axis], (padded - 1) / k->dilation + 1);
 }
 
-meg_status meg_windows_resolve(meg_error *e, const meg_node *v, const meg_value *x,
-                               const meg_window_words *words, meg_window win[MEG_SPACE])
+/* Are there as many numbers as axes? Sets all windows to neutral ones. */
+static meg_status check_words(meg_error *e, const meg_node *v, const meg_value *x,
+                              const meg_window_words *words, meg_window win[MEG_SPACE])
 {
     int space = x->rank - 2;
+    const meg_axes *more = words->output_pad;
     MEG_CHECK(e, space >= 1 && space <= MEG_SPACE, MEG_EARG,
               "%s: %s slides over 1 to 3 spatial axes (an input of rank 3 to 5), but its input has "
               "rank %d",
@@ -75,14 +77,47 @@ meg_status meg_windows_resolve(meg_error *e, const meg_node *v, const meg_value 
     MEG_TRY(e, check_count(e, v, "stride", words->stride ? words->stride->count : 0, space));
     MEG_TRY(e, check_count(e, v, "dilation", words->dilation ? words->dilation->count : 0, space));
     MEG_TRY(e, check_count(e, v, "pad", words->pad ? words->pad->count : 0, space));
+    MEG_TRY(e, check_count(e, v, "output_pad", more ? more->count : 0, space));
     for (int a = 0; a < MEG_SPACE; a++)
         win[a] = (meg_window){1, 1, 1, 0, 0};
+    return MEG_OK;
+}
+
+meg_status meg_windows_resolve(meg_error *e, const meg_node *v, const meg_value *x,
+                               const meg_window_words *words, meg_window win[MEG_SPACE])
+{
+    int space = x->rank - 2;
+    MEG_TRY(e, check_words(e, v, x, words, win));
     for (int i = 0; i < space; i++) {
         int a = MEG_SPACE - space + i;
         win[a] = window_at(words, i);
         int64_t length = x->shape.hi[MEG_D + a];
         if (meg_window_extent(&win[a], length, words->ceil) < 1)
             return misfit(e, v, &win[a], length, a);
+    }
+    return MEG_OK;
+}
+
+meg_status meg_windows_transpose(meg_error *e, const meg_node *v, const meg_value *x,
+                                 const meg_window_words *words, meg_window win[MEG_SPACE])
+{
+    int space = x->rank - 2;
+    MEG_TRY(e, check_words(e, v, x, words, win));
+    for (int i = 0; i < space; i++) {
+        int a = MEG_SPACE - space + i;
+        meg_window k = window_at(words, i);
+        int64_t more = pick(words->output_pad, i, 0), length = x->shape.hi[MEG_D + a];
+        MEG_CHECK(e, more < larger(k.stride, k.dilation), MEG_EARG,
+                  "%s: output_pad %" PRId64 " (axis %c), but stride is %" PRId64
+                  " and dilation %" PRId64 ": use less than the larger of them",
+                  v->name, more, "dhw"[a], k.stride, k.dilation);
+        int64_t pad = k.before + k.after;
+        k.after -= more;
+        MEG_CHECK(e, meg_window_spread(&k, length) >= 1, MEG_EARG,
+                  "%s: pad takes %" PRId64 " of the %" PRId64 " outputs that kernel %" PRId64
+                  " makes of %" PRId64 " pixels (axis %c): use less padding",
+                  v->name, pad, meg_window_spread(&k, length) + pad, k.taps, length, "dhw"[a]);
+        win[a] = k;
     }
     return MEG_OK;
 }
@@ -149,6 +184,25 @@ void meg_windows_reach(const meg_window win[MEG_SPACE], const meg_box *out, cons
     }
 }
 
+int64_t meg_window_spread(const meg_window *k, int64_t length)
+{
+    return (length - 1) * k->stride - k->before - k->after + (k->taps - 1) * k->dilation + 1;
+}
+
+void meg_windows_draw(const meg_window win[MEG_SPACE], const meg_box *out, const meg_box *taps,
+                      meg_box *in)
+{
+    meg_box q = *out, t = *taps; /* `in` may be one of them */
+    for (int i = 0; i < MEG_SPACE; i++) {
+        const meg_window *k = &win[i];
+        int a = MEG_D + i;
+        int64_t near = t.lo[a] * k->dilation - k->before;
+        int64_t far = (t.hi[a] - 1) * k->dilation - k->before;
+        in->lo[a] = -floor_div(far - q.lo[a], k->stride);
+        in->hi[a] = floor_div(q.hi[a] - 1 - near, k->stride) + 1;
+    }
+}
+
 /* ---- sliding ---- */
 
 /* Sets hit and q for the tap s->t; false if no output reads a pixel through it. */
@@ -191,7 +245,7 @@ meg_status meg_pool_infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out
 {
     meg_pool_attr *a = v->attr;
     const meg_value *x = &g->value[v->in[0]];
-    meg_window_words words = {&a->kernel, &a->stride, &a->dilation, &a->pad, true, a->ceil};
+    meg_window_words words = {&a->kernel, &a->stride, &a->dilation, &a->pad, true, a->ceil, NULL};
     MEG_TRY(e, meg_want_real(g, v, e, 0));
     MEG_TRY(e, meg_windows_resolve(e, v, x, &words, a->win));
     meg_windows_output(x, x->shape.hi[MEG_C], a->ceil, a->win, &out[0]);

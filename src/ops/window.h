@@ -17,6 +17,7 @@ typedef struct meg_window_words { /* as the user wrote them; an empty list takes
     const meg_axes *kernel, *stride, *dilation; /* defaults: 1; the kernel if `tile`, else 1; 1 */
     const meg_pads *pad;                        /* default: 0 */
     bool tile, ceil;
+    const meg_axes *output_pad; /* of transposed windows; default: 0 */
 } meg_window_words;
 
 /* One window per spatial axis of x, which must have some; neutral ones for axes it has not. Lists
@@ -58,6 +59,18 @@ typedef struct meg_slide {
 
 bool meg_slide_first(meg_slide *s);
 bool meg_slide_next(meg_slide *s);
+
+/* Transposed windows: output q of tap t reads pixel p where q = p*stride - before + t*dilation, so
+ * q is the `in` of a slide and p its `out`. Output padding, which lengthens the output at its end,
+ * is taken off `after`. */
+meg_status meg_windows_transpose(meg_error *e, const meg_node *v, const meg_value *x,
+                                 const meg_window_words *words, meg_window win[MEG_SPACE]);
+int64_t meg_window_spread(const meg_window *k, int64_t length); /* extent of the output */
+
+/* Sets d, h, w of `in` to what the outputs of transposed windows reach through the taps; it may
+ * stick out of x, and be empty: some outputs get nothing. */
+void meg_windows_draw(const meg_window win[MEG_SPACE], const meg_box *out, const meg_box *taps,
+                      meg_box *in);
 
 /* Pooling: infer, need and flops of operators with meg_pool_attr. */
 meg_status meg_pool_infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS]);

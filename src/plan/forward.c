@@ -45,8 +45,9 @@ static void load_labels(meg_lower *l)
     for (int v = 0; v < l->g->values; v++) {
         const meg_value *x = &l->g->value[v];
         if (x->kind != MEG_LABEL) continue;
-        int64_t bytes = meg_box_size(&x->shape) * meg_dtype_bytes(x->dtype);
-        l->home[v] = loaded_slot(l, (meg_slot){.value = v, .box = x->shape, .dtype = x->dtype,
+        meg_dtype type = meg_entry_dtype(l->out, x->dtype);
+        int64_t bytes = meg_box_size(&x->shape) * meg_dtype_bytes(type);
+        l->home[v] = loaded_slot(l, (meg_slot){.value = v, .box = x->shape, .dtype = type,
                                                .per_micro = bytes});
     }
 }
@@ -155,13 +156,17 @@ static void forward_node(meg_lower *l, const meg_node *v)
     if (l->out->train && meg_op_has(v->op, MEG_STATE_PASS)) update_state(l, v);
 }
 
+/* Labels, and states (weights of classes), which do not change within a step. */
 static bool label_only(const meg_lower *l, const bool early[], const meg_node *v)
 {
+    bool any = false;
     for (int k = 0; k < v->inputs; k++) {
         const meg_value *x = &l->g->value[v->in[k]];
-        if (x->kind != MEG_LABEL && !(x->maker >= 0 && early[x->maker])) return false;
+        bool label = x->kind == MEG_LABEL || (x->maker >= 0 && early[x->maker]);
+        if (!label && x->kind != MEG_STATE) return false;
+        any = any || label;
     }
-    return true;
+    return any;
 }
 
 void meg_lower_forward(meg_lower *l)

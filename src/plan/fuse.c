@@ -1,6 +1,6 @@
 /* Rewriting a graph without changing what it computes.
  *
- *     batchnorm -> relu      becomes   batchnorm relu=1     (likewise add, norm)
+ *     batchnorm -> relu      becomes   batchnorm relu=1     (likewise add, norm, groupnorm)
  *     flatten -> dense       becomes   dense over (c, d, h, w): a full-extent convolution
  *     batchnorm, gap, ...    becomes   its phases, where the plan asks for them
  *
@@ -20,11 +20,19 @@ typedef struct rewrite {
     bool phases;
 } rewrite;
 
+/* Where an operator that can rectify its output says so; NULL: it cannot. */
 static bool *relu_flag(const meg_node *v)
 {
-    if (strcmp(v->op->name, "batchnorm") == 0) return &((meg_norm_attr *)v->attr)->relu;
-    if (strcmp(v->op->name, "norm") == 0) return &((meg_norm_attr *)v->attr)->relu;
-    if (strcmp(v->op->name, "add") == 0) return &((meg_add_attr *)v->attr)->relu;
+    static const struct {
+        const char *op;
+        size_t at;
+    } table[] = {{"add", offsetof(meg_add_attr, relu)},
+                 {"batchnorm", offsetof(meg_norm_attr, relu)},
+                 {"groupnorm", offsetof(meg_setnorm_attr, relu)},
+                 {"instancenorm", offsetof(meg_setnorm_attr, relu)},
+                 {"norm", offsetof(meg_norm_attr, relu)}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(v->op->name, table[i].op) == 0) return (bool *)((char *)v->attr + table[i].at);
     return NULL;
 }
 

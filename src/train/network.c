@@ -1,4 +1,5 @@
 /* Graphs and plans of the public interface. */
+#include "import/onnx.h"
 #include "train/context.h"
 #include "zoo/zoo.h"
 
@@ -25,6 +26,20 @@ meg_status meg_graph_model(meg_context *ctx, const char *model, const char *opti
                            meg_graph **out)
 {
     MEG_TRY(&ctx->error, meg_zoo_build(&ctx->error, model, options, out));
+    (*out)->owner = ctx;
+    return MEG_OK;
+}
+
+static void warn(void *context, const char *message)
+{
+    const meg_context *ctx = context;
+    meg_log(&ctx->log, MEG_WARN, "%s", message);
+}
+
+meg_status meg_graph_load(meg_context *ctx, const char *path, const char *options, meg_graph **out)
+{
+    meg_onnx_listener listener = {warn, ctx};
+    MEG_TRY(&ctx->error, meg_onnx_load(&ctx->error, path, options, &listener, out));
     (*out)->owner = ctx;
     return MEG_OK;
 }
@@ -80,7 +95,9 @@ meg_val meg_layer(meg_graph *g, const char *op, const char *options, meg_val x)
 
 meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits)
 {
-    meg_graph_add_loss(g, loss, "", logits, 1);
+    char op[64];
+    snprintf(op, sizeof op, "%.*s", (int)strcspn(loss, " "), loss);
+    meg_graph_add_loss(g, op, loss + strcspn(loss, " "), logits, 1);
     if (g->error.status == MEG_OK) return MEG_OK;
     context_of(g)->error = g->error;
     return g->error.status;
@@ -94,6 +111,9 @@ static meg_status check_classes(meg_context *ctx, const meg_graph *g, const meg_
     for (int i = 0; i < g->losses; i++) {
         const meg_node *loss = &g->node[g->value[g->loss[i].value].maker];
         int64_t classes = g->value[loss->in[0]].shape.hi[MEG_C];
+        MEG_CHECK(&ctx->error, !loss->op->real_target, MEG_EUNSUPPORTED,
+                  "%s compares with real targets, but %s has class labels: use softmax_xent",
+                  loss->op->name, d->set.source);
         MEG_CHECK(&ctx->error, d->set.classes <= classes, MEG_EARG,
                   "%s has %d classes, but %s tells only %" PRId64 " apart: use classes=%d",
                   d->set.source, d->set.classes, g->name, classes, d->set.classes);
@@ -111,12 +131,11 @@ static meg_status check_data(meg_context *ctx, const meg_graph *g, const meg_dat
         one.hi[MEG_N] = 1;
         if (meg_box_equal(&one, &d->set.sample)) return check_classes(ctx, g, d);
         const int64_t *a = one.hi, *b = d->set.sample.hi;
-        return meg_fail(&ctx->error, MEG_EARG,
-                        "%s: samples of %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64
-                        " (c d h w), but %s of %s takes %" PRId64 "x%" PRId64 "x%" PRId64
-                        "x%" PRId64,
-                        d->set.source, b[1], b[2], b[3], b[4], x->name, g->name, a[1], a[2], a[3],
-                        a[4]);
+        return meg_fail(
+            &ctx->error, MEG_EARG,
+            "%s: samples of %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64
+            " (c d h w), but %s of %s takes %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64,
+            d->set.source, b[1], b[2], b[3], b[4], x->name, g->name, a[1], a[2], a[3], a[4]);
     }
     return meg_fail(&ctx->error, MEG_EARG, "%s has no input", g->name);
 }
@@ -142,14 +161,12 @@ double meg_plan_seconds(const meg_plan *p)
 meg_status meg_plan_print(const meg_plan *p, const char *what, FILE *out)
 {
     meg_context *ctx = p->owner;
-    if (strcmp(what, "summary") == 0)
-        meg_plan_summary(p, out);
+    if (strcmp(what, "summary") == 0) meg_plan_summary(p, out);
     else if (strcmp(what, "program") == 0)
         for (int i = 0; i < MEG_ENTRIES; i++) {
             if (p->entry[i].batch) meg_entry_print(&p->entry[i], true, out);
         }
-    else
-        return meg_fail(&ctx->error, MEG_EARG, "cannot print '%s'; known: summary program", what);
+    else return meg_fail(&ctx->error, MEG_EARG, "cannot print '%s'; known: summary program", what);
     return MEG_OK;
 }
 

@@ -138,8 +138,11 @@ static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
     int64_t index = t->step % t->per_epoch;
     MEG_TRY(e, meg_loader_next(t->loader, e, t->step / t->per_epoch, index, &batch));
     double lr = meg_schedule_rate(&t->options.schedule, (double)t->step * each, each);
-    meg_feed feed = {batch.samples, batch.labels, {lr, (double)(t->step + 1), 0, 1},
-                     (uint64_t)t->ctx->options.seed, (uint64_t)t->step};
+    meg_feed feed = {.samples = batch.samples,
+                     .labels = batch.labels,
+                     .scalars = {lr, (double)(t->step + 1), 0, 1},
+                     .seed = (uint64_t)t->ctx->options.seed,
+                     .step = (uint64_t)t->step};
     bool whole = batch.count == t->plan->entry[MEG_ENTRY_TRAIN].batch;
     int entry = whole ? MEG_ENTRY_TRAIN : MEG_ENTRY_TRAIN_TAIL;
     meg_status status = meg_engine_step(t->engine, e, entry, &feed, &o);
@@ -203,7 +206,10 @@ static meg_status evaluate(meg_trainer *t, meg_loader *loader, int64_t count, pa
         meg_outcome o;
         double begin = now();
         MEG_TRY(e, meg_loader_next(loader, e, 0, i, &b));
-        meg_feed feed = {b.samples, b.labels, {0, 0, 0, 1}, (uint64_t)t->ctx->options.seed, 0};
+        meg_feed feed = {.samples = b.samples,
+                         .labels = b.labels,
+                         .scalars = {0, 0, 0, 1},
+                         .seed = (uint64_t)t->ctx->options.seed};
         if (b.count < batch) {
             pad(p, &b, batch);
             feed.samples = p->samples;

@@ -1,6 +1,7 @@
 /* Weights to and from safetensors files, in global coordinates and plain format: parameters and
- * running statistics under the names that PyTorch gives them.
+ * running statistics under the names that PyTorch gives them. And to ONNX files, with the network.
  */
+#include "import/onnx.h"
 #include "import/safetensors.h"
 #include "train/trainer.h"
 
@@ -105,14 +106,10 @@ static void give(void *context, const meg_box *box, void *data)
     for (int64_t i = 0; i < count; i++) {
         float f = 0;
         double d = 0; /* the file may not be aligned */
-        if (s->dtype == MEG_F64)
-            memcpy(&d, from + 8 * i, 8), f = (float)d;
-        else
-            memcpy(&f, from + 4 * i, 4), d = (double)f;
-        if (s->real == MEG_F64)
-            ((double *)data)[i] = d;
-        else
-            ((float *)data)[i] = f;
+        if (s->dtype == MEG_F64) memcpy(&d, from + 8 * i, 8), f = (float)d;
+        else memcpy(&f, from + 4 * i, 4), d = (double)f;
+        if (s->real == MEG_F64) ((double *)data)[i] = d;
+        else ((float *)data)[i] = f;
     }
 }
 
@@ -155,4 +152,48 @@ meg_status meg_trainer_load(meg_trainer *t, const char *path)
     meg_status status = load(t, f, path);
     meg_safetensors_close(f);
     return status;
+}
+
+/* ---- exporting ---- */
+
+typedef struct export
+{
+    meg_trainer *trainer;
+    meg_status (*put)(void *to, const float *piece, int64_t count);
+    void *to;
+    meg_status status;
+}
+export;
+
+static void pass_on(void *context, const meg_box *box, void *data)
+{
+    enum {
+        RUN = 4096
+    };
+    export *x = context;
+    int64_t count = meg_box_size(box);
+    bool wide = meg_engine_real(x->trainer->engine) == MEG_F64;
+    if (!wide && x->status == MEG_OK) x->status = x->put(x->to, data, count);
+    for (int64_t i = 0; wide && i < count && x->status == MEG_OK; i += RUN) {
+        float run[RUN];
+        int64_t length = count - i < RUN ? count - i : RUN;
+        for (int64_t k = 0; k < length; k++)
+            run[k] = (float)((double *)data)[i + k];
+        x->status = x->put(x->to, run, length);
+    }
+}
+
+/* The plan's graph is the user's, the engine's a rewritten one: they share the names. */
+static bool get_numbers(void *context, const meg_value *v,
+                        meg_status (*put)(void *to, const float *piece, int64_t count), void *to)
+{
+    export x = {context, put, to, MEG_OK};
+    int id = meg_graph_find_value(meg_engine_graph(x.trainer->engine), v->name);
+    return id >= 0 && meg_engine_get(x.trainer->engine, id, MEG_ROLE_VALUE, 0, pass_on, &x);
+}
+
+meg_status meg_trainer_export(meg_trainer *t, const char *path)
+{
+    meg_onnx_source weights = {get_numbers, t};
+    return meg_onnx_save(&t->ctx->error, path, t->plan->source, &weights, 0);
 }

@@ -67,12 +67,32 @@ MEG_INLINE void max_window(const meg_simd_pool *j, const window *v, const float 
         }
 }
 
+/* Places of winning taps in their planes of the input, plain: a lane lies in each plane. */
+static void put_indices(const meg_simd_pool *j, const window *v, ivec tap, int32_t *to, int lanes)
+{
+    int64_t first[3], left = v->tap; /* of the window's first tap, be it inside or not */
+    for (int a = 2; a >= 0; a--) {
+        first[a] = v->at[a] - left % j->taps[a] * j->dilation[a];
+        left /= j->taps[a];
+    }
+    for (int l = 0; l < lanes; l++) {
+        int64_t at = 0, t[3] = {tap[l] / (j->taps[1] * j->taps[2]),
+                                tap[l] / j->taps[2] % j->taps[1], tap[l] % j->taps[2]};
+        for (int a = 0; a < 3; a++)
+            at = at * j->in[a] + first[a] + t[a] * j->dilation[a];
+        to[l * volume(j->out)] = (int32_t)at;
+    }
+}
+
 static void max_plane(const meg_simd_pool *j, int64_t plane)
 {
     const float *x = j->x + plane * volume(j->in) * B;
     float *y = j->y + plane * volume(j->out) * B;
     uint8_t *winner = j->winner ? j->winner + plane * volume(j->out) * B : NULL;
-    ivec real = lane_mask(lanes_of(j->channels, plane % j->blocks));
+    int64_t n = plane / j->blocks, b = plane % j->blocks;
+    int lanes = lanes_of(j->channels, b);
+    int32_t *index = j->index ? j->index + (n * j->channels + b * B) * volume(j->out) : NULL;
+    ivec real = lane_mask(lanes);
     for (int64_t d = 0; d < j->out[0]; d++)
         for (int64_t h = 0; h < j->out[1]; h++)
             for (int64_t w = 0; w < j->out[2]; w++) {
@@ -82,6 +102,7 @@ static void max_plane(const meg_simd_pool *j, int64_t plane)
                 max_window(j, &v, x, &best, &tap);
                 store(y, best);
                 y += B;
+                if (index) put_indices(j, &v, tap, index++, lanes);
                 if (!winner) continue;
                 *(bvec *)winner = __builtin_convertvector(tap & real, bvec);
                 winner += B;

@@ -31,6 +31,25 @@ typedef struct meg_simd_flat {
     float *y[MEG_SIMD_INPUTS];       /* all get the same; any may be x[0] */
 } meg_simd_flat;
 
+typedef enum meg_simd_kind { /* MEG_POINT_SIGMOID, ... */
+#define MEG_POINT(kind, function) MEG_POINT_##kind,
+#include "device/simd/points.def"
+#undef MEG_POINT
+    MEG_POINTS
+} meg_simd_kind;
+
+/* Point by point, any format: rows of `row` floats, of which every blocks-th, the last of a sample,
+ * has only `lanes` channels: the others are written as 0. Plain: one row, all lanes. */
+typedef struct meg_simd_point {
+    meg_simd_kind kind;
+    int64_t count, row, blocks;
+    int lanes, threads;
+    float lo, hi;        /* of clip; lo: the slope of leak */
+    const float *a, *a2; /* a2 is added to a; NULL: nothing is */
+    const float *b;      /* NULL: the kind has none */
+    float *y;            /* may be a */
+} meg_simd_point;
+
 /* Batch normalisation; a group of `norm` samples has its own statistics. */
 typedef struct meg_simd_norm {
     int64_t samples, norm, groups;
@@ -49,6 +68,24 @@ typedef struct meg_simd_norm {
     void *scratch;              /* norm_bytes */
 } meg_simd_norm;
 
+/* Normalisation inside samples, of groups of channels or of pixels (ops/setnorm.h). */
+typedef struct meg_simd_setnorm {
+    int64_t samples, channels, blocks, pixels;
+    int64_t parts; /* groups: that a block is cut into: MEG_SIMD_PART pixels or fewer each */
+    int64_t width; /* groups: channels of each */
+    int threads;
+    bool relu; /* groups */
+    double epsilon;
+    const float *x;             /* (samples, blocks, pixels, block) */
+    const float *weight, *bias; /* (channels); NULL: ones, zeros */
+    float *mean, *variance;     /* (samples, groups) or (samples, pixels) */
+    const float *dy, *dy2;      /* as x; dy2 NULL: only one gradient */
+    float *y;                   /* as x; may be x */
+    float *dx;                  /* as x; may be dy; NULL: not wanted */
+    float *dweight, *dbias;     /* (channels); NULL: not wanted */
+    void *scratch;              /* groupnorm_bytes, layernorm_bytes */
+} meg_simd_setnorm;
+
 /* What an output index reads along one axis. */
 typedef struct meg_simd_span {
     int64_t first;  /* input index of tap `lo` */
@@ -64,6 +101,7 @@ typedef struct meg_simd_pool { /* windows over d, h, w; max, average */
     const float *x;        /* (samples, blocks, in, block) */
     float *y;              /* (samples, blocks, out, block) */
     uint8_t *winner;       /* as y: number of the largest tap, in d-h-w order */
+    int32_t *index;        /* (samples, channels, out): its place in (in); NULL: not wanted */
     const float *dy, *dy2; /* as y; dy2 NULL: only one gradient */
     float *dx;             /* as x */
 } meg_simd_pool;
@@ -76,6 +114,33 @@ typedef struct meg_simd_mean { /* over the pixels of each channel; the mean is i
     const float *dy; /* (samples, channels) */
     float *dx;       /* as x */
 } meg_simd_mean;
+
+typedef struct meg_simd_reach { /* the pixels lo .. hi-1 that an output reads along one axis */
+    int64_t lo, hi;
+    float first, rest; /* weight of lo; of each of the others */
+} meg_simd_reach;
+
+typedef struct meg_simd_spans { /* resize, adaptive average pooling */
+    int64_t samples, blocks;
+    int64_t in[3], out[3];
+    const meg_simd_reach *reach[3]; /* of every output index */
+    const int64_t *readers[3];      /* (in, 2): the outputs that read a pixel begin and end */
+    int threads;
+    const float *x;        /* (samples, blocks, in, block) */
+    float *y;              /* (samples, blocks, out, block) */
+    const float *dy, *dy2; /* as y; dy2 NULL: only one gradient */
+    float *dx;             /* as x */
+} meg_simd_spans;
+
+typedef struct meg_simd_bias { /* one number per channel; values blocked, or plain: blocks of 1 */
+    int64_t samples, channels, blocks, pixels;
+    int block;
+    int threads;
+    const float *bias; /* (channels) */
+    float *y;          /* (samples, blocks, pixels, block): the bias is added to it */
+    const float *dy;   /* as y */
+    float *dbias;      /* (channels) */
+} meg_simd_bias;
 
 /* Builds a blocked tensor from lanes of others: concat, and its backward. The pieces of block b
  * are piece[first[b]] .. piece[first[b + 1] - 1]; lanes that none fills are padding. */
@@ -104,22 +169,36 @@ typedef struct meg_simd_copy { /* between plain and blocked */
 
 struct meg_thin;
 struct meg_winograd;
+struct meg_tile;
 
 typedef struct meg_simd {
     const char *name; /* "avx512" */
     int block;
     void (*add)(const meg_simd_flat *j);           /* y = relu?(sum of x) */
     void (*mask)(const meg_simd_flat *j);          /* y = sign > 0 ? x0 [+ x1] : 0 */
+    void (*point)(const meg_simd_point *j);        /* y = f(a [+ a2], b) */
     int64_t (*norm_bytes)(const meg_simd_norm *j); /* of scratch */
     void (*norm_train)(const meg_simd_norm *j);    /* sets mean and variance, too */
     void (*norm_apply)(const meg_simd_norm *j);    /* with given mean and variance */
     void (*norm_back)(const meg_simd_norm *j);
+    int64_t (*groupnorm_bytes)(const meg_simd_setnorm *j);
+    void (*groupnorm_train)(const meg_simd_setnorm *j);
+    void (*groupnorm_apply)(const meg_simd_setnorm *j);
+    void (*groupnorm_back)(const meg_simd_setnorm *j);
+    int64_t (*layernorm_bytes)(const meg_simd_setnorm *j);
+    void (*layernorm_train)(const meg_simd_setnorm *j);
+    void (*layernorm_apply)(const meg_simd_setnorm *j);
+    void (*layernorm_back)(const meg_simd_setnorm *j);
     void (*maxpool)(const meg_simd_pool *j);
     void (*maxpool_back)(const meg_simd_pool *j);
     void (*avgpool)(const meg_simd_pool *j);
     void (*avgpool_back)(const meg_simd_pool *j);
     void (*mean)(const meg_simd_mean *j);
     void (*mean_back)(const meg_simd_mean *j);
+    void (*spans)(const meg_simd_spans *j);
+    void (*spans_back)(const meg_simd_spans *j);
+    void (*bias)(const meg_simd_bias *j);
+    void (*bias_back)(const meg_simd_bias *j);
     void (*gather)(const meg_simd_gather *j);
     void (*pack)(const meg_simd_copy *j);           /* plain -> blocked */
     void (*unpack)(const meg_simd_copy *j);         /* blocked -> plain */
@@ -127,6 +206,8 @@ typedef struct meg_simd {
     void (*thin_weight)(const struct meg_thin *j);
     void (*winograd)(const struct meg_winograd *j); /* forward and backward: simd/winograd.h */
     void (*winograd_weight)(const struct meg_winograd *j);
+    void (*tile)(const struct meg_tile *t); /* softmax of attention: simd/tile.h */
+    void (*tile_back)(const struct meg_tile *t);
 } meg_simd;
 
 extern const meg_simd meg_simd_portable; /* runs everywhere */

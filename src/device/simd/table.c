@@ -6,16 +6,29 @@
 
 void MEG_SIMD(add)(const meg_simd_flat *j);
 void MEG_SIMD(mask)(const meg_simd_flat *j);
+void MEG_SIMD(point)(const meg_simd_point *j);
 int64_t MEG_SIMD(norm_bytes)(const meg_simd_norm *j);
 void MEG_SIMD(norm_train)(const meg_simd_norm *j);
 void MEG_SIMD(norm_apply)(const meg_simd_norm *j);
 void MEG_SIMD(norm_back)(const meg_simd_norm *j);
+int64_t MEG_SIMD(groupnorm_bytes)(const meg_simd_setnorm *j);
+void MEG_SIMD(groupnorm_train)(const meg_simd_setnorm *j);
+void MEG_SIMD(groupnorm_apply)(const meg_simd_setnorm *j);
+void MEG_SIMD(groupnorm_back)(const meg_simd_setnorm *j);
+int64_t MEG_SIMD(layernorm_bytes)(const meg_simd_setnorm *j);
+void MEG_SIMD(layernorm_train)(const meg_simd_setnorm *j);
+void MEG_SIMD(layernorm_apply)(const meg_simd_setnorm *j);
+void MEG_SIMD(layernorm_back)(const meg_simd_setnorm *j);
 void MEG_SIMD(maxpool)(const meg_simd_pool *j);
 void MEG_SIMD(maxpool_back)(const meg_simd_pool *j);
 void MEG_SIMD(avgpool)(const meg_simd_pool *j);
 void MEG_SIMD(avgpool_back)(const meg_simd_pool *j);
 void MEG_SIMD(mean)(const meg_simd_mean *j);
 void MEG_SIMD(mean_back)(const meg_simd_mean *j);
+void MEG_SIMD(spans)(const meg_simd_spans *j);
+void MEG_SIMD(spans_back)(const meg_simd_spans *j);
+void MEG_SIMD(bias)(const meg_simd_bias *j);
+void MEG_SIMD(bias_back)(const meg_simd_bias *j);
 void MEG_SIMD(gather)(const meg_simd_gather *j);
 void MEG_SIMD(pack)(const meg_simd_copy *j);
 void MEG_SIMD(unpack)(const meg_simd_copy *j);
@@ -23,22 +36,37 @@ void MEG_SIMD(thin_forward)(const struct meg_thin *j);
 void MEG_SIMD(thin_weight)(const struct meg_thin *j);
 void MEG_SIMD(winograd)(const struct meg_winograd *j);
 void MEG_SIMD(winograd_weight)(const struct meg_winograd *j);
+void MEG_SIMD(tile)(const struct meg_tile *t);
+void MEG_SIMD(tile_back)(const struct meg_tile *t);
 
 const meg_simd MEG_SIMD(simd) = {
     .name = MEG_NAME_OF(MEG_ISA),
     .block = MEG_BLOCK,
     .add = MEG_SIMD(add),
     .mask = MEG_SIMD(mask),
+    .point = MEG_SIMD(point),
     .norm_bytes = MEG_SIMD(norm_bytes),
     .norm_train = MEG_SIMD(norm_train),
     .norm_apply = MEG_SIMD(norm_apply),
     .norm_back = MEG_SIMD(norm_back),
+    .groupnorm_bytes = MEG_SIMD(groupnorm_bytes),
+    .groupnorm_train = MEG_SIMD(groupnorm_train),
+    .groupnorm_apply = MEG_SIMD(groupnorm_apply),
+    .groupnorm_back = MEG_SIMD(groupnorm_back),
+    .layernorm_bytes = MEG_SIMD(layernorm_bytes),
+    .layernorm_train = MEG_SIMD(layernorm_train),
+    .layernorm_apply = MEG_SIMD(layernorm_apply),
+    .layernorm_back = MEG_SIMD(layernorm_back),
     .maxpool = MEG_SIMD(maxpool),
     .maxpool_back = MEG_SIMD(maxpool_back),
     .avgpool = MEG_SIMD(avgpool),
     .avgpool_back = MEG_SIMD(avgpool_back),
     .mean = MEG_SIMD(mean),
     .mean_back = MEG_SIMD(mean_back),
+    .spans = MEG_SIMD(spans),
+    .spans_back = MEG_SIMD(spans_back),
+    .bias = MEG_SIMD(bias),
+    .bias_back = MEG_SIMD(bias_back),
     .gather = MEG_SIMD(gather),
     .pack = MEG_SIMD(pack),
     .unpack = MEG_SIMD(unpack),
@@ -46,4 +74,6 @@ const meg_simd MEG_SIMD(simd) = {
     .thin_weight = MEG_SIMD(thin_weight),
     .winograd = MEG_SIMD(winograd),
     .winograd_weight = MEG_SIMD(winograd_weight),
+    .tile = MEG_SIMD(tile),
+    .tile_back = MEG_SIMD(tile_back),
 };

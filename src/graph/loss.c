@@ -1,0 +1,91 @@
+/* Losses of a graph: see graph.h.
+ *
+ *     logits -----------------+-> loss -> g->loss[]
+ *     label  -> label_count --/              classes: i32, no channels; right answers are counted
+ *     (weight of classes, on request)        targets: real, the shape of the logits
+ *
+ * The denominator depends on labels alone: a plan sums it over all micro-batches before the first
+ * loss is computed.
+ */
+#include "graph/op.h"
+
+#include <string.h>
+
+typedef struct wishes { /* what the options say that is not for the loss alone */
+    char loss[MEG_TEXT];
+    char labels[64]; /* options of those who read labels */
+    bool weighted;
+} wishes;
+
+static bool read_wishes(meg_graph *g, const char *attrs, wishes *w)
+{
+    char text[MEG_TEXT], word[32] = "";
+    *w = (wishes){0};
+    if (!attrs) return true;
+    if (strlen(attrs) >= sizeof text) {
+        meg_fail(&g->error, MEG_EARG, "%s: more than %zu bytes of options of the loss", g->name,
+                 sizeof text - 1);
+        return false;
+    }
+    strcpy(w->loss, attrs);
+    w->weighted = meg_options_take(w->loss, "weighted", word, sizeof word) && word[0] != '0';
+    strcpy(text, w->loss);
+    if (meg_options_take(text, "ignore", word, sizeof word))
+        snprintf(w->labels, sizeof w->labels, "ignore=%s", word);
+    return true;
+}
+
+/* Class labels have all axes of the logits but the channels; targets have all. */
+static int add_labels(meg_graph *g, bool real, const char *suffix, int logits)
+{
+    const meg_value *x = &g->value[logits];
+    const char *name = meg_pool_text(g->pool, "%s%s", real ? "target" : "label", suffix);
+    if (real) {
+        meg_value target = {.kind = MEG_LABEL, .dtype = MEG_F32, .name = name, .maker = -1};
+        target.rank = x->rank;
+        target.shape = x->shape;
+        memcpy(target.dims, x->dims, sizeof target.dims);
+        return meg_graph_add_leaf_like(g, &target);
+    }
+    int64_t dims[MEG_AXES];
+    int rank = 0;
+    for (int i = 0; i < x->rank; i++)
+        if (i != 1) dims[rank++] = x->dims[i];
+    return meg_graph_label(g, name, rank, dims);
+}
+
+/* One per channel of the logits: a state, so that it is loaded and saved, and has no gradient. */
+static int add_weights(meg_graph *g, const char *loss, int logits)
+{
+    int64_t classes = g->value[logits].shape.hi[MEG_C];
+    return meg_graph_parameter(g, meg_pool_text(g->pool, "%s.weight", loss),
+                               &(meg_weight_spec){.kind = MEG_STATE,
+                                                  .shape = meg_box_of(1, classes, 1, 1, 1),
+                                                  .rank = 1,
+                                                  .dims = {classes},
+                                                  .start = MEG_ONES});
+}
+
+int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight)
+{
+    const meg_op *known = meg_op_find(op);
+    bool real = known && known->real_target;
+    wishes w;
+    if (g->error.status != MEG_OK || logits < 0 || !read_wishes(g, attrs, &w)) return -1;
+    if (g->losses == MEG_LOSSES) {
+        meg_fail(&g->error, MEG_EARG, "%s: more than %d losses", g->name, MEG_LOSSES);
+        return -1;
+    }
+    const char *suffix = g->losses ? meg_pool_text(g->pool, "%d", g->losses + 1) : "";
+    const char *name = meg_pool_text(g->pool, "loss%s", suffix);
+    int label = add_labels(g, real, suffix, logits);
+    int weights = w.weighted ? add_weights(g, name, logits) : -1;
+    int count = meg_graph_add(g, "label_count", meg_pool_text(g->pool, "label_count%s", suffix),
+                              w.labels, w.weighted && !real ? 2 : 1, (int[]){label, weights});
+    int loss = meg_graph_add(g, op, name, w.loss, w.weighted ? 4 : 3,
+                             (int[]){logits, label, count, weights});
+    if (g->correct < 0 && !real)
+        g->correct = meg_graph_add(g, "correct", "correct", w.labels, 2, (int[]){logits, label});
+    g->loss[g->losses++] = (meg_loss){loss, weight};
+    return loss;
+}

@@ -1,0 +1,401 @@
+/* What the operators of ONNX need to become nodes: see onnx_build.h. */
+#include "import/onnx_build.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- messages ---- */
+
+meg_status meg_onnx_refuse(const meg_onnx_build *b, const meg_onnx_node *n, const char *format, ...)
+{
+    char why[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    meg_span name = n->name;
+    if (name.at == name.end && n->outputs) name = n->out[0];
+    return meg_fail(b->error, MEG_EUNSUPPORTED, "%s: %.*s%s%.*s '%.*s': %s", b->file->path,
+                    MEG_SPAN_TEXT(n->domain),
+                    n->domain.at == n->domain.end ? "" : "::", MEG_SPAN_TEXT(n->op),
+                    MEG_SPAN_TEXT(name), why);
+}
+
+void meg_onnx_warn(const meg_onnx_build *b, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    if (!b->listener) return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    char *message = meg_pool_text(b->file->pool, "%s: %s", b->file->path, text);
+    b->listener->warn(b->listener->context, message);
+}
+
+/* ---- names ---- */
+
+/* torch's name_scopes: "['', 'layer1', 'layer1.0', 'layer1.0.conv1', 'conv2d']": the module is the
+ * last but one. */
+static const char *torch_scope(const meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_span s = meg_onnx_note(n, "pkg.torch.onnx.name_scopes"), last = {NULL, NULL}, found = last;
+    while (s.at < s.end) {
+        if (*s.at++ != '\'') continue;
+        meg_span word = {s.at, s.at};
+        while (s.at < s.end && *s.at != '\'')
+            s.at++;
+        word.end = s.at++;
+        found = last;
+        last = word;
+    }
+    if (found.at == found.end) return NULL;
+    return meg_pool_text(b->graph->pool, "%.*s", MEG_SPAN_TEXT(found));
+}
+
+static const char *weight_scope(const meg_onnx_build *b, const meg_onnx_layer *l)
+{
+    if (!l->weights) return NULL;
+    meg_span s = l->weight[0].symbol->name;
+    int length = (int)(s.end - s.at), tail = (int)strlen(".weight");
+    if (length <= tail || length > 200 || memcmp(s.end - tail, ".weight", (size_t)tail) != 0)
+        return NULL;
+    return meg_pool_text(b->graph->pool, "%.*s", length - tail, (const char *)s.at);
+}
+
+/* Names that the loss will want for itself, and those of weights yet to come. */
+static bool taken(const meg_onnx_build *b, const char *name)
+{
+    static const char *const reserved[] = {"label", "label_count", "loss", "correct"};
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (strcmp(name, reserved[i]) == 0) return true;
+    meg_span s = {(const uint8_t *)name, (const uint8_t *)name + strlen(name)};
+    const meg_onnx_symbol *other = meg_onnx_symbol_of(b, s);
+    return (other && other->constant) || meg_graph_find_value(b->graph, name) >= 0;
+}
+
+/* The module's path: what this framework or PyTorch noted, else what the weight is called, else the
+ * node, else its output. */
+static const char *name_of(const meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_layer *l)
+{
+    meg_pool *pool = b->graph->pool;
+    meg_span own = meg_onnx_note(n, "megalith.scope");
+    const char *name = own.at < own.end ? meg_pool_text(pool, "%.*s", MEG_SPAN_TEXT(own)) : NULL;
+    if (!name) name = weight_scope(b, l);
+    if (!name) name = torch_scope(b, n);
+    meg_span rest = n->name.at < n->name.end ? n->name : n->out[0];
+    if (!name) name = meg_pool_text(pool, "%.*s", MEG_SPAN_TEXT(rest));
+    const char *unique = name;
+    for (int i = 2; taken(b, unique); i++)
+        unique = meg_pool_text(pool, "%s_%d", name, i);
+    return unique;
+}
+
+const char *meg_onnx_fresh(const meg_onnx_build *b, const char *op)
+{
+    for (int i = b->graph->nodes;; i++) {
+        const char *name = meg_pool_text(b->graph->pool, "%s%d", op, i);
+        if (!taken(b, name)) return name;
+    }
+}
+
+/* ---- inputs ---- */
+
+meg_onnx_symbol *meg_onnx_in(const meg_onnx_build *b, const meg_onnx_node *n, int i)
+{
+    if (i >= n->inputs || n->in[i].at == n->in[i].end) return NULL;
+    return meg_onnx_symbol_of(b, n->in[i]);
+}
+
+const meg_onnx_node *meg_onnx_after(const meg_onnx_build *b, const meg_onnx_node *n)
+{
+    const meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->out[0]);
+    return s && s->uses == 1 && s->user >= 0 ? &b->file->node[s->user] : NULL;
+}
+
+static meg_status missing(const meg_onnx_build *b, const meg_onnx_node *n, int i)
+{
+    if (i >= n->inputs || n->in[i].at == n->in[i].end)
+        return meg_onnx_refuse(b, n, "input %d is missing", i);
+    return meg_fail(b->error, MEG_EDATA,
+                    "%s: %.*s '%.*s' reads '%.*s', which nothing before it makes: the name is "
+                    "wrong, or the nodes run in a circle",
+                    b->file->path, MEG_SPAN_TEXT(n->op), MEG_SPAN_TEXT(n->name),
+                    MEG_SPAN_TEXT(n->in[i]));
+}
+
+static bool is_made(const meg_onnx_symbol *s)
+{
+    return s && (s->value >= 0 || s->front >= 0);
+}
+
+bool meg_onnx_is_front(const meg_onnx_symbol *s)
+{
+    return s && s->value < 0 && s->front >= 0;
+}
+
+static int add_transpose(meg_onnx_build *b, int x, bool to_front)
+{
+    char axes[32] = "axes=0";
+    int rank = b->graph->value[x].rank;
+    if (to_front) snprintf(axes + strlen(axes), sizeof axes - strlen(axes), "x%d", rank - 1);
+    for (int i = 1; i < rank - 1; i++)
+        snprintf(axes + strlen(axes), sizeof axes - strlen(axes), "x%d", to_front ? i : i + 1);
+    if (!to_front) strcat(axes, "x1");
+    return meg_graph_add(b->graph, "transpose", meg_onnx_fresh(b, "transpose"), axes, 1, &x);
+}
+
+meg_status meg_onnx_straighten(meg_onnx_build *b, meg_onnx_symbol *s, int *out)
+{
+    if (s->value < 0) s->value = add_transpose(b, s->front, false);
+    *out = s->value;
+    return b->graph->error.status;
+}
+
+static meg_status want_data(const meg_onnx_build *b, const meg_onnx_node *n, int i,
+                            meg_onnx_symbol **out)
+{
+    meg_onnx_symbol *s = *out = meg_onnx_in(b, n, i);
+    if (s && s->constant)
+        return meg_onnx_refuse(b, n, "input %d, '%.*s', is a constant, but must depend on the data",
+                               i, MEG_SPAN_TEXT(s->name));
+    return is_made(s) ? MEG_OK : missing(b, n, i);
+}
+
+meg_status meg_onnx_data(meg_onnx_build *b, const meg_onnx_node *n, int i, int *out)
+{
+    meg_onnx_symbol *s;
+    MEG_TRY(b->error, want_data(b, n, i, &s));
+    return meg_onnx_straighten(b, s, out);
+}
+
+meg_status meg_onnx_data_any(meg_onnx_build *b, const meg_onnx_node *n, int i, int *out)
+{
+    meg_onnx_symbol *s;
+    MEG_TRY(b->error, want_data(b, n, i, &s));
+    *out = s->value >= 0 ? s->value : s->front;
+    return MEG_OK;
+}
+
+meg_status meg_onnx_data_front(meg_onnx_build *b, const meg_onnx_node *n, int i, int *out)
+{
+    meg_onnx_symbol *s;
+    MEG_TRY(b->error, want_data(b, n, i, &s));
+    if (s->front < 0 && b->graph->value[s->value].rank <= 2) *out = s->value;
+    else {
+        if (s->front < 0) s->front = add_transpose(b, s->value, true);
+        *out = s->front;
+    }
+    return b->graph->error.status;
+}
+
+meg_status meg_onnx_constant(const meg_onnx_build *b, const meg_onnx_node *n, int i,
+                             const meg_onnx_tensor **out)
+{
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
+    *out = s ? s->constant : NULL;
+    if (*out || i >= n->inputs || n->in[i].at == n->in[i].end) return MEG_OK;
+    if (!is_made(s)) return missing(b, n, i);
+    return meg_onnx_refuse(b, n, "input %d, '%.*s', must be a constant", i, MEG_SPAN_TEXT(s->name));
+}
+
+meg_onnx_symbol *meg_onnx_owner(const meg_onnx_build *b, meg_onnx_symbol *s)
+{
+    return s->of ? meg_onnx_symbol_of(b, s->of->name) : s;
+}
+
+meg_status meg_onnx_want_weight(const meg_onnx_build *b, const meg_onnx_node *n, int i,
+                                meg_onnx_symbol **out)
+{
+    const meg_onnx_tensor *t;
+    MEG_TRY(b->error, meg_onnx_constant(b, n, i, &t));
+    if (!t) return meg_onnx_refuse(b, n, "input %d, a weight, is missing", i);
+    *out = meg_onnx_in(b, n, i);
+    if ((*out)->turned) return meg_onnx_refuse(b, n, "input %d, a weight, is transposed", i);
+    *out = meg_onnx_owner(b, *out);
+    return MEG_OK;
+}
+
+meg_status meg_onnx_list_of(const meg_onnx_build *b, const meg_onnx_node *n, const char *attribute,
+                            int i, meg_onnx_list *out)
+{
+    const meg_onnx_tensor *t;
+    *out = (meg_onnx_list){.count = -1};
+    if (attribute) out->count = meg_onnx_ints(n, attribute, out->at, MEG_ONNX_RANK);
+    if (out->count < 0 && i >= 0) {
+        MEG_TRY(b->error, meg_onnx_constant(b, n, i, &t));
+        if (t) out->count = t->size > MEG_ONNX_RANK ? MEG_ONNX_RANK + 1 : (int)t->size;
+        for (int k = 0; t && k < t->size && k < MEG_ONNX_RANK; k++)
+            if (!meg_onnx_whole(t, k, &out->at[k]))
+                return meg_onnx_refuse(b, n, "input %d is %s, but must be whole numbers", i,
+                                       meg_onnx_type_name(t->type));
+    }
+    if (out->count > MEG_ONNX_RANK)
+        return meg_onnx_refuse(b, n, "a list of more than %d numbers", MEG_ONNX_RANK);
+    return MEG_OK;
+}
+
+meg_status meg_onnx_scalar(const meg_onnx_build *b, const meg_onnx_node *n, int i, double absent,
+                           double *out)
+{
+    const meg_onnx_tensor *t;
+    int64_t whole;
+    *out = absent;
+    MEG_TRY(b->error, meg_onnx_constant(b, n, i, &t));
+    if (!t) return MEG_OK;
+    *out = meg_onnx_whole(t, 0, &whole) ? (double)whole : meg_onnx_number(t, 0);
+    if (t->size != 1 || isnan(*out)) return meg_onnx_refuse(b, n, "input %d must be one number", i);
+    return MEG_OK;
+}
+
+int meg_onnx_rank(const meg_onnx_build *b, const meg_onnx_symbol *s)
+{
+    return s->rank ? s->rank : b->graph->value[s->value >= 0 ? s->value : s->front].rank;
+}
+
+int meg_onnx_dims(const meg_onnx_build *b, const meg_onnx_symbol *s, int64_t out[MEG_ONNX_RANK])
+{
+    const meg_value *v = &b->graph->value[s->value >= 0 ? s->value : s->front];
+    int rank = meg_onnx_rank(b, s);
+    for (int i = 0; i < rank; i++) {
+        int from = i;
+        if (meg_onnx_is_front(s) && i > 0) from = i == rank - 1 ? 1 : i + 1;
+        out[i] = from < v->rank ? v->dims[from] : 1;
+    }
+    return rank;
+}
+
+int meg_onnx_axis(int64_t axis, int rank)
+{
+    if (axis < 0) axis += rank;
+    return axis >= 0 && axis < rank ? (int)axis : -1;
+}
+
+/* ---- layers ---- */
+
+void meg_onnx_attr(meg_onnx_layer *l, const char *format, ...)
+{
+    size_t used = strlen(l->attrs);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(l->attrs + used, sizeof l->attrs - used, format, args);
+    va_end(args);
+}
+
+static bool same_extents(const meg_onnx_tensor *t, const meg_weight_spec *s, bool transposed)
+{
+    int64_t a[MEG_ONNX_RANK], c[MEG_AXES];
+    int as = 0, cs = 0;
+    for (int i = 0; i < t->rank; i++)
+        if (t->dims[i] != 1) a[as++] = t->dims[i];
+    for (int i = 0; i < s->rank; i++)
+        if (s->dims[i] != 1) c[cs++] = s->dims[i];
+    bool same = as == cs;
+    for (int i = 0; same && i < as; i++)
+        same = a[i] == c[transposed ? cs - 1 - i : i];
+    return same && (!transposed || as <= 2);
+}
+
+static meg_stored stored_of(const meg_onnx_tensor *t, const meg_onnx_weight *w,
+                            const meg_weight_spec *s)
+{
+    static const struct {
+        int type;
+        meg_stored_type stored;
+    } types[] = {{MEG_ONNX_FLOAT, MEG_STORED_F32},
+                 {MEG_ONNX_DOUBLE, MEG_STORED_F64},
+                 {MEG_ONNX_FLOAT16, MEG_STORED_F16},
+                 {MEG_ONNX_BFLOAT16, MEG_STORED_BF16}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (t->type == types[i].type)
+            return (meg_stored){t->data, types[i].stored, w->transposed ? s->dims[0] : 0,
+                                w->transposed ? s->dims[1] : 0, w->scale};
+    return (meg_stored){0};
+}
+
+static bool same_stored(const meg_stored *a, const meg_stored *c)
+{
+    return a->columns == c->columns && fabs(a->scale - c->scale) <= 0;
+}
+
+/* The parameter of a constant: made once, shared by all that read it. */
+static meg_status parameter_of(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_weight *w,
+                               const meg_weight_spec *spec, int *out)
+{
+    meg_graph *g = b->graph;
+    const meg_onnx_tensor *t = w->symbol->constant;
+    if (!t || !same_extents(t, spec, w->transposed))
+        return meg_onnx_refuse(b, n,
+                               "weight '%.*s' does not have the shape that its input asks for",
+                               MEG_SPAN_TEXT(w->symbol->name));
+    meg_stored stored = stored_of(t, w, spec);
+    if (!stored.data)
+        return meg_onnx_refuse(b, n, "weight '%.*s' is %s, but must be real",
+                               MEG_SPAN_TEXT(w->symbol->name), meg_onnx_type_name(t->type));
+    if (w->symbol->parameter < 0) {
+        char *name = meg_pool_text(g->pool, "%.*s", MEG_SPAN_TEXT(w->symbol->name));
+        w->symbol->parameter = meg_graph_parameter(g, name, spec);
+        if (w->symbol->parameter < 0) return g->error.status;
+        g->value[w->symbol->parameter].stored = stored;
+    }
+    *out = w->symbol->parameter;
+    const meg_value *v = &g->value[*out];
+    if (!same_stored(&v->stored, &stored) || v->kind != spec->kind ||
+        !meg_box_equal(&v->shape, &spec->shape))
+        return meg_onnx_refuse(b, n, "weight '%s' is shared with a layer that uses it otherwise",
+                               v->name);
+    return MEG_OK;
+}
+
+/* The operator itself knows what its weights look like. */
+static meg_status add_weights(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_layer *l,
+                              int in[MEG_INPUTS])
+{
+    meg_weight_spec spec[MEG_INPUTS] = {0};
+    meg_node v = {.op = meg_op_find(l->op), .name = l->op, .inputs = l->inputs};
+    v.attr = meg_pool_alloc(b->graph->pool, v.op->attr_bytes + 1);
+    memcpy(v.in, l->in, sizeof v.in);
+    if (v.op->params)
+        MEG_TRY(b->error, meg_options_parse(b->error, v.op->params, l->op, l->attrs, v.attr));
+    int count = v.op->weights ? v.op->weights(b->graph, &v, spec) : 0;
+    if (count != l->weights)
+        return meg_onnx_refuse(b, n, "%d weights, but %s takes %d", l->weights, l->op, count);
+    for (int i = 0; i < count; i++)
+        MEG_TRY(b->error, parameter_of(b, n, &l->weight[i], &spec[i], &in[l->inputs + i]));
+    return MEG_OK;
+}
+
+meg_status meg_onnx_add(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_layer *l)
+{
+    int in[MEG_INPUTS];
+    if (!meg_op_find(l->op)) return meg_onnx_refuse(b, n, "there is no operator %s yet", l->op);
+    memcpy(in, l->in, sizeof in);
+    MEG_TRY(b->error, add_weights(b, n, l, in));
+    const char *name = name_of(b, n, l);
+    int value = meg_graph_add(b->graph, l->op, name, l->attrs, l->inputs + l->weights, in);
+    if (value < 0) return b->graph->error.status;
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (y && l->front && b->graph->value[value].rank > 2) y->front = value;
+    else if (y) y->value = value;
+    return MEG_OK;
+}
+
+void meg_onnx_bind(meg_onnx_build *b, const meg_onnx_node *n, int i, int value)
+{
+    meg_onnx_symbol *s = i < n->outputs ? meg_onnx_symbol_of(b, n->out[i]) : NULL;
+    if (s) s->value = value;
+}
+
+void meg_onnx_bind_same(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_symbol *s)
+{
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (!y) return;
+    y->constant = s->constant;
+    y->turned = s->turned;
+    y->of = s->constant ? (s->of ? s->of : s) : NULL;
+    y->value = s->value;
+    y->front = s->front;
+    y->rank = s->rank;
+}

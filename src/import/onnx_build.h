@@ -1,0 +1,154 @@
+/* A graph on its way out of an ONNX file: what onnx_read.c and the operators (onnx_ops.c and its
+ * neighbours) share.
+ *
+ * Every name of the file is a symbol: a value of the graph, or a constant. A constant becomes a
+ * parameter when an operator takes it for a weight.
+ *
+ * Files of transformers (and Keras) have features last, (n, t, c); operators here have them first,
+ * (n, c, t). A symbol therefore has up to two values, and is transposed only when someone asks for
+ * the one that is not there:
+ *
+ *     value   as the file has it          Conv, Reshape, Slice, ...
+ *     front   the last axis moved to 1    MatMul by a weight, LayerNormalization, Softmax, ...
+ *     either                              Relu, Add, ...
+ */
+#ifndef MEG_IMPORT_ONNX_BUILD_H
+#define MEG_IMPORT_ONNX_BUILD_H
+
+#include "graph/op.h"
+#include "import/onnx.h"
+#include "import/onnx_file.h"
+
+typedef struct meg_onnx_symbol {
+    meg_span name;
+    const meg_onnx_tensor *constant;  /* NULL: is none */
+    bool turned;                      /* a constant: the transpose of this matrix */
+    const struct meg_onnx_symbol *of; /* the same: whose numbers it has; NULL: its own */
+    int value, front;                 /* of the graph; -1: none (yet) */
+    int parameter;                    /* made of the constant; -1: none */
+    int maker;                        /* node of the file; -1: none */
+    int uses;                         /* inputs of needed nodes, outputs of the graph */
+    int user;                         /* one of those nodes; -1: none */
+    int rank;                         /* in the file, where it is not that of the value; 0: it is */
+    bool needed, output;
+} meg_onnx_symbol;
+
+typedef struct meg_onnx_build {
+    meg_error *error;
+    meg_onnx_file *file;
+    meg_graph *graph;
+    meg_onnx_options options;
+    const meg_onnx_listener *listener;
+    meg_onnx_symbol *symbol;
+    int symbols;
+    int *place; /* hash table of symbols */
+    size_t places;
+    bool *skip; /* nodes that are not needed, or went into another one */
+    int still;  /* batch normalisations without training, for a warning */
+    int folded; /* convolutions that look as if they had swallowed one */
+    int drops;
+} meg_onnx_build;
+
+/* One row per ONNX operator. */
+typedef struct meg_onnx_row {
+    const char *op;
+    const char *attributes; /* that are understood, between blanks; others are refused */
+    int inputs, inputs_max;
+    meg_status (*read)(meg_onnx_build *b, const meg_onnx_node *n);
+} meg_onnx_row;
+
+/* Tables of rows; each ends with a row without op. */
+extern const meg_onnx_row meg_onnx_layers[], meg_onnx_norms[], meg_onnx_points[], meg_onnx_shapes[],
+    meg_onnx_constants[];
+
+meg_onnx_symbol *meg_onnx_symbol_of(const meg_onnx_build *b, meg_span name); /* NULL: unknown */
+
+/* The symbol of input i; NULL: absent. */
+meg_onnx_symbol *meg_onnx_in(const meg_onnx_build *b, const meg_onnx_node *n, int i);
+
+/* The only node that reads the node's first output; NULL: there are others, or an output. */
+const meg_onnx_node *meg_onnx_after(const meg_onnx_build *b, const meg_onnx_node *n);
+
+/* Input i as a value of the graph, as the file has it, or with its last axis in front (of rank 2:
+ * the same). */
+meg_status meg_onnx_data(meg_onnx_build *b, const meg_onnx_node *n, int i, int *out);
+meg_status meg_onnx_data_front(meg_onnx_build *b, const meg_onnx_node *n, int i, int *out);
+
+meg_status meg_onnx_data_any(meg_onnx_build *b, const meg_onnx_node *n, int i, int *out);
+
+/* Is only the value with its last axis in front at hand? */
+bool meg_onnx_is_front(const meg_onnx_symbol *s);
+
+/* The symbol's value as the file has it. */
+meg_status meg_onnx_straighten(meg_onnx_build *b, meg_onnx_symbol *s, int *out);
+
+/* Input i as a constant; *out is NULL where it is absent. */
+meg_status meg_onnx_constant(const meg_onnx_build *b, const meg_onnx_node *n, int i,
+                             const meg_onnx_tensor **out);
+
+/* The symbol whose numbers a constant has. */
+meg_onnx_symbol *meg_onnx_owner(const meg_onnx_build *b, meg_onnx_symbol *s);
+
+/* Input i as a weight: the owner of a constant that is there, and is not turned. */
+meg_status meg_onnx_want_weight(const meg_onnx_build *b, const meg_onnx_node *n, int i,
+                                meg_onnx_symbol **out);
+
+typedef struct meg_onnx_list { /* of whole numbers: axes, a shape */
+    int count;
+    int64_t at[MEG_ONNX_RANK];
+} meg_onnx_list;
+
+/* A list that is an attribute (older sets) or input i (newer ones); count -1: absent. */
+meg_status meg_onnx_list_of(const meg_onnx_build *b, const meg_onnx_node *n, const char *attribute,
+                            int i, meg_onnx_list *out);
+
+/* Input i as one number; `absent` where it is not there. */
+meg_status meg_onnx_scalar(const meg_onnx_build *b, const meg_onnx_node *n, int i, double absent,
+                           double *out);
+
+/* Says what cannot be done with this node; names it. */
+meg_status meg_onnx_refuse(const meg_onnx_build *b, const meg_onnx_node *n, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void meg_onnx_warn(const meg_onnx_build *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+typedef struct meg_onnx_weight {
+    meg_onnx_symbol *symbol; /* of a constant */
+    bool transposed;         /* the file has (columns, rows) */
+    double scale;            /* 0: none */
+} meg_onnx_weight;
+
+typedef struct meg_onnx_layer { /* a node of the graph to be */
+    const char *op;
+    char attrs[512];
+    int inputs, in[MEG_INPUTS];
+    int weights;
+    meg_onnx_weight weight[MEG_INPUTS];
+    bool front; /* its output is that of the file with the last axis in front */
+} meg_onnx_layer;
+
+void meg_onnx_attr(meg_onnx_layer *l, const char *format, ...)
+    __attribute__((format(printf, 2, 3))); /* adds words */
+
+/* A name for a node that the file does not have. */
+const char *meg_onnx_fresh(const meg_onnx_build *b, const char *op);
+
+/* Adds the layer and binds the node's first output to it. */
+meg_status meg_onnx_add(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_layer *l);
+
+/* Binds output i of the node to a value, or the first to all that a symbol is. */
+void meg_onnx_bind(meg_onnx_build *b, const meg_onnx_node *n, int i, int value);
+void meg_onnx_bind_same(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_symbol *s);
+
+/* Extents of a value as the file has them; returns the rank. */
+int meg_onnx_dims(const meg_onnx_build *b, const meg_onnx_symbol *s, int64_t out[MEG_ONNX_RANK]);
+int meg_onnx_rank(const meg_onnx_build *b, const meg_onnx_symbol *s);
+
+/* Arithmetic of shapes: Concat, Squeeze and Unsqueeze of constants. */
+meg_status meg_onnx_join_shapes(meg_onnx_build *b, const meg_onnx_node *n);
+meg_status meg_onnx_rank_shape(meg_onnx_build *b, const meg_onnx_node *n, int rank);
+
+/* An axis as the file counts, from the end if negative; -1: there is no such axis. */
+int meg_onnx_axis(int64_t axis, int rank);
+
+#endif

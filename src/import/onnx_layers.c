@@ -1,0 +1,359 @@
+/* Operators of ONNX with weights or windows, as layers. Weights must be constants of the file; they
+ * become parameters, and running statistics become states.
+ *
+ *     MatMul by a constant, and the Add of a constant behind it, are one dense layer;
+ *     GlobalAveragePool keeps extents of 1 that the global pool here does not have: where a flatten
+ *     follows they do not matter, elsewhere it is an average pool over all.
+ */
+#include "import/onnx_build.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- windows ---- */
+
+typedef struct windows {
+    int count;
+    int64_t kernel[MEG_ONNX_RANK], stride[MEG_ONNX_RANK], dilation[MEG_ONNX_RANK];
+    int64_t before[MEG_ONNX_RANK], after[MEG_ONNX_RANK];
+} windows;
+
+static meg_status list_or(const meg_onnx_build *b, const meg_onnx_node *n, const char *name,
+                          int count, int64_t absent, int64_t out[])
+{
+    int given = meg_onnx_ints(n, name, out, count);
+    if (given >= 0 && given != count)
+        return meg_onnx_refuse(b, n, "%s has %d numbers, but the input asks for %d", name, given,
+                               count);
+    for (int i = 0; given < 0 && i < count; i++)
+        out[i] = absent;
+    for (int i = 0; i < count; i++)
+        if (out[i] < 0 || out[i] > 1 << 16)
+            return meg_onnx_refuse(b, n, "%s has %" PRId64 ": 0 to %d are supported", name, out[i],
+                                   1 << 16);
+    return MEG_OK;
+}
+
+/* Outputs = inputs / stride, rounded up; an odd pixel goes to the end (UPPER) or the beginning. */
+static void pad_same(windows *w, const meg_value *x, bool lower)
+{
+    for (int i = 0; i < w->count; i++) {
+        int64_t length = x->dims[2 + i], outputs = (length + w->stride[i] - 1) / w->stride[i];
+        int64_t reach = (w->kernel[i] - 1) * w->dilation[i] + 1;
+        int64_t all = (outputs - 1) * w->stride[i] + reach - length;
+        if (all < 0) all = 0;
+        w->before[i] = (all + lower) / 2;
+        w->after[i] = all - w->before[i];
+    }
+}
+
+/* Kernel from the attribute; `taps` (of the weight) where that is absent. */
+static meg_status read_windows(const meg_onnx_build *b, const meg_onnx_node *n, int x,
+                               const int64_t *taps, windows *w)
+{
+    const meg_value *v = &b->graph->value[x];
+    int64_t pads[2 * MEG_ONNX_RANK];
+    meg_span automatic = meg_onnx_text(n, "auto_pad");
+    w->count = v->rank - 2;
+    if (w->count < 1) return meg_onnx_refuse(b, n, "its input has no spatial axis");
+    MEG_TRY(b->error, list_or(b, n, "kernel_shape", w->count, 0, w->kernel));
+    for (int i = 0; i < w->count; i++) {
+        if (taps && w->kernel[i] == 0) w->kernel[i] = taps[i];
+        if (w->kernel[i] < 1 || (taps && w->kernel[i] != taps[i]))
+            return meg_onnx_refuse(b, n, "kernel_shape is absent, or not that of the weight");
+    }
+    MEG_TRY(b->error, list_or(b, n, "strides", w->count, 1, w->stride));
+    MEG_TRY(b->error, list_or(b, n, "dilations", w->count, 1, w->dilation));
+    MEG_TRY(b->error, list_or(b, n, "pads", 2 * w->count, 0, pads));
+    for (int i = 0; i < w->count; i++) {
+        if (w->stride[i] < 1 || w->dilation[i] < 1)
+            return meg_onnx_refuse(b, n, "a stride or dilation is 0");
+        w->before[i] = pads[i], w->after[i] = pads[w->count + i];
+    }
+    bool lower = meg_span_is(automatic, "SAME_LOWER");
+    if (lower || meg_span_is(automatic, "SAME_UPPER")) pad_same(w, v, lower);
+    return MEG_OK;
+}
+
+static void print_list(meg_onnx_layer *l, const char *word, const int64_t at[], int count)
+{
+    meg_onnx_attr(l, " %s=", word);
+    for (int i = 0; i < count; i++)
+        meg_onnx_attr(l, "%s%" PRId64, i ? "x" : "", at[i]);
+}
+
+static void print_windows(meg_onnx_layer *l, const windows *w, bool dilation)
+{
+    print_list(l, "kernel", w->kernel, w->count);
+    print_list(l, "stride", w->stride, w->count);
+    if (dilation) print_list(l, "dilation", w->dilation, w->count);
+    meg_onnx_attr(l, " pad=");
+    for (int i = 0; i < w->count; i++)
+        meg_onnx_attr(l, "%s%" PRId64 ":%" PRId64, i ? "x" : "", w->before[i], w->after[i]);
+}
+
+/* ---- convolutions ---- */
+
+static bool ends_with(meg_span s, const char *tail)
+{
+    size_t length = strlen(tail);
+    return (size_t)(s.end - s.at) >= length && memcmp(s.end - length, tail, length) == 0;
+}
+
+/* PyTorch calls weights by their modules; what a folding made has another name. */
+static bool looks_folded(const meg_onnx_build *b, const meg_onnx_weight w[2])
+{
+    return meg_span_is(b->file->producer, "pytorch") &&
+           !(ends_with(w[0].symbol->name, ".weight") && ends_with(w[1].symbol->name, ".bias"));
+}
+
+static meg_status add_taps(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l, windows *w)
+{
+    const meg_onnx_tensor *t;
+    l->inputs = 1;
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l->in[0]));
+    MEG_TRY(b->error, meg_onnx_want_weight(b, n, 1, &l->weight[0].symbol));
+    t = meg_onnx_in(b, n, 1)->constant;
+    if (t->rank != b->graph->value[l->in[0]].rank || t->size == 0)
+        return meg_onnx_refuse(b, n, "weight of rank %d for an input of rank %d", t->rank,
+                               b->graph->value[l->in[0]].rank);
+    l->weights = 1;
+    if (meg_onnx_in(b, n, 2))
+        MEG_TRY(b->error, meg_onnx_want_weight(b, n, 2, &l->weight[l->weights++].symbol));
+    meg_onnx_attr(l, "bias=%d groups=%" PRId64, l->weights - 1, meg_onnx_int(n, "group", 1));
+    return read_windows(b, n, l->in[0], t->dims + 2, w);
+}
+
+static meg_status read_conv(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "conv"};
+    windows w;
+    MEG_TRY(b->error, add_taps(b, n, &l, &w));
+    meg_onnx_attr(&l, " filters=%" PRId64, meg_onnx_in(b, n, 1)->constant->dims[0]);
+    print_windows(&l, &w, true);
+    b->folded += l.weights == 2 && looks_folded(b, l.weight);
+    return meg_onnx_add(b, n, &l);
+}
+
+/* output_shape decides the padding; a missing pixel goes to the end, or as auto_pad says. */
+static meg_status pad_transpose(const meg_onnx_build *b, const meg_onnx_node *n, int x, windows *w,
+                                int64_t extra[])
+{
+    int64_t want[MEG_ONNX_RANK];
+    const meg_value *v = &b->graph->value[x];
+    meg_span automatic = meg_onnx_text(n, "auto_pad");
+    bool lower = meg_span_is(automatic, "SAME_LOWER"), upper = meg_span_is(automatic, "SAME_UPPER");
+    bool shape = meg_onnx_has(n, "output_shape");
+    MEG_TRY(b->error, list_or(b, n, "output_padding", w->count, 0, extra));
+    if (!shape && !lower && !upper) return MEG_OK;
+    MEG_TRY(b->error, list_or(b, n, "output_shape", w->count, 0, want));
+    for (int i = 0; i < w->count; i++) {
+        int64_t length = v->dims[2 + i], full = (length - 1) * w->stride[i] + extra[i] +
+                                                (w->kernel[i] - 1) * w->dilation[i] + 1;
+        int64_t all = full - (shape ? want[i] : length * w->stride[i]);
+        if (all < 0) extra[i] -= all, all = 0; /* more than the windows reach: zeros behind */
+        w->before[i] = upper ? all / 2 : all - all / 2;
+        w->after[i] = all - w->before[i];
+    }
+    return MEG_OK;
+}
+
+static meg_status read_conv_transpose(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "conv_transpose"};
+    windows w;
+    int64_t extra[MEG_ONNX_RANK];
+    MEG_TRY(b->error, add_taps(b, n, &l, &w));
+    MEG_TRY(b->error, pad_transpose(b, n, l.in[0], &w, extra));
+    int64_t groups = meg_onnx_int(n, "group", 1), each = meg_onnx_in(b, n, 1)->constant->dims[1];
+    if (groups < 1 || groups > 1 << 20 || each > 1 << 24)
+        return meg_onnx_refuse(b, n, "group=%" PRId64, groups);
+    meg_onnx_attr(&l, " filters=%" PRId64, each * groups);
+    print_windows(&l, &w, true);
+    print_list(&l, "output_pad", extra, w.count);
+    return meg_onnx_add(b, n, &l);
+}
+
+/* ---- dense ---- */
+
+/* A matrix of the file, as the weight of a layer: rows are units. */
+typedef struct matrix {
+    meg_onnx_weight weight;
+    int64_t units;
+} matrix;
+
+/* `straight`: the node multiplies by its transpose, so that units are rows in the file. */
+static meg_status want_matrix(const meg_onnx_build *b, const meg_onnx_node *n, bool straight,
+                              matrix *out)
+{
+    const meg_onnx_tensor *t;
+    MEG_TRY(b->error, meg_onnx_constant(b, n, 1, &t));
+    meg_onnx_symbol *s = meg_onnx_in(b, n, 1);
+    if (!t || t->rank != 2) return meg_onnx_refuse(b, n, "its weight is no matrix");
+    bool rows = straight != s->turned;
+    out->units = s->constant->dims[rows ? 0 : 1];
+    out->weight = (meg_onnx_weight){meg_onnx_owner(b, s), !rows, 0};
+    return MEG_OK;
+}
+
+static meg_status read_gemm(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "dense", .inputs = 1, .weights = 1};
+    double alpha = meg_onnx_real(n, "alpha", 1), beta = meg_onnx_real(n, "beta", 1);
+    matrix m;
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    MEG_TRY(b->error, want_matrix(b, n, meg_onnx_int(n, "transB", 0) != 0, &m));
+    if (meg_onnx_int(n, "transA", 0) || b->graph->value[l.in[0]].rank != 2)
+        return meg_onnx_refuse(b, n, "only rows times a matrix is supported, without transA");
+    l.weight[0] = m.weight;
+    if (alpha < 1 || alpha > 1) l.weight[0].scale = alpha;
+    if (meg_onnx_in(b, n, 2)) {
+        MEG_TRY(b->error, meg_onnx_want_weight(b, n, 2, &l.weight[1].symbol));
+        if (beta < 1 || beta > 1) l.weight[1].scale = beta;
+        l.weights = 2;
+    }
+    meg_onnx_attr(&l, "units=%" PRId64 " bias=%d", m.units, l.weights - 1);
+    return meg_onnx_add(b, n, &l);
+}
+
+/* The constant that an Add behind this node adds to every row of `units`; NULL: there is none. */
+static meg_onnx_symbol *bias_after(const meg_onnx_build *b, const meg_onnx_node *n, int64_t units)
+{
+    const meg_onnx_node *add = meg_onnx_after(b, n);
+    if (!add || !meg_span_is(add->op, "Add") || add->inputs != 2 || add->outputs != 1) return NULL;
+    for (int i = 0; i < 2; i++) {
+        meg_onnx_symbol *s = meg_onnx_in(b, add, i);
+        const meg_onnx_tensor *t = s ? s->constant : NULL;
+        if (t && t->rank >= 1 && t->size == units && t->dims[t->rank - 1] == units) return s;
+    }
+    return NULL;
+}
+
+/* Tokens are pixels: a dense layer for each of them is a convolution with one tap. */
+static void dense_words(meg_onnx_layer *l, int64_t units, int rank)
+{
+    l->front = rank > 2;
+    l->op = l->front ? "conv" : "dense";
+    meg_onnx_attr(l, "%s=%" PRId64 " bias=%d%s", l->front ? "filters" : "units", units,
+                  l->weights - 1, l->front ? " kernel=1" : "");
+}
+
+static meg_status read_matmul(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "matmul", .inputs = 2};
+    const meg_onnx_symbol *right = meg_onnx_in(b, n, 1);
+    matrix m;
+    if (right && !right->constant) {
+        MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+        MEG_TRY(b->error, meg_onnx_data(b, n, 1, &l.in[1]));
+        return meg_onnx_add(b, n, &l);
+    }
+    l.inputs = l.weights = 1;
+    MEG_TRY(b->error, meg_onnx_data_front(b, n, 0, &l.in[0]));
+    MEG_TRY(b->error, want_matrix(b, n, false, &m));
+    if (b->graph->value[l.in[0]].rank < 2) return meg_onnx_refuse(b, n, "its input is a vector");
+    meg_onnx_symbol *bias = bias_after(b, n, m.units);
+    l.weight[0] = m.weight;
+    if (bias) l.weight[l.weights++].symbol = bias;
+    dense_words(&l, m.units, b->graph->value[l.in[0]].rank);
+    MEG_TRY(b->error, meg_onnx_add(b, n, &l));
+    if (!bias) return MEG_OK;
+    const meg_onnx_node *add = meg_onnx_after(b, n);
+    b->skip[add - b->file->node] = true;
+    meg_onnx_bind_same(b, add, meg_onnx_symbol_of(b, n->out[0]));
+    return MEG_OK;
+}
+
+/* ---- pools ---- */
+
+static meg_status read_pool(meg_onnx_build *b, const meg_onnx_node *n, const char *op)
+{
+    meg_onnx_layer l = {.op = op, .inputs = 1};
+    windows w;
+    bool max = strcmp(op, "maxpool") == 0;
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    MEG_TRY(b->error, read_windows(b, n, l.in[0], NULL, &w));
+    for (int i = 0; !max && i < w.count; i++)
+        if (w.dilation[i] != 1) return meg_onnx_refuse(b, n, "dilations are not supported");
+    print_windows(&l, &w, max);
+    meg_onnx_attr(&l, " ceil=%d", meg_onnx_int(n, "ceil_mode", 0) != 0);
+    if (!max) meg_onnx_attr(&l, " count_pad=%d", meg_onnx_int(n, "count_include_pad", 0) != 0);
+    return meg_onnx_add(b, n, &l);
+}
+
+static meg_status read_maxpool(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    return read_pool(b, n, "maxpool");
+}
+
+static meg_status read_avgpool(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    return read_pool(b, n, "avgpool");
+}
+
+static meg_status pool_all(meg_onnx_build *b, const meg_onnx_node *n, const char *op)
+{
+    meg_onnx_layer l = {.op = op, .inputs = 1};
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    const meg_value *x = &b->graph->value[l.in[0]];
+    if (x->rank < 3) return meg_onnx_refuse(b, n, "its input has no spatial axis");
+    print_list(&l, "kernel", x->dims + 2, x->rank - 2);
+    return meg_onnx_add(b, n, &l);
+}
+
+static bool flattens(const meg_onnx_node *n)
+{
+    static const char *const ops[] = {"Flatten", "Reshape", "Squeeze"};
+    for (size_t i = 0; n && i < sizeof ops / sizeof *ops; i++)
+        if (meg_span_is(n->op, ops[i])) return true;
+    return false;
+}
+
+static meg_status read_global(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "gap", .inputs = 1};
+    if (!flattens(meg_onnx_after(b, n))) return pool_all(b, n, "avgpool");
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    int rank = b->graph->value[l.in[0]].rank;
+    MEG_TRY(b->error, meg_onnx_add(b, n, &l));
+    meg_onnx_symbol_of(b, n->out[0])->rank = rank;
+    return MEG_OK;
+}
+
+static meg_status read_global_max(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    return pool_all(b, n, "maxpool");
+}
+
+/* The mean over all pixels is what Keras writes for its global pool. */
+static meg_status read_reduce_mean(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "gap", .inputs = 1};
+    meg_onnx_list axes;
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    MEG_TRY(b->error, meg_onnx_list_of(b, n, "axes", 1, &axes));
+    int rank = b->graph->value[l.in[0]].rank;
+    unsigned seen = 0;
+    for (int i = 0; i < axes.count; i++) {
+        int axis = meg_onnx_axis(axes.at[i], rank);
+        seen |= axis < 0 ? 1u : 1u << axis;
+    }
+    if (rank < 3 || seen != (1u << rank) - 4)
+        return meg_onnx_refuse(b, n, "only the mean over all spatial axes is supported");
+    if (meg_onnx_int(n, "keepdims", 1)) return read_global(b, n);
+    return meg_onnx_add(b, n, &l);
+}
+
+#define WINDOWS "auto_pad dilations kernel_shape pads strides"
+
+const meg_onnx_row meg_onnx_layers[] = {
+    {"Conv", WINDOWS " group", 2, 3, read_conv},
+    {"ConvTranspose", WINDOWS " group output_padding output_shape", 2, 3, read_conv_transpose},
+    {"Gemm", "alpha beta transA transB", 2, 3, read_gemm},
+    {"MatMul", "", 2, 2, read_matmul},
+    {"MaxPool", WINDOWS " ceil_mode storage_order", 1, 1, read_maxpool},
+    {"AveragePool", WINDOWS " ceil_mode count_include_pad", 1, 1, read_avgpool},
+    {"GlobalAveragePool", "", 1, 1, read_global},
+    {"GlobalMaxPool", "", 1, 1, read_global_max},
+    {"ReduceMean", "axes keepdims noop_with_empty_axes", 1, 2, read_reduce_mean},
+    {0}};

@@ -1,0 +1,101 @@
+/* Normalisations of ONNX, and dropout. Scales and offsets must be constants of the file; they become
+ * parameters, and running statistics become states.
+ */
+#include "import/onnx_build.h"
+
+#include <inttypes.h>
+
+/* ONNX and Keras average the population's variance, PyTorch the unbiased one. */
+static const char *variance_of(const meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_span note = meg_onnx_note(n, "megalith.running_var");
+    if (meg_span_is(note, "unbiased")) return "unbiased";
+    if (meg_span_is(note, "population")) return "population";
+    return meg_span_is(b->file->producer, "pytorch") ? "unbiased" : "population";
+}
+
+static meg_status read_batchnorm(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "batchnorm", .inputs = 1, .weights = 4};
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    for (int i = 0; i < 4; i++)
+        MEG_TRY(b->error, meg_onnx_want_weight(b, n, 1 + i, &l.weight[i].symbol));
+    meg_onnx_attr(&l, "epsilon=%.9g momentum=%.9g variance=%s", meg_onnx_real(n, "epsilon", 1e-5),
+                  1 - meg_onnx_real(n, "momentum", 0.9), variance_of(b, n));
+    bool own = meg_span_bytes(meg_onnx_note(n, "megalith.running_var")) > 0;
+    b->still += !own && meg_onnx_int(n, "training_mode", 0) == 0;
+    MEG_TRY(b->error, meg_onnx_add(b, n, &l));
+    for (int i = 1; i <= 2; i++) /* in training the statistics come out, too */
+        meg_onnx_bind(b, n, i, l.weight[1 + i].symbol->parameter);
+    return MEG_OK;
+}
+
+static meg_status read_dropout(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "dropout", .inputs = 1};
+    double rate;
+    l.front = meg_onnx_is_front(meg_onnx_in(b, n, 0));
+    MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &l.in[0]));
+    MEG_TRY(b->error, meg_onnx_scalar(b, n, 1, 0.5, &rate));
+    b->drops++;
+    if (rate > 0) {
+        meg_onnx_attr(&l, "rate=%.9g", rate);
+        return meg_onnx_add(b, n, &l);
+    }
+    meg_onnx_bind_same(b, n, meg_onnx_in(b, n, 0));
+    return MEG_OK;
+}
+
+/* ---- within a sample ---- */
+
+/* Scale and offset, inputs 1 and 2. */
+static meg_status add_affine(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l)
+{
+    l->weights = 2;
+    for (int i = 0; i < 2; i++)
+        MEG_TRY(b->error, meg_onnx_want_weight(b, n, 1 + i, &l->weight[i].symbol));
+    meg_onnx_attr(l, "affine=1 epsilon=%.9g", meg_onnx_real(n, "epsilon", 1e-5));
+    return MEG_OK;
+}
+
+/* Over the last axis (tokens have features there), or over all of a sample. */
+static meg_status read_layernorm(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "layernorm", .inputs = 1};
+    MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &l.in[0]));
+    int rank = meg_onnx_rank(b, meg_onnx_in(b, n, 0));
+    int axis = meg_onnx_axis(meg_onnx_int(n, "axis", -1), rank);
+    l.front = axis == rank - 1;
+    if (axis < 1 || (axis > 1 && !l.front))
+        return meg_onnx_refuse(b, n, "axis=%d: only the last, or 1, is supported", axis);
+    MEG_TRY(b->error, (l.front ? meg_onnx_data_front : meg_onnx_data)(b, n, 0, &l.in[0]));
+    MEG_TRY(b->error, add_affine(b, n, &l));
+    meg_onnx_attr(&l, " axes=%s", l.front ? "c" : "all");
+    return meg_onnx_add(b, n, &l);
+}
+
+static meg_status read_instancenorm(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "instancenorm", .inputs = 1};
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    MEG_TRY(b->error, add_affine(b, n, &l));
+    return meg_onnx_add(b, n, &l);
+}
+
+/* Set 21 and later, with a scale per channel; before, it was one per group. */
+static meg_status read_groupnorm(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "groupnorm", .inputs = 1};
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    MEG_TRY(b->error, add_affine(b, n, &l));
+    meg_onnx_attr(&l, " groups=%" PRId64, meg_onnx_int(n, "num_groups", 0));
+    return meg_onnx_add(b, n, &l);
+}
+
+const meg_onnx_row meg_onnx_norms[] = {
+    {"BatchNormalization", "epsilon momentum training_mode", 5, 5, read_batchnorm},
+    {"LayerNormalization", "axis epsilon stash_type", 3, 3, read_layernorm},
+    {"InstanceNormalization", "epsilon", 3, 3, read_instancenorm},
+    {"GroupNormalization", "epsilon num_groups stash_type", 3, 3, read_groupnorm},
+    {"Dropout", "seed", 1, 3, read_dropout},
+    {0}};

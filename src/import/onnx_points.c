@@ -1,0 +1,287 @@
+/* Operators of ONNX that work point by point. Of two inputs one may be a constant: with more than
+ * one number it is taken for a parameter, since that is what an initializer of a network is; one
+ * number, or the output of a Constant, stays as it is.
+ */
+#include "import/onnx_build.h"
+
+#include <string.h>
+
+/* ---- one input ---- */
+
+static meg_status point(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l)
+{
+    l->inputs = 1;
+    l->front = meg_onnx_is_front(meg_onnx_in(b, n, 0));
+    MEG_TRY(b->error, (l->front ? meg_onnx_data_front : meg_onnx_data)(b, n, 0, &l->in[0]));
+    return meg_onnx_add(b, n, l);
+}
+
+static meg_status read_relu(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    return point(b, n, &(meg_onnx_layer){.op = "relu"});
+}
+
+static meg_status read_sigmoid(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    return point(b, n, &(meg_onnx_layer){.op = "sigmoid"});
+}
+
+static meg_status read_tanh(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    return point(b, n, &(meg_onnx_layer){.op = "tanh"});
+}
+
+static meg_status read_leaky(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "leaky_relu"};
+    meg_onnx_attr(&l, "slope=%.9g", meg_onnx_real(n, "alpha", 0.01));
+    return point(b, n, &l);
+}
+
+static meg_status read_gelu(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "gelu"};
+    bool tangent = meg_span_is(meg_onnx_text(n, "approximate"), "tanh");
+    meg_onnx_attr(&l, "approximate=%s", tangent ? "tanh" : "none");
+    return point(b, n, &l);
+}
+
+static meg_status read_clip(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "clip"};
+    double lo, hi;
+    MEG_TRY(b->error, meg_onnx_scalar(b, n, 1, -3.4028235e38, &lo));
+    MEG_TRY(b->error, meg_onnx_scalar(b, n, 2, 3.4028235e38, &hi));
+    if (lo > hi) lo = hi; /* as ONNX has it: everything becomes the upper bound */
+    meg_onnx_attr(&l, "lo=%.9g hi=%.9g", lo, hi);
+    return point(b, n, &l);
+}
+
+/* Over the channels, which may be the last axis. */
+static meg_status read_softmax(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "softmax", .inputs = 1};
+    MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &l.in[0]));
+    int rank = meg_onnx_rank(b, meg_onnx_in(b, n, 0));
+    int axis = meg_onnx_axis(meg_onnx_int(n, "axis", -1), rank);
+    l.front = axis == rank - 1;
+    if (axis < 1 || (axis > 1 && !l.front))
+        return meg_onnx_refuse(b, n, "only axis 1 or the last is supported");
+    MEG_TRY(b->error, (l.front ? meg_onnx_data_front : meg_onnx_data)(b, n, 0, &l.in[0]));
+    return meg_onnx_add(b, n, &l);
+}
+
+static meg_status read_same(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
+    int unused;
+    if (!s || !s->constant) MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &unused));
+    meg_onnx_bind_same(b, n, s);
+    return MEG_OK;
+}
+
+/* A slope per channel, or one for all. */
+static meg_status read_prelu(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "prelu", .inputs = 1, .weights = 1};
+    const meg_onnx_tensor *t;
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    MEG_TRY(b->error, meg_onnx_constant(b, n, 1, &t));
+    const meg_value *x = &b->graph->value[l.in[0]];
+    int channels = t ? t->rank - x->rank + 1 : -1; /* the slope's axis of channels */
+    bool single = t && t->size == 1;
+    bool each = t && channels >= 0 && t->size == t->dims[channels] && x->rank > 1 &&
+                t->size == x->dims[1];
+    if (!single && !each)
+        return meg_onnx_refuse(b, n, "the slope must be one constant, or one per channel");
+    l.weight[0].symbol = meg_onnx_in(b, n, 1);
+    meg_onnx_attr(&l, "single=%d", single);
+    return meg_onnx_add(b, n, &l);
+}
+
+/* ---- two inputs ---- */
+
+/* The shape of a constant that is spread over a value of `rank` axes, the last of which lies in
+ * front or not; false: it cannot be. */
+static bool spread(const meg_onnx_tensor *t, const meg_value *x, bool front, meg_weight_spec *out)
+{
+    if (t->rank > x->rank) return false;
+    out->rank = x->rank;
+    out->shape = meg_box_of(1, 1, 1, 1, 1);
+    for (int i = 0; i < x->rank; i++) {
+        int from = i - (x->rank - t->rank), to = i;
+        if (front && i > 0) to = i == x->rank - 1 ? 1 : i + 1;
+        int64_t extent = from < 0 ? 1 : t->dims[from];
+        if (extent != 1 && extent != x->dims[to]) return false;
+        if (front && extent != 1 && to != 1) return false; /* its numbers would have to move */
+        out->dims[to] = extent;
+        out->shape.hi[to < 2 ? to : MEG_AXES - x->rank + to] = extent;
+    }
+    return out->dims[0] == 1; /* the same for all samples */
+}
+
+typedef struct operand { /* a constant beside data */
+    meg_onnx_symbol *symbol;
+    int other; /* the data */
+    bool front, fixed;
+    double scale;
+} operand;
+
+static meg_status value_of_constant(meg_onnx_build *b, const meg_onnx_node *n, const operand *c,
+                                    int *out)
+{
+    meg_onnx_symbol *s = c->symbol;
+    const meg_onnx_tensor *t = s->constant;
+    bool fixed = c->fixed || s->maker >= 0 || t->size == 1;
+    meg_weight_spec spec = {.kind = fixed ? MEG_STATE : MEG_PARAMETER};
+    meg_graph *g = b->graph;
+    if (t->type != MEG_ONNX_FLOAT || s->turned || !spread(t, &g->value[c->other], c->front, &spec))
+        return meg_onnx_refuse(b, n, "the constant '%.*s' does not fit the other input",
+                               MEG_SPAN_TEXT(s->name));
+    meg_stored stored = {.data = t->data, .type = MEG_STORED_F32, .scale = c->scale};
+    if (s->parameter < 0) {
+        char *name = meg_pool_text(g->pool, "%.*s", MEG_SPAN_TEXT(s->name));
+        s->parameter = meg_graph_parameter(g, name, &spec);
+        if (s->parameter < 0) return g->error.status;
+        g->value[s->parameter].stored = stored;
+    }
+    const meg_value *v = &g->value[s->parameter];
+    if (!meg_box_equal(&v->shape, &spec.shape) || v->stored.scale * stored.scale < 0 ||
+        (v->stored.scale < 0) != (stored.scale < 0))
+        return meg_onnx_refuse(b, n, "the constant '%.*s' is used in different ways",
+                               MEG_SPAN_TEXT(s->name));
+    *out = s->parameter;
+    return MEG_OK;
+}
+
+static bool narrower(const meg_graph *g, int a, int c)
+{
+    return meg_box_size(&g->value[a].shape) < meg_box_size(&g->value[c].shape);
+}
+
+/* Both inputs as data, in one order; -1 for a constant. */
+static meg_status pair_data(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l)
+{
+    meg_onnx_symbol *s[2] = {meg_onnx_in(b, n, 0), meg_onnx_in(b, n, 1)};
+    l->front = meg_onnx_is_front(s[0]) || meg_onnx_is_front(s[1]);
+    l->inputs = 2;
+    for (int i = 0; i < 2; i++) {
+        l->in[i] = -1;
+        if (s[i] && s[i]->constant) continue;
+        MEG_TRY(b->error, (l->front ? meg_onnx_data_front : meg_onnx_data)(b, n, i, &l->in[i]));
+    }
+    if (l->in[0] < 0 && l->in[1] < 0) return meg_onnx_refuse(b, n, "both inputs are constants");
+    return MEG_OK;
+}
+
+/* The first input must have the shape of the output. */
+static meg_status pair(meg_onnx_build *b, const meg_onnx_node *n, const char *op, bool commutes)
+{
+    meg_onnx_layer l = {.op = op};
+    MEG_TRY(b->error, pair_data(b, n, &l));
+    for (int i = 0; i < 2; i++) {
+        if (l.in[i] >= 0) continue;
+        operand c = {meg_onnx_in(b, n, i), l.in[1 - i], l.front, false, 0};
+        MEG_TRY(b->error, value_of_constant(b, n, &c, &l.in[i]));
+    }
+    if (narrower(b->graph, l.in[0], l.in[1])) {
+        if (!commutes)
+            return meg_onnx_refuse(b, n, "only the second input may be spread over the first");
+        int first = l.in[0];
+        l.in[0] = l.in[1], l.in[1] = first;
+    }
+    return meg_onnx_add(b, n, &l);
+}
+
+static meg_status read_mul(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    return pair(b, n, "mul", true);
+}
+
+static meg_status read_sub(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    return pair(b, n, "sub", false);
+}
+
+static meg_status read_div(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    return pair(b, n, "div", false);
+}
+
+/* ---- sums ---- */
+
+static bool shapes_differ(const meg_graph *g, int a, int c)
+{
+    return !meg_box_equal(&g->value[a].shape, &g->value[c].shape);
+}
+
+/* Has the constant a number for each element of a sample? */
+static bool whole_sample(const meg_onnx_tensor *t, const meg_value *x, bool front)
+{
+    if (front && x->rank != 3) return false;
+    int shift = t->rank - (x->rank - 1);
+    if (shift < 0 || shift > 1 || (shift == 1 && t->dims[0] != 1) || t->size == 1) return false;
+    for (int i = 1; i < x->rank; i++)
+        if (t->dims[shift + i - 1] != x->dims[front ? 3 - i : i]) return false;
+    return true;
+}
+
+/* x + constant: learned positions, or x - (-constant), which spreads. */
+static meg_status add_constant(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l, int i)
+{
+    operand c = {meg_onnx_in(b, n, i), l->in[1 - i], l->front, true, -1};
+    const meg_onnx_tensor *t = c.symbol->constant;
+    l->in[0] = c.other;
+    if (c.symbol->maker < 0 && whole_sample(t, &b->graph->value[c.other], l->front)) {
+        l->op = "position";
+        l->inputs = l->weights = 1;
+        l->weight[0] = (meg_onnx_weight){c.symbol, l->front, 0};
+        return meg_onnx_add(b, n, l);
+    }
+    if (c.symbol->maker < 0 && t->size > 1)
+        meg_onnx_warn(b, "the constant '%.*s' is added as it is: it will not be trained",
+                      MEG_SPAN_TEXT(c.symbol->name));
+    l->op = "sub";
+    MEG_TRY(b->error, value_of_constant(b, n, &c, &l->in[1]));
+    return meg_onnx_add(b, n, l);
+}
+
+static meg_status read_add(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "add"};
+    MEG_TRY(b->error, pair_data(b, n, &l));
+    for (int i = 0; i < 2; i++)
+        if (l.in[i] < 0) return add_constant(b, n, &l, i);
+    if (shapes_differ(b->graph, l.in[0], l.in[1]))
+        return meg_onnx_refuse(b, n, "its inputs must have equal shapes");
+    return meg_onnx_add(b, n, &l);
+}
+
+/* Any number of inputs; the plain sum takes eight. */
+static meg_status read_sum(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "add", .inputs = n->inputs};
+    for (int i = 0; i < n->inputs; i++) {
+        MEG_TRY(b->error, meg_onnx_data(b, n, i, &l.in[i]));
+        if (shapes_differ(b->graph, l.in[0], l.in[i]))
+            return meg_onnx_refuse(b, n, "its inputs must have equal shapes");
+    }
+    if (n->inputs == 1) return read_same(b, n);
+    return meg_onnx_add(b, n, &l);
+}
+
+const meg_onnx_row meg_onnx_points[] = {{"Relu", "", 1, 1, read_relu},
+                                        {"LeakyRelu", "alpha", 1, 1, read_leaky},
+                                        {"PRelu", "", 2, 2, read_prelu},
+                                        {"Sigmoid", "", 1, 1, read_sigmoid},
+                                        {"Tanh", "", 1, 1, read_tanh},
+                                        {"Gelu", "approximate", 1, 1, read_gelu},
+                                        {"Clip", "", 1, 3, read_clip},
+                                        {"Softmax", "axis", 1, 1, read_softmax},
+                                        {"Identity", "", 1, 1, read_same},
+                                        {"Add", "", 2, 2, read_add},
+                                        {"Sum", "", 1, MEG_INPUTS, read_sum},
+                                        {"Mul", "", 2, 2, read_mul},
+                                        {"Sub", "", 2, 2, read_sub},
+                                        {"Div", "", 2, 2, read_div},
+                                        {0}};

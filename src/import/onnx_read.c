@@ -1,0 +1,371 @@
+/* From an ONNX file to a graph that trains: see onnx.h.
+ *
+ *     names     every name becomes a symbol; no name is made twice
+ *     needs     from the outputs backwards: what nobody needs is left out
+ *     build     node by node, each by the row of its operator
+ *     finish    outputs, or the loss over the one there is
+ *
+ * A file is a model for inference, more often than not; training wants back what it dropped. Batch
+ * normalisation trains again, its statistics become running ones; a softmax at the end is left to
+ * the loss; what cannot be brought back is told to the listener.
+ */
+#include "import/onnx_build.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    OLDEST = 13, /* operator sets; the newest that was looked at changed no row of ours */
+    NEWEST = 27,
+    EXTENT_MAX = 1 << 24 /* of an input, as options have it */
+};
+
+static const meg_onnx_row *const TABLES[] = {meg_onnx_layers, meg_onnx_norms, meg_onnx_points,
+                                             meg_onnx_shapes, meg_onnx_constants};
+
+static const meg_onnx_row *row_at(int i)
+{
+    for (size_t t = 0; t < sizeof TABLES / sizeof *TABLES; t++)
+        for (const meg_onnx_row *row = TABLES[t]; row->op; row++)
+            if (i-- == 0) return row;
+    return NULL;
+}
+
+const char *meg_onnx_operator(int i)
+{
+    const meg_onnx_row *row = row_at(i);
+    return row ? row->op : NULL;
+}
+
+#define AT(field) offsetof(meg_onnx_options, field)
+
+const meg_param meg_onnx_params[] = {
+    {"loss", MEG_PARAM_TEXT, AT(loss), "softmax_xent",
+     "what the output is trained for; none: plain outputs", NULL, 0, 0},
+    {"output", MEG_PARAM_TEXT, AT(output), "", "the output to train, where there are several", NULL,
+     0, 0},
+    {"image", MEG_PARAM_AXES, AT(image), "0",
+     "extents of a sample (3x224x224) where the file leaves them open", NULL, 0, 1 << 24},
+    {0}};
+
+/* ---- names ---- */
+
+static uint64_t hash(meg_span s)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (; s.at < s.end; s.at++)
+        h = (h ^ *s.at) * 0x100000001b3u;
+    return h;
+}
+
+/* The place of a name, or the free one where it would go. */
+static int *place_of(const meg_onnx_build *b, meg_span name)
+{
+    size_t at = hash(name) & (b->places - 1);
+    while (b->place[at] >= 0 && !meg_span_equal(b->symbol[b->place[at]].name, name))
+        at = (at + 1) & (b->places - 1);
+    return &b->place[at];
+}
+
+meg_onnx_symbol *meg_onnx_symbol_of(const meg_onnx_build *b, meg_span name)
+{
+    int at = *place_of(b, name);
+    return at >= 0 ? &b->symbol[at] : NULL;
+}
+
+static meg_status define(meg_onnx_build *b, meg_span name, int maker,
+                         const meg_onnx_tensor *constant)
+{
+    int *place = place_of(b, name);
+    if (name.at == name.end) return MEG_OK; /* an output that nobody wants */
+    MEG_CHECK(b->error, *place < 0, MEG_EDATA, "%s: '%.*s' is made twice", b->file->path,
+              MEG_SPAN_TEXT(name));
+    b->symbol[b->symbols] = (meg_onnx_symbol){.name = name,
+                                              .constant = constant,
+                                              .value = -1,
+                                              .front = -1,
+                                              .parameter = -1,
+                                              .maker = maker,
+                                              .user = -1};
+    *place = b->symbols++;
+    return MEG_OK;
+}
+
+static meg_status read_names(meg_onnx_build *b)
+{
+    meg_onnx_file *f = b->file;
+    size_t count = f->tensors + f->inputs, outputs = 0;
+    for (size_t i = 0; i < f->nodes; i++)
+        outputs += (size_t)f->node[i].outputs;
+    count += outputs;
+    for (b->places = 16; b->places < 2 * count; b->places *= 2)
+        continue;
+    b->symbol = meg_pool_alloc(f->pool, (count + 1) * sizeof *b->symbol);
+    b->place = meg_pool_alloc(f->pool, b->places * sizeof *b->place);
+    for (size_t i = 0; i < b->places; i++)
+        b->place[i] = -1;
+    for (size_t i = 0; i < f->tensors; i++)
+        MEG_TRY(b->error, define(b, f->tensor[i].name, -1, &f->tensor[i]));
+    for (size_t i = 0; i < f->inputs; i++) /* those with a default are constants (IR 3) */
+        if (*place_of(b, f->input[i].name) < 0)
+            MEG_TRY(b->error, define(b, f->input[i].name, -1, NULL));
+    for (size_t i = 0; i < f->nodes; i++)
+        for (int k = 0; k < f->node[i].outputs; k++)
+            MEG_TRY(b->error, define(b, f->node[i].out[k], (int)i, NULL));
+    return MEG_OK;
+}
+
+/* ---- needs ---- */
+
+static bool is_softmax(const meg_onnx_node *n)
+{
+    return meg_span_is(n->op, "Softmax") || meg_span_is(n->op, "LogSoftmax");
+}
+
+/* The cross entropy takes logits: a softmax behind them would be applied twice. */
+static meg_onnx_symbol *before_softmax(meg_onnx_build *b, meg_onnx_symbol *s)
+{
+    const meg_onnx_node *n = s->maker >= 0 ? &b->file->node[s->maker] : NULL;
+    if (strcmp(b->options.loss, "softmax_xent") != 0 || !n || !is_softmax(n)) return s;
+    meg_onnx_symbol *x = n->inputs ? meg_onnx_symbol_of(b, n->in[0]) : NULL;
+    if (!x) return s;
+    meg_onnx_warn(b, "the network ends with %.*s, which the loss brings along: it is left out",
+                  MEG_SPAN_TEXT(n->op));
+    return x;
+}
+
+static bool is_wanted(const meg_onnx_build *b, meg_span output)
+{
+    return b->options.output[0] == '\0' || meg_span_is(output, b->options.output);
+}
+
+static meg_status want_outputs(meg_onnx_build *b, meg_onnx_symbol *out[MEG_OUTPUTS], int *count)
+{
+    bool loss = strcmp(b->options.loss, "none") != 0;
+    meg_onnx_file *f = b->file;
+    *count = 0;
+    for (size_t i = 0; i < f->outputs; i++) {
+        if (!is_wanted(b, f->output[i].name)) continue;
+        meg_onnx_symbol *s = meg_onnx_symbol_of(b, f->output[i].name);
+        MEG_CHECK(b->error, s, MEG_EDATA, "%s: nothing makes the output '%.*s'", f->path,
+                  MEG_SPAN_TEXT(f->output[i].name));
+        int most = loss ? 1 : MEG_OUTPUTS;
+        MEG_CHECK(b->error, *count < most, MEG_EARG,
+                  "%s: it has %zu outputs, but %d at most can be %s: choose one, output=%.*s",
+                  f->path, f->outputs, most, loss ? "trained" : "asked for",
+                  MEG_SPAN_TEXT(s->name));
+        if (loss) s = before_softmax(b, s);
+        s->needed = s->output = true;
+        s->uses++;
+        out[(*count)++] = s;
+    }
+    MEG_CHECK(b->error, *count, MEG_EARG, "%s: it has no output%s%s", f->path,
+              b->options.output[0] ? " " : "", b->options.output);
+    return MEG_OK;
+}
+
+/* Nodes come in topological order: a walk from the last to the first meets users before makers. */
+static void find_needs(meg_onnx_build *b)
+{
+    meg_onnx_file *f = b->file;
+    b->skip = meg_pool_alloc(f->pool, f->nodes + 1);
+    for (int i = (int)f->nodes - 1; i >= 0; i--) {
+        const meg_onnx_node *n = &f->node[i];
+        bool needed = false;
+        for (int k = 0; k < n->outputs; k++) {
+            const meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->out[k]);
+            needed = needed || (s && s->needed);
+        }
+        b->skip[i] = !needed;
+        for (int k = 0; needed && k < n->inputs; k++) {
+            meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->in[k]);
+            if (!s) continue;
+            s->needed = true;
+            s->uses++;
+            s->user = i;
+        }
+    }
+}
+
+/* ---- inputs ---- */
+
+static meg_status input_shape(const meg_onnx_build *b, const meg_onnx_port *p, int *rank,
+                              int64_t dims[MEG_AXES])
+{
+    const meg_axes *image = &b->options.image;
+    bool given = image->count > 1 || image->at[0] > 0;
+    *rank = p->rank >= 0 || !given ? p->rank : image->count + 1;
+    MEG_CHECK(b->error, *rank >= 1 && *rank <= MEG_AXES, MEG_EUNSUPPORTED,
+              "%s: input '%.*s' has %s, but 1 to %d axes are supported%s", b->file->path,
+              MEG_SPAN_TEXT(p->name), *rank < 0 ? "an unknown rank" : "another rank", MEG_AXES,
+              *rank < 0 ? ": use image=CxHxW" : "");
+    bool match = given && image->count == *rank - 1;
+    dims[0] = p->rank < 0 || p->dims[0] < 1 || p->dims[0] > EXTENT_MAX ? 1 : p->dims[0];
+    for (int i = 1; i < *rank; i++) {
+        int64_t said = p->rank < 0 ? -1 : p->dims[i], asked = match ? image->at[i - 1] : -1;
+        dims[i] = said > 0 ? said : asked;
+        MEG_CHECK(b->error, dims[i] <= EXTENT_MAX, MEG_EDATA,
+                  "%s: input '%.*s' has extent %lld on axis %d: up to %d is supported",
+                  b->file->path, MEG_SPAN_TEXT(p->name), (long long)dims[i], i, EXTENT_MAX);
+        MEG_CHECK(b->error, dims[i] > 0, MEG_EARG,
+                  "%s: input '%.*s' leaves axis %d open: say what a sample is, image=CxHxW",
+                  b->file->path, MEG_SPAN_TEXT(p->name), i);
+        MEG_CHECK(b->error, asked < 0 || asked == dims[i], MEG_EARG,
+                  "%s: input '%.*s' has extent %lld on axis %d, but image= says %lld",
+                  b->file->path, MEG_SPAN_TEXT(p->name), (long long)dims[i], i, (long long)asked);
+    }
+    return MEG_OK;
+}
+
+static bool is_real(int type)
+{
+    return type == MEG_ONNX_FLOAT || type == MEG_ONNX_DOUBLE || type == MEG_ONNX_FLOAT16 ||
+           type == MEG_ONNX_BFLOAT16;
+}
+
+static meg_status add_input(meg_onnx_build *b, const meg_onnx_port *p)
+{
+    int64_t dims[MEG_AXES];
+    int rank;
+    meg_onnx_symbol *s = meg_onnx_symbol_of(b, p->name);
+    if (!s || s->constant || !s->needed) return MEG_OK;
+    bool whole = p->type == MEG_ONNX_INT32 || p->type == MEG_ONNX_INT64;
+    MEG_CHECK(b->error, is_real(p->type) || whole, MEG_EUNSUPPORTED,
+              "%s: input '%.*s' is %s: real numbers or int32, int64 are supported", b->file->path,
+              MEG_SPAN_TEXT(p->name), p->type ? meg_onnx_type_name(p->type) : "no tensor");
+    MEG_TRY(b->error, input_shape(b, p, &rank, dims));
+    char *name = meg_pool_text(b->graph->pool, "%.*s", MEG_SPAN_TEXT(p->name));
+    s->value = meg_graph_input_typed(b->graph, name, whole ? MEG_I32 : MEG_F32, rank, dims);
+    return b->graph->error.status;
+}
+
+/* ---- nodes ---- */
+
+static meg_status check_attributes(const meg_onnx_build *b, const meg_onnx_node *n,
+                                   const meg_onnx_row *row)
+{
+    meg_span name;
+    for (int i = 0; meg_onnx_attribute(n, i, &name); i++) {
+        const char *at = row->attributes;
+        bool known = false;
+        while (*at && !known) {
+            size_t length = strcspn(at, " ");
+            known = length && meg_span_equal(name, (meg_span){(const uint8_t *)at,
+                                                              (const uint8_t *)at + length});
+            at += length + (at[length] == ' ');
+        }
+        if (!known)
+            return meg_onnx_refuse(b, n, "attribute '%.*s' is not supported", MEG_SPAN_TEXT(name));
+    }
+    return MEG_OK;
+}
+
+static meg_status build_node(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    const meg_onnx_row *row = NULL;
+    bool standard = meg_span_is(n->domain, "") || meg_span_is(n->domain, "ai.onnx");
+    if (n->subgraph) return meg_onnx_refuse(b, n, "it has a graph inside, which is not supported");
+    for (int i = 0; standard && (row = row_at(i)); i++)
+        if (meg_span_is(n->op, row->op)) break;
+    if (!row) return meg_onnx_refuse(b, n, "this operator is not supported");
+    if (n->inputs < row->inputs || n->inputs > row->inputs_max || n->outputs < 1)
+        return meg_onnx_refuse(b, n, "%d inputs and %d outputs, but takes %d to %d inputs",
+                               n->inputs, n->outputs, row->inputs, row->inputs_max);
+    MEG_TRY(b->error, check_attributes(b, n, row));
+    return row->read(b, n);
+}
+
+static meg_status build_nodes(meg_onnx_build *b)
+{
+    for (size_t i = 0; i < b->file->nodes; i++) {
+        const meg_onnx_node *n = &b->file->node[i];
+        if (b->skip[i]) continue;
+        MEG_TRY(b->error, build_node(b, n));
+        for (int k = 0; k < n->outputs; k++) {
+            const meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->out[k]);
+            if (s && s->needed && s->value < 0 && s->front < 0 && !s->constant)
+                return meg_onnx_refuse(b, n, "its output '%.*s' is not supported",
+                                       MEG_SPAN_TEXT(s->name));
+        }
+    }
+    return MEG_OK;
+}
+
+/* ---- the whole ---- */
+
+static void tell_losses(const meg_onnx_build *b)
+{
+    if (b->still)
+        meg_onnx_warn(b,
+                      "%d batch normalisations were exported for inference: they train again, "
+                      "from their statistics%s",
+                      b->still, b->drops ? "" : "; dropout, if the model had any, is gone");
+    if (b->folded)
+        meg_onnx_warn(b,
+                      "%d convolutions seem to have a batch normalisation folded into their "
+                      "weights: training will differ; export the model in training mode",
+                      b->folded);
+}
+
+static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int count)
+{
+    meg_graph *g = b->graph;
+    for (int i = 0; i < count; i++) {
+        MEG_CHECK(b->error, out[i]->value >= 0 || out[i]->front >= 0, MEG_EUNSUPPORTED,
+                  "%s: output '%.*s' is a constant or comes from nowhere", b->file->path,
+                  MEG_SPAN_TEXT(out[i]->name));
+        MEG_TRY(b->error, meg_onnx_straighten(b, out[i], &g->output[i]));
+        g->outputs++;
+    }
+    if (strcmp(b->options.loss, "none") == 0) return MEG_OK;
+    meg_graph_add_loss(g, b->options.loss, "", g->output[0], 1);
+    return g->error.status;
+}
+
+static meg_status build(meg_onnx_build *b)
+{
+    meg_onnx_symbol *out[MEG_OUTPUTS];
+    int count;
+    MEG_CHECK(b->error, b->file->opset >= OLDEST && b->file->opset <= NEWEST, MEG_EUNSUPPORTED,
+              "%s: operator set %lld, but %d to %d are supported", b->file->path,
+              (long long)b->file->opset, OLDEST, NEWEST);
+    MEG_TRY(b->error, read_names(b));
+    MEG_TRY(b->error, want_outputs(b, out, &count));
+    find_needs(b);
+    for (size_t i = 0; i < b->file->inputs; i++)
+        MEG_TRY(b->error, add_input(b, &b->file->input[i]));
+    MEG_TRY(b->error, build_nodes(b));
+    tell_losses(b);
+    return finish(b, out, count);
+}
+
+static void close_file(void *file)
+{
+    meg_onnx_close(file);
+}
+
+/* "a/b/net.onnx" -> "net" */
+static const char *model_name(meg_onnx_file *f)
+{
+    const char *slash = strrchr(f->path, '/'), *name = slash ? slash + 1 : f->path;
+    const char *dot = strrchr(name, '.');
+    return meg_pool_text(f->pool, "%.*s", (int)(dot ? dot - name : (ptrdiff_t)strlen(name)), name);
+}
+
+meg_status meg_onnx_load(meg_error *e, const char *path, const char *options,
+                         const meg_onnx_listener *listener, meg_graph **out)
+{
+    meg_onnx_build b = {.error = e, .listener = listener};
+    MEG_TRY(e, meg_options_parse(e, meg_onnx_params, "onnx", options, &b.options));
+    MEG_TRY(e, meg_onnx_open(e, path, &b.file));
+    b.graph = meg_graph_create(model_name(b.file));
+    b.graph->file = b.file;
+    b.graph->close_file = close_file;
+    meg_status status = build(&b);
+    if (b.graph->error.status != MEG_OK)
+        status = meg_fail(e, b.graph->error.status, "%s: %s", path, b.graph->error.message);
+    if (status == MEG_OK) *out = b.graph;
+    else meg_graph_destroy(b.graph);
+    return status;
+}

@@ -1,0 +1,20 @@
+/* A file that is written beside its path, synced, and renamed over it: a reader sees the old file
+ * or the new one, never a part.
+ */
+#ifndef MEG_IMPORT_OUTFILE_H
+#define MEG_IMPORT_OUTFILE_H
+
+#include "base/status.h"
+
+typedef struct meg_outfile {
+    const char *path;
+    char *temporary; /* NULL: there is none */
+    int fd;
+} meg_outfile;
+
+meg_status meg_outfile_open(meg_outfile *f, meg_error *e, const char *path);
+meg_status meg_outfile_write(meg_outfile *f, meg_error *e, const void *data, int64_t bytes);
+meg_status meg_outfile_commit(meg_outfile *f, meg_error *e); /* syncs and renames */
+void meg_outfile_close(meg_outfile *f); /* in any case; removes what was not committed */
+
+#endif

@@ -1,0 +1,227 @@
+"""Runs ONNX's own tests on Megalith's reader and operators, and writes the result to docs/onnx.md.
+
+    python3 tools/onnx_conformance.py [--build build] [--match WORD] [--no-write]
+
+The `onnx` package ships tests as files: one node each (node), and small networks that PyTorch wrote,
+with its outputs (pytorch-operator, pytorch-converted). Taken are those whose operators are all
+claimed by `megalith list onnx`. Inputs that are weights to a layer (Conv's second) become
+initializers, since a network's weights are; models of old operator sets are converted first.
+A test is
+
+    passed        every output has the right shape and values (rtol 1e-3, atol 1e-7: ONNX's own);
+                  where only the first is supported (no masks, no indices), that one
+    failed        it ran, and the result is wrong; or it crashed
+    unsupported   Megalith refused it with a message, which is printed
+
+Failures make the exit status 1; refusals do not.
+"""
+import argparse
+import collections
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import onnx
+from onnx import numpy_helper
+from onnx.backend.test import __file__ as backend_test
+from safetensors.numpy import load_file, save_file
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SUITES = ("node", "pytorch-operator", "pytorch-converted")
+RTOL, ATOL = 1e-3, 1e-7
+OLDEST, TARGET = 13, 20
+MARK = "<!-- Written by tools/onnx_conformance.py: do not edit below. -->\n"
+
+# Understood only of constants and shapes: no test has them alone.
+HELPERS = {"Cast", "Constant", "Shape"}
+
+# Inputs that are data; the others are constants of a network. Default: the first.
+DATA = {"Add": 2, "Mul": 2, "Sub": 2, "Div": 2, "Concat": 99, "Sum": 99}
+
+
+def tensors(folder, kind, ports):
+    """The tensors of a data set, by name; None if one of them is no tensor."""
+    found = {}
+    for i, port in enumerate(ports):
+        path = os.path.join(folder, f"{kind}_{i}.pb")
+        if not port.type.HasField("tensor_type"):
+            return None
+        with open(path, "rb") as f:
+            found[port.name] = numpy_helper.to_array(onnx.load_tensor_from_string(f.read()))
+    return found
+
+
+def constants(model, inputs, everything):
+    """The model with those inputs as initializers that are constants of a network."""
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    data = set()
+    for node in model.graph.node:
+        count = 99 if everything else DATA.get(node.op_type, 1)
+        data.update(node.input[:count])
+    for name, value in inputs.items():
+        if name in data:
+            continue
+        model.graph.initializer.append(numpy_helper.from_array(value, name))
+        for port in list(model.graph.input):
+            if port.name == name:
+                model.graph.input.remove(port)
+    return model
+
+
+def plain(value):
+    """Real numbers are the device's, whole ones have 32 bits."""
+    kind = numpy.float32 if value.dtype.kind == "f" else numpy.int32
+    return numpy.ascontiguousarray(value, dtype=kind)
+
+
+def run(megalith, model, inputs, words):
+    """The outputs, or the message of a refusal; raises where Megalith crashed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, x, y = (os.path.join(folder, name) for name in ("m.onnx", "x", "y"))
+        onnx.save(model, path)
+        named = {p.name for p in model.graph.input}
+        save_file({k: plain(v) for k, v in inputs.items() if k in named}, x)
+        command = [megalith, "forward", path, "--input", x, "--out", y, "--loss", "none",
+                   "--device", "ref", "--log", "quiet"] + words
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        if done.returncode == 0:
+            return load_file(y), None
+        if done.returncode != 1 or not done.stderr.startswith("megalith: "):
+            raise RuntimeError(f"exit status {done.returncode}: {done.stderr.strip()[-200:]}")
+        message = done.stderr.strip()[len("megalith: "):].replace(path, "").lstrip(": ")
+        return None, message
+
+
+def compare(outputs, expected):
+    """What is wrong with the outputs; None: nothing."""
+    for i, (name, want) in enumerate(list(expected.items())[:len(outputs)]):
+        got = outputs[f"output{i}"]
+        if got.shape != want.shape:
+            return f"output {name} is {got.shape}, but should be {want.shape}"
+        if not numpy.allclose(got, want, rtol=RTOL, atol=ATOL, equal_nan=True):
+            return f"output {name} is off by {numpy.abs(got - want).max():.3g}"
+    return None
+
+
+def attempt(megalith, model, inputs, words):
+    """With weights as constants, or all as data; all outputs, or the first (masks, indices, statistics
+    of inference are not ours): what Megalith accepts."""
+    refusal = None
+    first = ["--output", model.graph.output[0].name]
+    for more in ([], first) if len(model.graph.output) > 1 else ([],):
+        for everything in (False, True):
+            outputs, message = run(megalith, constants(model, inputs, everything), inputs,
+                                   words + more)
+            if outputs is not None:
+                return outputs, None
+            refusal = refusal or message
+    return None, refusal
+
+
+def judge(megalith, folder):
+    """(verdict, reason) of one test."""
+    model = onnx.load(os.path.join(folder, "model.onnx"))
+    opset = max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
+    if opset < OLDEST:
+        try:
+            model = onnx.version_converter.convert_version(model, TARGET)
+        except Exception as e:
+            return "unsupported", f"not converted to set {TARGET}: {type(e).__name__}"
+    if "training_dropout" in folder and "zero_ratio" not in folder:
+        return "unsupported", "the mask is that of another generator of random numbers"
+    train = any(a.name == "training_mode" and a.i for n in model.graph.node for a in n.attribute)
+    given = {t.name for t in model.graph.initializer}
+    reason = "no data sets"
+    for data in sorted(glob.glob(os.path.join(folder, "test_data_set_*"))):
+        inputs = tensors(data, "input", [p for p in model.graph.input if p.name not in given])
+        expected = tensors(data, "output", model.graph.output)
+        if inputs is None or expected is None:
+            return "unsupported", "an input or output is no tensor"
+        try:
+            outputs, message = attempt(megalith, model, inputs, ["--train"] if train else [])
+        except RuntimeError as e:
+            return "failed", str(e)
+        if outputs is None:
+            return "unsupported", message
+        reason = compare(outputs, expected)
+        if reason:
+            return "failed", reason
+    return ("passed", None) if reason is None else ("failed", reason)
+
+
+def claimed(megalith):
+    text = subprocess.run([megalith, "list", "onnx"], capture_output=True, text=True, check=True)
+    return {line.split(":")[0] for line in text.stdout.splitlines() if line.strip()}
+
+
+def select(known, match):
+    """(suite, test, operator, folder): the operator is the first that is not trivial."""
+    data = os.path.join(os.path.dirname(backend_test), "data")
+    for suite in SUITES:
+        for folder in sorted(glob.glob(os.path.join(data, suite, "*"))):
+            name = os.path.basename(folder)
+            if match not in name:
+                continue
+            model = onnx.load(os.path.join(folder, "model.onnx"), load_external_data=False)
+            ops = [n.op_type for n in model.graph.node]
+            own = all(n.domain in ("", "ai.onnx") for n in model.graph.node)
+            if not ops or not own or not set(ops) <= known:
+                continue
+            if suite == "node" and (len(ops) > 1 or ops[0] in HELPERS):
+                continue
+            yield suite, name, ops[0] if suite == "node" else suite, folder
+
+
+def shorten(reason):
+    """Messages that differ only in names are one reason."""
+    reason = re.sub(r"'[^']*'", "'..'", reason or "")
+    return reason.replace("|", "\\|")
+
+
+def report(rows, version):
+    count = collections.Counter(r[2] for r in rows)
+    lines = [MARK, "\n## ONNX's own tests\n\n",
+             f"onnx {version}, tests of the operators above: {count['passed']} passed, "
+             f"{count['failed']} failed, {count['unsupported']} unsupported.\n\n",
+             "| operator or suite | passed | failed | unsupported | why not |\n|---|---|---|---|---|\n"]
+    for group in sorted({r[0] for r in rows}):
+        mine = [r for r in rows if r[0] == group]
+        number = collections.Counter(r[2] for r in mine)
+        why = collections.Counter(shorten(r[3]) for r in mine if r[2] != "passed")
+        text = "; ".join(f"{n} x {w}" for w, n in why.most_common())
+        lines.append(f"| {group} | {number['passed']} | {number['failed']} | "
+                     f"{number['unsupported']} | {text} |\n")
+    return "".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--match", default="", help="only tests whose names contain this")
+    parser.add_argument("--no-write", action="store_true", help="leave docs/onnx.md as it is")
+    arguments = parser.parse_args()
+    megalith = os.path.join(arguments.build, "megalith")
+    rows = []
+    for suite, name, group, folder in select(claimed(megalith), arguments.match):
+        verdict, reason = judge(megalith, folder)
+        rows.append((group, name, verdict, reason))
+        print(f"{verdict:12} {suite}/{name}{': ' + reason if reason else ''}", flush=True)
+    text = report(rows, onnx.__version__)
+    print(text[len(MARK):].split("\n\n")[1].strip())
+    if not rows:
+        sys.exit("no test was selected")
+    page = os.path.join(ROOT, "docs", "onnx.md")
+    if not arguments.no_write and not arguments.match:
+        with open(page) as f:
+            head = f.read().split(MARK)[0]
+        with open(page, "w") as f:
+            f.write(head + text)
+    sys.exit(any(r[2] == "failed" for r in rows))
+
+
+if __name__ == "__main__":
+    main()
