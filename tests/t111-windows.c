@@ -253,6 +253,39 @@ static void test_nan_wins(void **state)
     meg_graph_destroy(g);
 }
 
+/* The maxima go back to where they were; the 9, which won two windows, once. */
+static void test_unpool(void **state)
+{
+    (void)state;
+    double x[] = {1, 9, 2, 4, 3, 8, 7, 5, 6}, y[4], back[9];
+    const double expected[] = {0, 9, 0, 0, 0, 8, 7, 0, 0};
+    const int32_t places[] = {1, 1, 6, 5};
+    int32_t index[4];
+    uint8_t aux[4];
+    meg_graph *g = meg_graph_create("unpool");
+    int a = meg_graph_input(g, "a", 4, (int64_t[]){1, 1, 3, 3});
+    int b = meg_graph_add(g, "maxpool", "pool", "kernel=2 stride=1 indices=1", 1, &a);
+    int i = meg_graph_find_value(g, "pool:1");
+    int c = meg_graph_add(g, "max_unpool", "back", "kernel=2 stride=1", 2, (int[]){b, i});
+    if (c < 0) fail_msg("%s", g->error.message);
+    meg_box whole = g->value[a].shape, made = g->value[b].shape;
+    meg_call pool = {.graph = g, .node = &g->node[0], .work = meg_op_whole(g, &g->node[0])};
+    pool.t[MEG_X] = (meg_tensor){whole, x};
+    pool.t[MEG_Y] = (meg_tensor){made, y};
+    pool.t[MEG_Y + 1] = (meg_tensor){made, index};
+    pool.t[MEG_AUX] = (meg_tensor){made, aux};
+    meg_op_kernel(g->node[0].op, MEG_FORWARD, MEG_F64)(&pool);
+    assert_memory_equal(index, places, sizeof places);
+    meg_call unpool = {.graph = g, .node = &g->node[1], .work = meg_op_whole(g, &g->node[1])};
+    unpool.t[MEG_X] = pool.t[MEG_Y];
+    unpool.t[MEG_X + 1] = pool.t[MEG_Y + 1];
+    unpool.t[MEG_Y] = (meg_tensor){g->value[c].shape, back};
+    meg_op_kernel(g->node[1].op, MEG_FORWARD, MEG_F64)(&unpool);
+    for (int k = 0; k < 9; k++)
+        assert_true(back[k] == expected[k]);
+    meg_graph_destroy(g);
+}
+
 /* ---- messages ---- */
 
 typedef struct refusal {
@@ -426,6 +459,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_answers),
                                        cmocka_unit_test(test_nan_wins),
+                                       cmocka_unit_test(test_unpool),
                                        cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests_name("windows", tests, NULL, NULL);
 }

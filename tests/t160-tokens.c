@@ -342,9 +342,12 @@ static void test_misfits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_language_model), cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_long_attention), cmocka_unit_test(test_slopes),
-        cmocka_unit_test(test_ids),            cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_language_model),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_long_attention),
+        cmocka_unit_test(test_slopes),
+        cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_mistakes),
         cmocka_unit_test(test_misfits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

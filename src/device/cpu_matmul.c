@@ -76,8 +76,8 @@ static void backward(const matmul *j, void *const at[MEG_OPERANDS], int64_t i)
 static void run(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
 {
     const matmul *j = k->own;
-    void (*pass)(const matmul *, void *const[], int64_t) =
-        k->request.pass == MEG_BACKWARD ? backward : forward;
+    void (*pass)(const matmul *, void *const[],
+                 int64_t) = k->request.pass == MEG_BACKWARD ? backward : forward;
     int team = meg_onednn_enter(j->onednn);
     (void)m;
 #pragma omp parallel for schedule(static) if (j->count >= j->onednn->threads)

@@ -394,7 +394,7 @@ void meg_onnx_bind_same(meg_onnx_build *b, const meg_onnx_node *n, const meg_onn
     if (!y) return;
     y->constant = s->constant;
     y->turned = s->turned;
-    y->of = s->constant ? (s->of ? s->of : s) : NULL;
+    y->of = s->of;
     y->value = s->value;
     y->front = s->front;
     y->rank = s->rank;

@@ -61,6 +61,9 @@ typedef struct meg_onnx_row {
 extern const meg_onnx_row meg_onnx_layers[], meg_onnx_norms[], meg_onnx_points[], meg_onnx_shapes[],
     meg_onnx_constants[];
 
+/* Makes one node of groups that are one operator here. */
+void meg_onnx_find_patterns(meg_onnx_build *b);
+
 meg_onnx_symbol *meg_onnx_symbol_of(const meg_onnx_build *b, meg_span name); /* NULL: unknown */
 
 /* The symbol of input i; NULL: absent. */
@@ -136,7 +139,8 @@ const char *meg_onnx_fresh(const meg_onnx_build *b, const char *op);
 /* Adds the layer and binds the node's first output to it. */
 meg_status meg_onnx_add(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_layer *l);
 
-/* Binds output i of the node to a value, or the first to all that a symbol is. */
+/* Binds output i of the node to a value, or the first to all that a symbol is. A constant becomes
+ * one of its own: PyTorch writes Identity where two weights only begin with the same numbers. */
 void meg_onnx_bind(meg_onnx_build *b, const meg_onnx_node *n, int i, int value);
 void meg_onnx_bind_same(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_symbol *s);
 
@@ -147,6 +151,7 @@ int meg_onnx_rank(const meg_onnx_build *b, const meg_onnx_symbol *s);
 /* Arithmetic of shapes: Concat, Squeeze and Unsqueeze of constants. */
 meg_status meg_onnx_join_shapes(meg_onnx_build *b, const meg_onnx_node *n);
 meg_status meg_onnx_rank_shape(meg_onnx_build *b, const meg_onnx_node *n, int rank);
+meg_status meg_onnx_compute(meg_onnx_build *b, const meg_onnx_node *n); /* Add, Sub, Mul, Div */
 
 /* An axis as the file counts, from the end if negative; -1: there is no such axis. */
 int meg_onnx_axis(int64_t axis, int rank);

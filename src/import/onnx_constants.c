@@ -151,6 +151,33 @@ static meg_status read_cast(meg_onnx_build *b, const meg_onnx_node *n)
     return MEG_OK;
 }
 
+static bool compute(meg_span op, int64_t a, int64_t c, int64_t *out)
+{
+    if (meg_span_is(op, "Add")) return !__builtin_add_overflow(a, c, out);
+    if (meg_span_is(op, "Sub")) return !__builtin_sub_overflow(a, c, out);
+    if (meg_span_is(op, "Mul")) return !__builtin_mul_overflow(a, c, out);
+    if (c == 0 || (a == INT64_MIN && c == -1)) return false;
+    *out = a / c;
+    return true;
+}
+
+meg_status meg_onnx_compute(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_list a, c;
+    int64_t out[MEG_ONNX_RANK];
+    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 0, &a));
+    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &c));
+    int count = a.count > c.count ? a.count : c.count;
+    if ((a.count != count && a.count != 1) || (c.count != count && c.count != 1))
+        return meg_onnx_refuse(b, n, "lists of different lengths");
+    for (int i = 0; i < count; i++)
+        if (!compute(n->op, a.at[a.count > 1 ? i : 0], c.at[c.count > 1 ? i : 0], &out[i]))
+            return meg_onnx_refuse(b, n, "its result is no number");
+    int rank = meg_onnx_in(b, n, 0)->constant->rank | meg_onnx_in(b, n, 1)->constant->rank;
+    bind_wholes(b, n, rank > 0, out, count);
+    return MEG_OK;
+}
+
 /* Lists of whole numbers, one behind the other. */
 meg_status meg_onnx_join_shapes(meg_onnx_build *b, const meg_onnx_node *n)
 {
@@ -180,6 +207,8 @@ static meg_status widen(meg_onnx_build *b, const meg_onnx_node *n, const meg_onn
         else t.dims[t.rank++] = 1;
     meg_onnx_bind_same(b, n, s);
     bind_constant(b, n, &t);
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (y && !y->of) y->of = s;
     return MEG_OK;
 }
 

@@ -170,14 +170,21 @@ static meg_status pair_data(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_
         if (s[i] && s[i]->constant) continue;
         MEG_TRY(b->error, (l->front ? meg_onnx_data_front : meg_onnx_data)(b, n, i, &l->in[i]));
     }
-    if (l->in[0] < 0 && l->in[1] < 0) return meg_onnx_refuse(b, n, "both inputs are constants");
     return MEG_OK;
+}
+
+/* Both inputs are constants: sizes of a shape, computed at once. */
+static bool both_constant(const meg_onnx_build *b, const meg_onnx_node *n)
+{
+    const meg_onnx_symbol *x = meg_onnx_in(b, n, 0), *y = meg_onnx_in(b, n, 1);
+    return x && y && x->constant && y->constant;
 }
 
 /* The first input must have the shape of the output. */
 static meg_status pair(meg_onnx_build *b, const meg_onnx_node *n, const char *op, bool commutes)
 {
     meg_onnx_layer l = {.op = op};
+    if (both_constant(b, n)) return meg_onnx_compute(b, n);
     MEG_TRY(b->error, pair_data(b, n, &l));
     for (int i = 0; i < 2; i++) {
         if (l.in[i] >= 0) continue;
@@ -249,6 +256,7 @@ static meg_status add_constant(meg_onnx_build *b, const meg_onnx_node *n, meg_on
 static meg_status read_add(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "add"};
+    if (both_constant(b, n)) return meg_onnx_compute(b, n);
     MEG_TRY(b->error, pair_data(b, n, &l));
     for (int i = 0; i < 2; i++)
         if (l.in[i] < 0) return add_constant(b, n, &l, i);

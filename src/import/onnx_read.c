@@ -333,6 +333,7 @@ static meg_status build(meg_onnx_build *b)
     MEG_TRY(b->error, read_names(b));
     MEG_TRY(b->error, want_outputs(b, out, &count));
     find_needs(b);
+    meg_onnx_find_patterns(b);
     for (size_t i = 0; i < b->file->inputs; i++)
         MEG_TRY(b->error, add_input(b, &b->file->input[i]));
     MEG_TRY(b->error, build_nodes(b));

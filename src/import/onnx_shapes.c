@@ -177,6 +177,7 @@ static meg_status turn_constant(meg_onnx_build *b, const meg_onnx_node *n, const
     meg_onnx_bind_same(b, n, s);
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
     if (y) y->turned = !s->turned;
+    if (y && !y->of) y->of = s;
     return MEG_OK;
 }
 

@@ -314,8 +314,8 @@ static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[M
               " features: use a divisor of them",
               v->name, a->heads, in[0]->dims[1]);
     MEG_CHECK(e, !a->causal || in[0]->dims[2] == in[1]->dims[2], MEG_EARG,
-              "%s: causal attention wants as many queries as keys, but has %" PRId64 " and %"
-              PRId64,
+              "%s: causal attention wants as many queries as keys, but has %" PRId64
+              " and %" PRId64,
               v->name, in[0]->dims[2], in[1]->dims[2]);
     meg_shape_like(out, in[0]);
     return MEG_OK;

@@ -101,9 +101,9 @@ static meg_box need(const meg_graph *g, const meg_node *v, int input, const meg_
     return in;
 }
 
-static const meg_sample samples[] = {{"3x7 3x4@7", "axis=1"},    {"2x5x9 2x13@9", ""},
-                                     {"2x5x9 2x3@5", "axis=1"},  {"2x3x5x7 2x6@5", "axis=2"},
-                                     {"1x3x4x7 1x5@7", ""},      {"2x2x3x4x5 2x4@3", "axis=-3"},
+static const meg_sample samples[] = {{"3x7 3x4@7", "axis=1"},        {"2x5x9 2x13@9", ""},
+                                     {"2x5x9 2x3@5", "axis=1"},      {"2x3x5x7 2x6@5", "axis=2"},
+                                     {"1x3x4x7 1x5@7", ""},          {"2x2x3x4x5 2x4@3", "axis=-3"},
                                      {"1x16x3x3 1x16@16", "axis=1"}, {0}};
 
 const meg_op meg_op_gather = {

@@ -129,14 +129,10 @@ static double flops(const meg_graph *g, const meg_node *v, const meg_work *w, me
     return (p == MEG_BACKWARD ? 4 : 2) * pairs;
 }
 
-static const meg_sample samples[] = {{"2x5x7 2x7x3", ""},
-                                     {"1x1x1 1x1x1", ""},
-                                     {"2x3x5x7 2x3x7x4", ""},
-                                     {"2x16x9x5 2x16x5x9", ""},
-                                     {"1x2x3x5x4 1x2x3x4x6", ""},
-                                     {"1x3x2 1x2x150", ""},
-                                     {"1x33x40 1x40x17", ""},
-                                     {0}};
+static const meg_sample samples[] = {{"2x5x7 2x7x3", ""},         {"1x1x1 1x1x1", ""},
+                                     {"2x3x5x7 2x3x7x4", ""},     {"2x16x9x5 2x16x5x9", ""},
+                                     {"1x2x3x5x4 1x2x3x4x6", ""}, {"1x3x2 1x2x150", ""},
+                                     {"1x33x40 1x40x17", ""},     {0}};
 
 const meg_op meg_op_matmul = {
     .name = "matmul",
@@ -150,8 +146,8 @@ const meg_op meg_op_matmul = {
     .flops = flops,
     .reads = {[MEG_FORWARD] = MEG_BIT(MEG_X) | MEG_BIT(MEG_X + 1),
               [MEG_BACKWARD] = MEG_BIT(MEG_X) | MEG_BIT(MEG_X + 1) | MEG_BIT(MEG_DY)},
-    .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y),
-               [MEG_BACKWARD] = MEG_BIT(MEG_DX) | MEG_BIT(MEG_DX + 1)},
+    .writes =
+        {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX) | MEG_BIT(MEG_DX + 1)},
     MEG_KERNELS_OF(matmul),
     .samples = samples,
 };

@@ -6,8 +6,8 @@
  *
  *     constant  0 0 a b c 0         reflect  c b a b c b          edge  a a a b c c
  */
-#include "ops/picks.h"
 #include "ops/axes.h"
+#include "ops/picks.h"
 #include "ops/shape.h"
 
 #include <inttypes.h>
@@ -15,8 +15,7 @@
 static void forward(const meg_call *c)
 {
     const meg_pad_attr *a = c->node->attr;
-    if (a->mode == MEG_BEYOND_CONSTANT)
-        meg_fill_part(&c->t[MEG_Y], c->work.out, (real)a->value);
+    if (a->mode == MEG_BEYOND_CONSTANT) meg_fill_part(&c->t[MEG_Y], c->work.out, (real)a->value);
     meg_picks_walk(c, &a->picks, false);
 }
 

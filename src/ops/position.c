@@ -120,8 +120,12 @@ static double flops(const meg_graph *g, const meg_node *v, const meg_work *w, me
     return p == MEG_BACKWARD ? 0 : (double)meg_box_size(&w->out);
 }
 
-static const meg_sample samples[] = {{"3x7", ""},      {"2x5x9", "deviation=1"}, {"1x16x3", ""},
-                                     {"3x3x5x4", ""},  {"2x3x300", ""},          {"2x2x3x2x5", ""},
+static const meg_sample samples[] = {{"3x7", ""},
+                                     {"2x5x9", "deviation=1"},
+                                     {"1x16x3", ""},
+                                     {"3x3x5x4", ""},
+                                     {"2x3x300", ""},
+                                     {"2x2x3x2x5", ""},
                                      {0}};
 
 const meg_op meg_op_position = {

@@ -118,8 +118,8 @@ static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[M
     int64_t size = meg_box_size(&x->shape) / x->shape.hi[MEG_N];
     if (left > 0) dims[left] = size / each;
     MEG_CHECK(e, size == each * (left > 0 ? dims[left] : 1), MEG_EARG,
-              "%s: a sample of '%s' has %" PRId64 " numbers, but the axes that are given have %"
-              PRId64 "%s",
+              "%s: a sample of '%s' has %" PRId64
+              " numbers, but the axes that are given have %" PRId64 "%s",
               v->name, x->name, size, each, left > 0 ? ", which does not divide them" : "");
     meg_shape_dims(out, list->count, dims);
     return MEG_OK;
@@ -171,7 +171,7 @@ static int64_t grain(const meg_graph *g, const meg_node *v, int axis)
     int end = last_changed(x, y);
     if (axis == MEG_N || axis > end) return 1;
     if (axis > MEG_C) return 0; /* inside the run: no box of the input */
-    int64_t in = 1, out = 1; /* numbers of one channel, in the run */
+    int64_t in = 1, out = 1;    /* numbers of one channel, in the run */
     for (int a = MEG_D; a <= end; a++)
         in *= x->hi[a], out *= y->hi[a];
     return in / greatest_divisor(in, out);

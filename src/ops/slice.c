@@ -7,8 +7,8 @@
  * As in Python, negative numbers count from the end and too large ones mean the end. A split is
  * several slices (meg_graph_split).
  */
-#include "ops/picks.h"
 #include "ops/axes.h"
+#include "ops/picks.h"
 
 #include <inttypes.h>
 
@@ -79,8 +79,8 @@ static meg_status resolve(const meg_node *v, meg_error *e, int i, int axis, meg_
     int64_t length = out->dims[axis], begin = clamped(entry(&a->begin, i, 0), length);
     int64_t end = clamped(entry(&a->end, i, length), length), step = entry(&a->step, i, 1);
     MEG_CHECK(e, begin < end, MEG_EARG,
-              "%s: axis %d from %" PRId64 " to %" PRId64 " is empty: it has the indices 0 to %"
-              PRId64,
+              "%s: axis %d from %" PRId64 " to %" PRId64
+              " is empty: it has the indices 0 to %" PRId64,
               v->name, axis, begin, end, length - 1);
     *k = (meg_pick){.begin = begin, .step = step, .length = length};
     out->dims[axis] = (end - begin - 1) / step + 1;

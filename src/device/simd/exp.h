@@ -10,7 +10,7 @@
 MEG_INLINE vec exp_of(vec x)
 {
     const float shift = 0x1.8p23f; /* added to a small number, rounds it to a whole one */
-    ivec low = x < splat(-87.3f), high = x > splat(88.7f);
+    ivec low = x<splat(-87.3f), high = x> splat(88.7f);
     vec near = (vec)pick(low | high, (ivec)splat(0), (ivec)x);
     vec n = near * splat(0x1.715476p+0f) + splat(shift);
     ivec power = (ivec)n - (ivec)splat(shift);
