@@ -110,7 +110,7 @@ static void check_outputs(const char *name, meg_graph *g, meg_pass pass)
 }
 
 static const char *const MODELS[] = {"cnn",   "floats", "points",   "shapes", "tokens",
-                                     "norms", "ids",    "external", "folded"};
+                                     "norms", "ids",    "external", "folded", "means"};
 enum {
     COUNT = sizeof MODELS / sizeof *MODELS
 };

@@ -202,6 +202,19 @@ refuses 1 'no safetensors file' train cnn --json $data --load ref.json
 refuses 1 'conv1.weight has another shape' train cnn --json $data --load cpu.safetensors
 refuses 1 'cannot write nowhere/x: No such file' train cnn $data --save nowhere/x
 
+echo "== onnx"
+run 0 train cnn --steps 2 --batch 8 --no-test --save net.onnx
+run 0 train net.onnx --steps 2 --batch 8 --no-test --save again.onnx --json
+has out '"model": "net"'
+run 0 plan again.onnx --json
+[ "$(value parameters)" -gt 0 ] || fail "$what: no parameters"
+run 0 help train net.onnx
+has out 'words of model .onnx'
+refuses 1 'cut short' plan "$(head -c 1000 net.onnx > cut.onnx && echo cut.onnx)"
+refuses 1 'No such file' train missing.onnx
+refuses 1 'image=' plan net.onnx --image 3x28x28
+nothing_left
+
 echo "== data files that are missing, truncated, damaged"
 idx() # SPLIT: a data set of 4 images whose pixels are text
 {

@@ -217,6 +217,15 @@ def norms():
     save("norms", model(nodes, weights, ["N", 4, 3, 5], "y e", opset=21))
 
 
+def means():
+    """Global pools in their other forms."""
+    nodes = [node("ReduceMean", "image axes", "a", keepdims=0), node("MatMul", "a w", "y"),
+             node("ReduceMean", "image axes", "k"), node("Mul", "image k", "z"),
+             node("ReduceMean", "z axes", "m"), node("Reshape", "m flat", "r")]
+    save("means", model(nodes, [wholes("axes", -1, 2), weight("w", 3, 5), wholes("flat", 0, 3)],
+                        ["N", 3, 4, 5], "y z r"))
+
+
 def external():
     nodes = [node("Conv", "image w b", "y", kernel_shape=[3])]
     m = model(nodes, [weight("w", 6, 2, 3), weight("b", 6)], ["N", 2, 9], "y")
@@ -284,7 +293,8 @@ def bad():
 
 def main():
     os.makedirs(FOLDER, exist_ok=True)
-    makers = (cnn, floats, points, shapes, external, training, folded, bad, tokens, ids, norms)
+    makers = (cnn, floats, points, shapes, external, training, folded, bad, tokens, ids, norms,
+              means)
     for make in makers:
         make()
 

@@ -21,14 +21,20 @@ static double number_at(const meg_stored *s, int64_t i)
     float single;
     double value;
     switch (s->type) {
-    case MEG_STORED_F64: memcpy(&value, data + 8 * i, 8); return value;
-    case MEG_STORED_F16: memcpy(&narrow, data + 2 * i, 2); return half(narrow);
+    case MEG_STORED_F64:
+        memcpy(&value, data + 8 * i, 8);
+        return value;
+    case MEG_STORED_F16:
+        memcpy(&narrow, data + 2 * i, 2);
+        return half(narrow);
     case MEG_STORED_BF16:
         memcpy(&narrow, data + 2 * i, 2);
         bits = (uint32_t)narrow << 16;
         memcpy(&single, &bits, 4);
         return (double)single;
-    default: memcpy(&single, data + 4 * i, 4); return (double)single;
+    default:
+        memcpy(&single, data + 4 * i, 4);
+        return (double)single;
     }
 }
 

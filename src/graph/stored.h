@@ -17,8 +17,9 @@ typedef enum meg_stored_type {
 typedef struct meg_stored {
     const void *data; /* little-endian, perhaps not aligned; NULL: nothing is stored */
     meg_stored_type type;
-    int64_t rows, columns; /* columns > 0: the value is a matrix (rows, columns), stored transposed */
-    double scale;          /* 0: as they are */
+    int64_t rows,
+        columns;  /* columns > 0: the value is a matrix (rows, columns), stored transposed */
+    double scale; /* 0: as they are */
 } meg_stored;
 
 /* Elements first .. first + count - 1 of the value, in its own row-major order. */
