@@ -49,6 +49,7 @@ static void run(const meg_model *model, const char *plan_options, int64_t sample
             if (meg_engine_step(x, &e, i, &f, &o) != MEG_OK) fail_msg("%s", e.message);
             free((void *)(uintptr_t)f.samples);
             free((void *)(uintptr_t)f.labels);
+            free((void *)(uintptr_t)f.targets);
             if (step == 0) first = heap();
         }
     int64_t touched = meg_engine_touched(x), grown = heap() - first;
