@@ -56,16 +56,16 @@ def child(a):
     torch.manual_seed(1)
     torch.set_num_threads(a.threads)
     model, image = torch_models.build(a.model, a.options)
-    x = torch.randn(a.batch, *image)
+    x, y = (torch.tensor(t) for t in torch_models.example(model, image, a.batch))
     if a.child == "channels_last":
-        model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))
-    y = torch.randint(torch_models.classes(model), (a.batch,))
+        form = torch.channels_last_3d if x.dim() == 5 else torch.channels_last
+        model, x = (t.to(memory_format=form) for t in (model, x))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     seconds = []
     for _ in range(a.warmup + a.iterations):
         start = time.perf_counter()
         optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss = torch_models.loss(model, model(x), y)
         loss.backward()
         optimizer.step()
         loss.item()

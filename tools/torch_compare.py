@@ -38,18 +38,6 @@ import torch_ops
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TOLERANCE = {"f32": 1e-4, "cpu": 1e-4, "winograd": 3e-2, "f64": 1e-10, "ref64": 1e-10}
 
-# model, options, batch, devices
-MODELS = [
-    ("cnn", "dropout=0", 4, ("cpu", "winograd", "ref64")),
-    ("resnet-cifar", "", 4, ("cpu", "winograd", "ref64")),
-    ("resnet-cifar", "version=2 image=1x28x28", 4, ("cpu", "winograd", "ref64")),
-    ("resnet-cifar", "depth=110 version=2", 2, ("cpu", "winograd", "ref64")),
-    ("resnet18", "image=3x64x64 classes=10", 4, ("cpu", "winograd", "ref64")),
-    ("resnet50", "image=3x64x64 classes=10", 4, ("cpu", "winograd")),
-    ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0", 4, ("cpu", "winograd", "ref64")),
-    ("vgg11", "image=3x64x32 classes=10 hidden=64 dropout=0 bn=1", 4, ("cpu", "winograd")),
-]
-
 
 class Tally:
     """Prints one line per group of comparisons and remembers failures."""
@@ -158,7 +146,7 @@ def compare_ops(a, tally):
 def randomise(model):
     """Normalisation starts at 1 and 0, where much goes unnoticed."""
     for m in model.modules():
-        if isinstance(m, torch.nn.BatchNorm2d):
+        if isinstance(m, torch.nn.modules.batchnorm._BatchNorm):
             torch.nn.init.uniform_(m.weight, 0.5, 1.5)
             torch.nn.init.normal_(m.bias, 0, 0.2)
             torch.nn.init.normal_(m.running_mean, 0, 0.2)
@@ -175,8 +163,9 @@ def torch_step(build, state, x, y, kind, threads):
     torch.set_num_threads(threads)
     model = build().to(kind)
     model.load_state_dict({k: torch.tensor(t) for k, t in state.items()}, strict=False)
-    logits = model(torch.tensor(x).to(kind))
-    loss = torch.nn.functional.cross_entropy(logits, torch.tensor(y).long())
+    y = torch.tensor(y)
+    loss = torch_models.loss(model, model(torch.tensor(x).to(kind)),
+                             y.to(kind) if y.is_floating_point() else y)
     loss.backward()
     gradients = {k: p.grad.numpy() for k, p in model.named_parameters()}
     running = {k: t for k, t in state_of(model).items() if k not in gradients}
@@ -227,8 +216,7 @@ def compare_batch(a, name, options, batch, devices, seed):
     model, image = torch_models.build(name, options)
     randomise(model)
     state = state_of(model)
-    x = torch.randn(batch, *image).numpy()
-    y = torch.randint(torch_models.classes(model), (batch,)).numpy().astype(numpy.int32)
+    x, y = torch_models.example(model, image, batch)
     with tempfile.TemporaryDirectory() as folder:
         save_file(state, os.path.join(folder, "w.safetensors"))
         numpy.save(os.path.join(folder, "x.npy"), x)
@@ -261,7 +249,7 @@ def main():
     tally = Tally()
     if a.only != "models":
         compare_ops(a, tally)
-    for name, options, batch, devices in MODELS:
+    for name, options, batch, devices in torch_models.CASES:
         if a.only != "ops" and a.match in name:
             compare_model(a, tally, name, options, batch, devices)
     if tally.failed:

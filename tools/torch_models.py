@@ -2,8 +2,19 @@
 
 build("resnet-cifar", "depth=110 version=2") returns an nn.Module and the shape of one sample;
 model names, options and defaults are those of `megalith list models`. ResNets and VGGs for
-ImageNet are torchvision's own.
+ImageNet are torchvision's own. A family lives here or in a file torch_zoo_*.py of its own, which has
+FAMILIES = {family: (defaults, maker)}; maker(name, image, options) returns the module, and
+CASES = [(model, options, batch, devices)] for torch_compare.py.
+
+A module may have
+    example(batch) -> x, y      a random batch (numpy), where it is not images and one class each
+    loss(output, y)             where it is not cross entropy
 """
+import glob
+import importlib
+import os
+
+import numpy
 import torch
 import torchvision
 from torch import nn
@@ -171,8 +182,26 @@ def make_cnn(name, image, o):
     return Cnn(image, int(o["classes"]), int(o["width"]), float(o["dropout"]))
 
 
+# model, options, batch, devices
+CASES = [
+    ("cnn", "dropout=0", 4, ("cpu", "winograd", "ref64")),
+    ("resnet-cifar", "", 4, ("cpu", "winograd", "ref64")),
+    ("resnet-cifar", "version=2 image=1x28x28", 4, ("cpu", "winograd", "ref64")),
+    ("resnet-cifar", "depth=110 version=2", 2, ("cpu", "winograd", "ref64")),
+    ("resnet18", "image=3x64x64 classes=10", 4, ("cpu", "winograd", "ref64")),
+    ("resnet50", "image=3x64x64 classes=10", 4, ("cpu", "winograd")),
+    ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0", 4, ("cpu", "winograd", "ref64")),
+    ("vgg11", "image=3x64x32 classes=10 hidden=64 dropout=0 bn=1", 4, ("cpu", "winograd")),
+]
+
 MAKERS = {"resnet-cifar": make_resnet_cifar, "cnn": make_cnn, "resnet": make_resnet,
           "vgg": make_vgg}
+
+for path in sorted(glob.glob(os.path.join(os.path.dirname(__file__), "torch_zoo_*.py"))):
+    more = importlib.import_module(os.path.basename(path)[:-3])
+    CASES += more.CASES
+    for family, (defaults, maker) in more.FAMILIES.items():
+        COMMON[family], MAKERS[family] = defaults, maker
 
 
 def build(name, options=""):
@@ -186,9 +215,7 @@ def build(name, options=""):
         if key not in o:
             raise ValueError(f"{name}: unknown word '{key}'; known: {' '.join(o)}")
         o[key] = value
-    image = tuple(int(extent) for extent in o["image"].split("x"))
-    if len(image) != 3:
-        raise ValueError(f"{name}: image={o['image']}, but PyTorch's net wants CxHxW")
+    image = tuple(int(extent) for extent in o.get("image", o.get("tokens")).split("x"))
     return MAKERS[family](name, image, o).train(), image
 
 
@@ -198,3 +225,17 @@ def parameters(model):
 
 def classes(model):
     return [m for m in model.modules() if isinstance(m, nn.Linear)][-1].out_features
+
+
+def example(model, image, batch):
+    """A random batch and its labels, drawn by torch's generator."""
+    if hasattr(model, "example"):
+        return model.example(batch)
+    y = torch.randint(classes(model), (batch,)).numpy().astype(numpy.int32)
+    return torch.randn(batch, *image).numpy(), y
+
+
+def loss(model, output, y):
+    if hasattr(model, "loss"):
+        return model.loss(output, y)
+    return nn.functional.cross_entropy(output, y.long())

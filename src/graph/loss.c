@@ -35,10 +35,25 @@ static bool read_wishes(meg_graph *g, const char *attrs, wishes *w)
     return true;
 }
 
+/* Losses of one shape share their labels: the two heads of Inception. */
+static int find_labels(const meg_graph *g, bool real, const meg_box *shape)
+{
+    for (int i = 0; i < g->values; i++) {
+        const meg_value *x = &g->value[i];
+        bool kind = x->kind == MEG_LABEL && real == (x->dtype != MEG_I32);
+        if (kind && meg_box_equal(&x->shape, shape)) return i;
+    }
+    return -1;
+}
+
 /* Class labels have all axes of the logits but the channels; targets have all. */
 static int add_labels(meg_graph *g, bool real, const char *suffix, int logits)
 {
     const meg_value *x = &g->value[logits];
+    meg_box shape = x->shape;
+    if (!real) shape.hi[MEG_C] = 1;
+    int same = find_labels(g, real, &shape);
+    if (same >= 0) return same;
     const char *name = meg_pool_text(g->pool, "%s%s", real ? "target" : "label", suffix);
     if (real) {
         meg_value target = {.kind = MEG_LABEL, .dtype = MEG_F32, .name = name, .maker = -1};

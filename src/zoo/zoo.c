@@ -42,6 +42,17 @@ static meg_status unknown(meg_error *e, const char *name)
     return meg_fail(e, MEG_EARG, "unknown model '%s'; known:%s", name, known);
 }
 
+/* Tokens (n, w), for one sample. */
+static int add_tokens(meg_graph *g, const char *model, const meg_axes *tokens)
+{
+    if (tokens->count != 1) {
+        meg_fail(&g->error, MEG_EARG, "%s: tokens has %d extents, but wants one (tokens=128)",
+                 model, tokens->count);
+        return -1;
+    }
+    return meg_graph_input_typed(g, "tokens", MEG_I32, 2, (int64_t[]){1, tokens->at[0]});
+}
+
 /* The input of the graph, for one sample; -1 with the graph's error set if `image` is no image. */
 static int add_image(meg_graph *g, const char *model, const meg_axes *image)
 {
@@ -67,9 +78,10 @@ meg_status meg_zoo_build(meg_error *e, const char *model, const char *options, m
     meg_status status = meg_options_parse(e, m->params, m->name, options, settings);
     if (status) goto out;
 
-    int image = add_image(g, m->name, &((meg_zoo_common *)settings)->image);
-    int logits = image < 0 ? -1 : m->build(g, m, settings, image);
-    if (logits >= 0) meg_graph_add_loss(g, "softmax_xent", "", logits, 1.0);
+    const meg_axes *sample = &((meg_zoo_common *)settings)->image;
+    int input = (m->tokens ? add_tokens : add_image)(g, m->name, sample);
+    int logits = input < 0 ? -1 : m->build(g, m, settings, input);
+    if (logits >= 0 && !g->losses) meg_graph_add_loss(g, "softmax_xent", "", logits, 1.0);
     status = g->error.status;
     if (status) {
         *e = g->error;

@@ -16,16 +16,18 @@ typedef struct meg_model {
     const char *doc, *paper;
     const meg_param *params; /* of a struct that begins with meg_zoo_common */
     size_t option_bytes;
-    /* Adds the layers to the graph and returns the logits; -1 with g->error set on error. */
+    bool tokens; /* a sample is a row of ids below `classes`, not an image */
+    /* Adds the layers to the graph and returns the logits; -1 with g->error set on error. Softmax
+     * cross entropy follows, unless the builder added losses of its own. */
     int (*build)(meg_graph *g, const struct meg_model *m, const void *options, int image);
     /* Sets how the weights start, if not as the operators would have it; may be NULL. */
     void (*start)(meg_graph *g, const void *options);
     const void *layout; /* of the family: what tells its models apart */
 } meg_model;
 
-typedef struct meg_zoo_common { /* options of all models */
-    meg_axes image;             /* channels first: CxHxW or CxDxHxW */
-    int64_t classes;
+typedef struct meg_zoo_common { /* options of all models, the first two rows of their tables */
+    meg_axes image;             /* channels first: CxHxW or CxDxHxW; of tokens: how many */
+    int64_t classes;            /* of tokens: how many there are to tell apart */
 } meg_zoo_common;
 
 #define MEG_ZOO_PARAMS(image_, classes_)                                                           \
@@ -34,10 +36,16 @@ typedef struct meg_zoo_common { /* options of all models */
     {"classes", MEG_PARAM_INT, offsetof(meg_zoo_common, classes), classes_,                        \
      "classes to tell apart", NULL, 2, 1 << 24}
 
+#define MEG_ZOO_TOKEN_PARAMS(tokens_, classes_)                                                    \
+    {"tokens", MEG_PARAM_AXES, offsetof(meg_zoo_common, image), tokens_, "tokens of a sample",     \
+     NULL, 1, 1 << 24},                                                                            \
+    {"classes", MEG_PARAM_INT, offsetof(meg_zoo_common, classes), classes_, "kinds of tokens",     \
+     NULL, 2, 1 << 24}
+
 const meg_model *meg_zoo_find(const char *name); /* NULL: unknown */
 const meg_model *meg_zoo_at(int i);              /* NULL past the end */
 
-/* The network `model` for one sample, its softmax cross entropy included; its input is "image".
+/* The network `model` for one sample, its loss included; its input is "image" or "tokens".
  * meg_graph_rebatch gives it a batch. */
 meg_status meg_zoo_build(meg_error *e, const char *model, const char *options, meg_graph **out);
 
