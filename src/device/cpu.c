@@ -1,7 +1,7 @@
 /* The cpu device: oneDNN where it is good, our own vector kernels elsewhere, plain C for the rest.
  *
  *     conv, conv_transpose, dense, reorders of weights   oneDNN  (device/cpu_conv.c, ...)
- *     conv, 3 x 3, of many channels        our own Winograd      (device/cpu_winograd.c)
+ *     conv, 3 x 3 and 3 x 3 x 3, of many channels   our own Winograd (device/cpu_winograd.c)
  *     matmul, attention                    oneDNN's sgemm        (device/cpu_matmul.c, ...)
  *     batchnorm, pools, joins, copies      our own               (device/cpu_norm.c, ...)
  *
