@@ -16,7 +16,8 @@ typedef struct count_case {
     int64_t parameters;
 } count_case;
 
-/* torchvision 0.29 (resnet, vgg), the Keras example (ResNet-110 v2), tools/torch_models.py */
+/* torchvision 0.29 (resnet, vgg), the Keras example (ResNet-110 v2), tools/torch_models.py and its
+ * torch_zoo_*.py; U-Net 3-D: the 19,069,955 of its paper; CosmoFlow: the sum of ParaDL's table */
 static const count_case counts[] = {
     {"resnet18", "", 11689512},
     {"resnet34", "", 21797672},
@@ -51,6 +52,21 @@ static const count_case counts[] = {
     {"amoebanet-d", "filters=416", 319024120},
     {"amoebanet-d", "layers=36 filters=544 image=3x32x32", 1055832376},
     {"amoebanet-d", "layers=72 filters=512 image=3x32x32", 1844858344},
+    {"unet", "image=1x512x512", 31030658},
+    {"unet", "image=1x572x572 crop=1", 31030658},
+    {"unet", "", 31031810},
+    {"unet", "bn=1", 31037698},
+    {"unet", "up=nearest", 28942850},
+    {"unet", "up=bilinear depth=2 width=8", 27554},
+    {"unet3d", "image=3x132x132x116 classes=3 bn=0 crop=1", 19069955},
+    {"unet3d", "", 19070498},
+    {"relaynet", "", 777489},
+    {"relaynet", "image=3x512x64", 780177},
+    {"relaynet", "image=3x64x51 classes=2", 779657},
+    {"cosmoflow", "", 2131252},
+    {"cosmoflow", "bias=0", 2128064},
+    {"cosmoflow", "form=256 image=4x256x256x256 bias=0", 2128064},
+    {"cosmoflow", "form=512 image=4x512x512x512 bias=0", 2128064},
 };
 
 static meg_graph *build(const char *model, const char *options)
@@ -197,6 +213,58 @@ static void test_amoebanet(void **state)
     meg_graph_destroy(g);
 }
 
+/* The way down and up of U-Nets, and what the original form cuts off. */
+static void test_unet(void **state)
+{
+    (void)state;
+    meg_graph *g = build("unet", "");
+    assert_dims(g, "enc1.conv1.weight", 4, (int64_t[]){64, 3, 3, 3});
+    assert_dims(g, "mid.relu2", 4, (int64_t[]){1, 1024, 32, 32});
+    assert_dims(g, "dec4.up.weight", 4, (int64_t[]){1024, 512, 2, 2});
+    assert_dims(g, "dec1.concat", 4, (int64_t[]){1, 128, 512, 512});
+    assert_dims(g, "label", 3, (int64_t[]){1, 512, 512});
+    meg_graph_destroy(g);
+
+    g = build("unet", "image=1x572x572 crop=1");
+    assert_dims(g, "mid.relu2", 4, (int64_t[]){1, 1024, 28, 28});
+    assert_dims(g, "dec4.crop", 4, (int64_t[]){1, 512, 56, 56});
+    assert_dims(g, "dec1.crop", 4, (int64_t[]){1, 64, 392, 392});
+    assert_dims(g, "head", 4, (int64_t[]){1, 2, 388, 388});
+    assert_dims(g, "label", 3, (int64_t[]){1, 388, 388});
+    meg_graph_destroy(g);
+
+    g = build("unet3d", "image=3x116x132x132 crop=1");
+    assert_dims(g, "enc1.conv1.weight", 5, (int64_t[]){32, 3, 3, 3, 3});
+    assert_dims(g, "dec3.up.weight", 5, (int64_t[]){512, 512, 2, 2, 2});
+    assert_dims(g, "dec3.concat", 5, (int64_t[]){1, 768, 14, 18, 18});
+    assert_dims(g, "head", 5, (int64_t[]){1, 2, 28, 44, 44});
+    meg_graph_destroy(g);
+}
+
+static void test_volumes(void **state)
+{
+    (void)state;
+    meg_graph *g = build("relaynet", "image=1x36x45");
+    assert_dims(g, "encode2.maxpool", 4, (int64_t[]){1, 64, 9, 11});
+    assert_dims(g, "decode1.concat", 4, (int64_t[]){1, 128, 9, 11});
+    assert_dims(g, "decode3.prelu.weight", 1, (int64_t[]){1});
+    assert_dims(g, "classifier.conv", 4, (int64_t[]){1, 10, 36, 45});
+    meg_graph_destroy(g);
+
+    g = build("cosmoflow", "form=512 image=4x512x512x512");
+    assert_dims(g, "pool2", 5, (int64_t[]){1, 32, 126, 126, 126});
+    assert_dims(g, "conv3", 5, (int64_t[]){1, 64, 62, 62, 62});
+    assert_dims(g, "pool6", 5, (int64_t[]){1, 256, 2, 2, 2});
+    assert_dims(g, "fc1.weight", 2, (int64_t[]){2048, 128});
+    assert_dims(g, "target", 2, (int64_t[]){1, 4});
+    meg_graph_destroy(g);
+
+    g = build("cosmoflow", "form=256 image=4x256x256x512");
+    assert_dims(g, "conv4", 5, (int64_t[]){1, 128, 16, 16, 32});
+    assert_dims(g, "fc1.weight", 2, (int64_t[]){2048, 128 * 3});
+    meg_graph_destroy(g);
+}
+
 /* Weights start as torchvision's do; what is not said starts as the operator has it. */
 static void test_starts(void **state)
 {
@@ -262,6 +330,16 @@ static const error_case errors[] = {
     {"amoebanet-d", "layers=2", "layers=2, but there are three equal groups: use 3 or 6"},
     {"amoebanet-d", "image=3x32x48",
      "an extent of 48, but is halved 5 times: use a multiple of 32"},
+    {"unet", "image=3x500x512",
+     "an extent of 500, which 4 pools do not halve without rest: use 496 "
+     "or 512"},
+    {"unet", "image=3x512x512 crop=1",
+     "4 pools and crop=1 do not halve without rest: use 508 or 524"},
+    {"unet", "image=3x8x8", "use 16"},
+    {"unet3d", "image=1x64x64", "image has 3 extents, but wants CxDxHxW"},
+    {"relaynet", "image=1x7x64", "wants images CxHxW, 8 pixels high and wide or more"},
+    {"cosmoflow", "image=4x64x128x128", "with 6 pools wants volumes CxDxHxW, 128 voxels or more"},
+    {"cosmoflow", "form=512", "with 6 pools wants volumes CxDxHxW, 394 voxels or more"},
 };
 
 static void test_errors(void **state)
@@ -282,8 +360,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counts),    cmocka_unit_test(test_names),
-        cmocka_unit_test(test_cifar),     cmocka_unit_test(test_starts),
-        cmocka_unit_test(test_inception), cmocka_unit_test(test_amoebanet),
+        cmocka_unit_test(test_cifar),     cmocka_unit_test(test_inception),
+        cmocka_unit_test(test_amoebanet), cmocka_unit_test(test_unet),
+        cmocka_unit_test(test_volumes),   cmocka_unit_test(test_starts),
         cmocka_unit_test(test_rebatch),   cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
