@@ -89,9 +89,22 @@ SIZES = {"vit_b_16": (16, 12, 12, 768, 3072), "vit_b_32": (32, 12, 12, 768, 3072
          "vit_l_16": (16, 24, 16, 1024, 4096)}
 
 
+def unsettle(model):
+    """Moves what starts at 0 or 1, where much goes unnoticed: norms, class tokens, a head of zeros,
+    behind which no gradient passes."""
+    for m in model.modules():
+        if isinstance(m, nn.LayerNorm):
+            nn.init.uniform_(m.weight, 0.5, 1.5)
+            nn.init.normal_(m.bias, 0, 0.2)
+    for name, p in model.named_parameters():
+        if name in ("heads.head.weight", "class_token"):
+            nn.init.normal_(p, 0, 0.1)
+    return model
+
+
 def make_gpt(name, tokens, o):
     layers, heads, width = (int(o[k]) for k in ("layers", "heads", "width"))
-    return Gpt(tokens[0], int(o["classes"]), layers, heads, width, float(o["dropout"]))
+    return unsettle(Gpt(tokens[0], int(o["classes"]), layers, heads, width, float(o["dropout"])))
 
 
 def make_vit(name, image, o):
@@ -102,15 +115,7 @@ def make_vit(name, image, o):
                                                  num_classes=int(o["classes"]))
     if image[0] != 3:
         model.conv_proj = nn.Conv2d(image[0], width, patch, patch)
-    return model
-
-
-def make_vit_random(name, image, o):
-    """torchvision's start has a head of zeros, behind which no gradient passes."""
-    model = make_vit(name, image, o)
-    nn.init.normal_(model.heads.head.weight, 0, 0.1)
-    nn.init.normal_(model.class_token, 0, 0.1)
-    return model
+    return unsettle(model)
 
 
 VIT = {"image": "3x224x224", "classes": "1000", "dropout": "0", "patch": "0", "layers": "0",
@@ -118,7 +123,7 @@ VIT = {"image": "3x224x224", "classes": "1000", "dropout": "0", "patch": "0", "l
 
 FAMILIES = {"gpt": ({"tokens": "128", "classes": "50257", "layers": "12", "heads": "12",
                      "width": "768", "dropout": "0.1"}, make_gpt),
-            **{name: (VIT, make_vit_random) for name in SIZES}}
+            **{name: (VIT, make_vit) for name in SIZES}}
 
 # model, options, batch, devices
 CASES = [

@@ -102,7 +102,8 @@ static inline void meg_pair_first(const meg_call *c, const meg_tensor *x, meg_pa
     meg_clear_beyond(da, &c->work.out);
     meg_pair_runs r = meg_pair_runs_of(c, 1, (const meg_tensor *[]){dy, da, x, NULL});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
-        const real *from = meg_real_at(dy, p), *at = meg_pair_at(x, p), *b = meg_pair_input(c, 1, p);
+        const real *from = meg_real_at(dy, p), *at = meg_pair_at(x, p),
+                   *b = meg_pair_input(c, 1, p);
         real *to = meg_real_at(da, p);
         for (int64_t i = 0; i < r.length; i++)
             to[i] = (real)pull((double)from[i], meg_or_zero(at, i), meg_or_zero(b, i * r.step));
@@ -114,7 +115,8 @@ static inline meg_box meg_pair_rows(const meg_call *c, int i, const meg_box *lin
 {
     meg_box rows = *line;
     for (int a = 0; a < MEG_W; a++)
-        if (meg_pair_spread(c, i, a)) rows.lo[a] = c->work.out.lo[a], rows.hi[a] = c->work.out.hi[a];
+        if (meg_pair_spread(c, i, a))
+            rows.lo[a] = c->work.out.lo[a], rows.hi[a] = c->work.out.hi[a];
     if (meg_pair_spread(c, i, MEG_W)) rows.lo[MEG_W] = c->work.out.lo[MEG_W];
     rows.hi[MEG_W] = rows.lo[MEG_W] + 1;
     return rows;

@@ -138,8 +138,10 @@ static void start(meg_graph *g, const void *settings)
 }
 
 #define OWN(word, most, doc)                                                                       \
-    {#word, MEG_PARAM_INT, offsetof(options, own.word), "0", doc "; 0: as the model's name says",  \
-     NULL, 0, most}
+    {                                                                                              \
+#word, MEG_PARAM_INT, offsetof(options, own.word), "0",                                    \
+            doc "; 0: as the model's name says", NULL, 0, most                                     \
+    }
 
 static const meg_param params[] = {
     MEG_ZOO_PARAMS("3x224x224", "1000"),
@@ -153,15 +155,17 @@ static const meg_param params[] = {
 };
 
 #define VIT(size, text, patch, ...)                                                                \
-    {.name = "vit_" #size "_" #patch,                                                              \
-     .doc = "vision transformer, " text ", patches of " #patch,                                    \
-     .paper = "Dosovitskiy et al., An image is worth 16x16 words: transformers for image "         \
-              "recognition at scale, ICLR 2021",                                                   \
-     .params = params,                                                                             \
-     .option_bytes = sizeof(options),                                                              \
-     .build = build,                                                                               \
-     .start = start,                                                                               \
-     .layout = &(const layout){patch, __VA_ARGS__}}
+    {                                                                                              \
+        .name = "vit_" #size "_" #patch,                                                           \
+        .doc = "vision transformer, " text ", patches of " #patch,                                 \
+        .paper = "Dosovitskiy et al., An image is worth 16x16 words: transformers for image "      \
+                 "recognition at scale, ICLR 2021",                                                \
+        .params = params, .option_bytes = sizeof(options), .build = build, .start = start,         \
+        .layout = &(const layout)                                                                  \
+        {                                                                                          \
+            patch, __VA_ARGS__                                                                     \
+        }                                                                                          \
+    }
 
 const meg_model meg_models_vit[] = {
     VIT(b, "base", 16, 12, 12, 768, 3072),
