@@ -31,6 +31,18 @@ typedef struct meg_simd_flat {
     float *y[MEG_SIMD_INPUTS];       /* all get the same; any may be x[0] */
 } meg_simd_flat;
 
+/* A value of one sample added to every sample, any format: positions, learned or not. */
+typedef struct meg_simd_spread {
+    int64_t samples, count; /* floats of a sample */
+    int threads;
+    bool relu;
+    const float *a, *a2; /* (samples, count): x; or dy and a second one, NULL: there is none */
+    const float *b;      /* (count) */
+    const float *sign;   /* (samples, count): no gradient passes where this is <= 0; NULL: all */
+    float *y;            /* (samples, count); may be a; NULL: not wanted */
+    float *sum;          /* (count): of y over the samples; NULL: not wanted */
+} meg_simd_spread;
+
 typedef enum meg_simd_kind { /* MEG_POINT_SIGMOID, ... */
 #define MEG_POINT(kind, function) MEG_POINT_##kind,
 #include "device/simd/points.def"
@@ -177,6 +189,8 @@ typedef struct meg_simd {
     int block;
     void (*add)(const meg_simd_flat *j);           /* y = relu?(sum of x) */
     void (*mask)(const meg_simd_flat *j);          /* y = sign > 0 ? x0 [+ x1] : 0 */
+    void (*spread)(const meg_simd_spread *j);      /* y = relu?(a + b) */
+    void (*spread_back)(const meg_simd_spread *j); /* y = sign > 0 ? a [+ a2] : 0, and its sum */
     void (*point)(const meg_simd_point *j);        /* y = f(a [+ a2], b) */
     int64_t (*norm_bytes)(const meg_simd_norm *j); /* of scratch */
     void (*norm_train)(const meg_simd_norm *j);    /* sets mean and variance, too */

@@ -6,6 +6,8 @@
 
 void MEG_SIMD(add)(const meg_simd_flat *j);
 void MEG_SIMD(mask)(const meg_simd_flat *j);
+void MEG_SIMD(spread)(const meg_simd_spread *j);
+void MEG_SIMD(spread_back)(const meg_simd_spread *j);
 void MEG_SIMD(point)(const meg_simd_point *j);
 int64_t MEG_SIMD(norm_bytes)(const meg_simd_norm *j);
 void MEG_SIMD(norm_train)(const meg_simd_norm *j);
@@ -45,6 +47,8 @@ const meg_simd MEG_SIMD(simd) = {
     .block = MEG_BLOCK,
     .add = MEG_SIMD(add),
     .mask = MEG_SIMD(mask),
+    .spread = MEG_SIMD(spread),
+    .spread_back = MEG_SIMD(spread_back),
     .point = MEG_SIMD(point),
     .norm_bytes = MEG_SIMD(norm_bytes),
     .norm_train = MEG_SIMD(norm_train),
