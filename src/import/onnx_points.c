@@ -138,7 +138,7 @@ static meg_status value_of_constant(meg_onnx_build *b, const meg_onnx_node *n, c
     if (t->type != MEG_ONNX_FLOAT || s->turned || !spread(t, &g->value[c->other], c->front, &spec))
         return meg_onnx_refuse(b, n, "the constant '%.*s' does not fit the other input",
                                MEG_SPAN_TEXT(s->name));
-    meg_stored stored = {.data = t->data, .type = MEG_STORED_F32, .scale = c->scale};
+    meg_stored stored = {.data = t->data, .type = MEG_STORED_F32, .scale = c->scale, .mapped = t->mapped};
     if (s->parameter < 0) {
         char *name = meg_pool_text(g->pool, "%.*s", MEG_SPAN_TEXT(s->name));
         s->parameter = meg_graph_parameter(g, name, &spec);
@@ -173,7 +173,7 @@ static meg_status pair_data(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_
     return MEG_OK;
 }
 
-/* Both inputs are constants: sizes of a shape, computed at once. */
+/* Both inputs are constants, one a weight; others were computed at once. */
 static bool both_constant(const meg_onnx_build *b, const meg_onnx_node *n)
 {
     const meg_onnx_symbol *x = meg_onnx_in(b, n, 0), *y = meg_onnx_in(b, n, 1);
@@ -184,7 +184,7 @@ static bool both_constant(const meg_onnx_build *b, const meg_onnx_node *n)
 static meg_status pair(meg_onnx_build *b, const meg_onnx_node *n, const char *op, bool commutes)
 {
     meg_onnx_layer l = {.op = op};
-    if (both_constant(b, n)) return meg_onnx_compute(b, n);
+    if (both_constant(b, n)) return meg_onnx_refuse(b, n, "both inputs are weights");
     MEG_TRY(b->error, pair_data(b, n, &l));
     for (int i = 0; i < 2; i++) {
         if (l.in[i] >= 0) continue;
@@ -256,7 +256,7 @@ static meg_status add_constant(meg_onnx_build *b, const meg_onnx_node *n, meg_on
 static meg_status read_add(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "add"};
-    if (both_constant(b, n)) return meg_onnx_compute(b, n);
+    if (both_constant(b, n)) return meg_onnx_refuse(b, n, "both inputs are weights");
     MEG_TRY(b->error, pair_data(b, n, &l));
     for (int i = 0; i < 2; i++)
         if (l.in[i] < 0) return add_constant(b, n, &l, i);
