@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 static const int64_t UNITS = 60000, FEATURES = 10000; /* 2.4 GB of floats */
-static const int64_t LIMIT = 100 << 10;                /* KiB beyond what is in use */
+static const int64_t LIMIT = 100 << 10;               /* KiB beyond what is in use */
 
 /* A line of /proc/self/status, in KiB; -1: there is none. */
 static int64_t status_line(const char *word)

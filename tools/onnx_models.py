@@ -96,6 +96,8 @@ def torch_model(name):
             nn.init.normal_(module.running_mean, 0, 0.1)
             nn.init.uniform_(module.running_var, 0.5, 2)
             nn.init.normal_(module.bias, 0, 0.1)
+        if isinstance(module, nn.Linear) and not module.weight.any():
+            nn.init.normal_(module.weight, 0, 0.1)  # a head of zeros would prove nothing
     x = torch.randn(shape) if vocabulary is None else torch.randint(0, vocabulary, shape)
     return model, x
 

@@ -48,7 +48,8 @@ static double number_at(const meg_stored *s, int64_t i)
 static void let_go(const meg_stored *s, int64_t from, int64_t to)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), base = (uintptr_t)s->data;
-    uintptr_t first = (base + (uintptr_t)from) & ~(page - 1), last = (base + (uintptr_t)to) & ~(page - 1);
+    uintptr_t first = (base + (uintptr_t)from) & ~(page - 1),
+              last = (base + (uintptr_t)to) & ~(page - 1);
     if (first < last) madvise((void *)first, last - first, MADV_DONTNEED);
 }
 

@@ -152,6 +152,12 @@ void meg_onnx_bind_same(meg_onnx_build *b, const meg_onnx_node *n, const meg_onn
 int meg_onnx_dims(const meg_onnx_build *b, const meg_onnx_symbol *s, int64_t out[MEG_ONNX_RANK]);
 int meg_onnx_rank(const meg_onnx_build *b, const meg_onnx_symbol *s);
 
+/* A transpose that exchanges axis 1 and another one; its own inverse. -1 on error. */
+int meg_onnx_swap(meg_onnx_build *b, int x, int axis);
+
+/* A reshape to these extents behind the batch; x itself where it has them. -1 on error. */
+int meg_onnx_shaped(meg_onnx_build *b, int x, int rank, const int64_t dims[]);
+
 /* Resolves 0 and -1 of a new shape; false: it does not fit. */
 bool meg_onnx_resolve(const int64_t from[], int rank, bool zeros, meg_onnx_list *to);
 

@@ -83,8 +83,10 @@ static meg_status gather_positions(meg_onnx_build *b, const meg_onnx_node *n)
                  index->size <= t.dims[0] && index->rank + 1 <= MEG_ONNX_RANK;
     for (int64_t i = 0, at; first && i < index->size; i++)
         first = meg_onnx_whole(index, i, &at) && at == i;
-    if (!first) return meg_onnx_refuse(b, n, "of a weight only its first rows, or rows by ids that "
-                                             "are data, can be gathered");
+    if (!first)
+        return meg_onnx_refuse(b, n,
+                               "of a weight only its first rows, or rows by ids that "
+                               "are data, can be gathered");
     bool all = index->size == t.dims[0];
     t.rank = index->rank + 1;
     t.size = index->size * s->constant->dims[1];
@@ -159,8 +161,9 @@ static meg_status cast(meg_onnx_build *b, const meg_onnx_node *n, bool real, boo
         if (!s || !s->view) MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &x));
         else x = s->view->value;
         if (b->graph->value[x].dtype == MEG_F32 ? !real : !whole)
-            return meg_onnx_refuse(b, n, "only real to float or double, whole to int32 or int64 are "
-                                         "supported");
+            return meg_onnx_refuse(b, n,
+                                   "only real to float or double, whole to int32 or int64 are "
+                                   "supported");
     } else if (!real) return meg_onnx_refuse(b, n, "a weight can only be cast to float or double");
     meg_onnx_bind_same(b, n, s);
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
@@ -178,7 +181,10 @@ static meg_status read_cast(meg_onnx_build *b, const meg_onnx_node *n)
 static meg_status read_cast_like(meg_onnx_build *b, const meg_onnx_node *n)
 {
     const meg_onnx_symbol *like = meg_onnx_in(b, n, 1);
-    int x = like ? like->view ? like->view->value : like->value >= 0 ? like->value : like->front : -1;
+    int x = like ? like->view         ? like->view->value
+                   : like->value >= 0 ? like->value
+                                      : like->front
+                 : -1;
     int type = like && like->constant ? like->constant->type : 0;
     bool real = x >= 0 ? b->graph->value[x].dtype == MEG_F32 : type == MEG_ONNX_FLOAT;
     bool whole = x >= 0 ? !real : type == MEG_ONNX_INT64 || type == MEG_ONNX_INT32;
@@ -236,8 +242,9 @@ meg_status meg_onnx_new_dims(const meg_onnx_build *b, const meg_onnx_node *n,
             list.at[i >= axis] *= t->dims[i];
         reshape = true;
     }
-    if (reshape && (list.count < 0 || !meg_onnx_resolve(t->dims, t->rank,
-                                                        meg_onnx_int(n, "allowzero", 0) == 0, &list)))
+    if (reshape &&
+        (list.count < 0 ||
+         !meg_onnx_resolve(t->dims, t->rank, meg_onnx_int(n, "allowzero", 0) == 0, &list)))
         return meg_onnx_refuse(b, n, "the new shape does not have as many elements as the input");
     *rank = reshape ? list.count : new_rank(n, t, &list, dims);
     if (*rank < 0) return meg_onnx_refuse(b, n, "axes that do not exist, or too many");
@@ -281,7 +288,8 @@ static meg_status read_split_to_sequence(meg_onnx_build *b, const meg_onnx_node 
     for (int i = 0; i < y->part_count; i++) {
         int64_t size = sizes.at[single ? 0 : i], end = size < most - at ? at + size : most;
         char words[96];
-        snprintf(words, sizeof words, "axes=%d begin=%lld end=%lld", axis, (long long)at, (long long)end);
+        snprintf(words, sizeof words, "axes=%d begin=%lld end=%lld", axis, (long long)at,
+                 (long long)end);
         if (size < 1 || end <= at) return meg_onnx_refuse(b, n, "a part of %lld", (long long)size);
         y->parts[i] = meg_graph_add(b->graph, "slice", meg_onnx_fresh(b, "slice"), words, 1, &x);
         if (y->parts[i] < 0) return b->graph->error.status;

@@ -84,7 +84,8 @@ static meg_status finish(folding *f)
                            .data = f->i};
     memcpy(t->dims, f->dims, sizeof t->dims);
     if (f->real) {
-        float *data = (float *)(void *)f->r; /* narrows in place: each is read before it is written */
+        float *data = (float *)(void *)
+                          f->r; /* narrows in place: each is read before it is written */
         for (int64_t i = 0; i < f->size; i++) {
             float number = (float)f->r[i];
             memcpy(data + i, &number, sizeof number);
@@ -211,7 +212,8 @@ static meg_status fold_slice(folding *f)
             list[1].count <= i)
             return too_large(f);
         int64_t n = t->dims[axis], down = step < 0;
-        int64_t begin = clamp(list[0].at[i], n, 0, n - down), end = clamp(list[1].at[i], n, -down, n);
+        int64_t begin = clamp(list[0].at[i], n, 0, n - down),
+                end = clamp(list[1].at[i], n, -down, n);
         int64_t span = down ? begin - end : end - begin, by = down ? -step : step;
         f->dims[axis] = span > 0 ? (span + by - 1) / by : 0;
         s.offset += begin * s.by[axis];
@@ -240,7 +242,8 @@ static meg_status fold_gather(folding *f)
     const meg_onnx_tensor *t = f->in[0], *index = f->in[1];
     int axis = meg_onnx_axis(meg_onnx_int(f->n, "axis", 0), t->rank);
     int64_t outer = 1, inner = 1;
-    if (axis < 0 || t->rank - 1 + index->rank > MEG_ONNX_RANK || is_real(index)) return too_large(f);
+    if (axis < 0 || t->rank - 1 + index->rank > MEG_ONNX_RANK || is_real(index))
+        return too_large(f);
     for (int i = 0; i < t->rank; i++) {
         if (i == axis)
             for (int k = 0; k < index->rank; k++)
@@ -257,7 +260,8 @@ static meg_status fold_gather(folding *f)
             if (at < 0 || at >= t->dims[axis])
                 return meg_onnx_refuse(f->b, f->n, "an index that does not exist");
             for (int64_t i = 0; i < inner; i++)
-                copy_element(f, (o * index->size + k) * inner + i, t, (o * t->dims[axis] + at) * inner + i);
+                copy_element(f, (o * index->size + k) * inner + i, t,
+                             (o * t->dims[axis] + at) * inner + i);
         }
     return finish(f);
 }
@@ -272,7 +276,8 @@ static meg_status fold_concat(folding *f)
     memcpy(f->dims, t->dims, sizeof f->dims);
     for (int k = 0; k < f->n->inputs; k++) {
         const meg_onnx_symbol *s = meg_onnx_in(f->b, f->n, k);
-        bool fits = s && s->constant->rank == t->rank && !__builtin_add_overflow(all, s->constant->dims[axis], &all);
+        bool fits = s && s->constant->rank == t->rank &&
+                    !__builtin_add_overflow(all, s->constant->dims[axis], &all);
         for (int i = 0; fits && i < t->rank; i++)
             fits = i == axis || s->constant->dims[i] == t->dims[i];
         if (!fits) return too_large(f);
@@ -313,7 +318,8 @@ static meg_status fold_range(folding *f)
 {
     double begin = real_at(f->in[0], 0), end = real_at(f->in[1], 0), step = real_at(f->in[2], 0);
     double count = ceil((end - begin) / step);
-    if (!(count <= SIZE_MAX_FOLDED) || f->in[0]->size != 1 || f->in[1]->size != 1 || f->in[2]->size != 1)
+    if (!(count <= SIZE_MAX_FOLDED) || f->in[0]->size != 1 || f->in[1]->size != 1 ||
+        f->in[2]->size != 1)
         return too_large(f);
     f->rank = 1;
     f->dims[0] = count > 0 ? (int64_t)count : 0;
@@ -353,28 +359,91 @@ typedef struct computing {
     bool (*i)(int64_t a, int64_t c, int64_t *out); /* false: no number */
 } computing;
 
-static double add_r(double a, double c) { return a + c; }
-static double sub_r(double a, double c) { return a - c; }
-static double mul_r(double a, double c) { return a * c; }
-static double div_r(double a, double c) { return a / c; }
-static double equal_r(double a, double c) { return !(a < c) && !(a > c); }
-static double less_r(double a, double c) { return a < c; }
-static double greater_r(double a, double c) { return a > c; }
-static double sqrt_r(double a, double c) { return (void)c, sqrt(a); }
-static double neg_r(double a, double c) { return (void)c, -a; }
-static double inverse_r(double a, double c) { return (void)c, 1 / a; }
-static double floor_r(double a, double c) { return (void)c, floor(a); }
+static double add_r(double a, double c)
+{
+    return a + c;
+}
+static double sub_r(double a, double c)
+{
+    return a - c;
+}
+static double mul_r(double a, double c)
+{
+    return a * c;
+}
+static double div_r(double a, double c)
+{
+    return a / c;
+}
+static double equal_r(double a, double c)
+{
+    return !(a < c) && !(a > c);
+}
+static double less_r(double a, double c)
+{
+    return a < c;
+}
+static double greater_r(double a, double c)
+{
+    return a > c;
+}
+static double sqrt_r(double a, double c)
+{
+    return (void)c, sqrt(a);
+}
+static double neg_r(double a, double c)
+{
+    return (void)c, -a;
+}
+static double inverse_r(double a, double c)
+{
+    return (void)c, 1 / a;
+}
+static double floor_r(double a, double c)
+{
+    return (void)c, floor(a);
+}
 
-static bool add_i(int64_t a, int64_t c, int64_t *out) { return !__builtin_add_overflow(a, c, out); }
-static bool sub_i(int64_t a, int64_t c, int64_t *out) { return !__builtin_sub_overflow(a, c, out); }
-static bool mul_i(int64_t a, int64_t c, int64_t *out) { return !__builtin_mul_overflow(a, c, out); }
-static bool equal_i(int64_t a, int64_t c, int64_t *out) { return *out = a == c, true; }
-static bool less_i(int64_t a, int64_t c, int64_t *out) { return *out = a < c, true; }
-static bool greater_i(int64_t a, int64_t c, int64_t *out) { return *out = a > c, true; }
-static bool and_i(int64_t a, int64_t c, int64_t *out) { return *out = a && c, true; }
-static bool or_i(int64_t a, int64_t c, int64_t *out) { return *out = a || c, true; }
-static bool not_i(int64_t a, int64_t c, int64_t *out) { return (void)c, *out = !a, true; }
-static bool neg_i(int64_t a, int64_t c, int64_t *out) { return (void)c, !__builtin_sub_overflow(0, a, out); }
+static bool add_i(int64_t a, int64_t c, int64_t *out)
+{
+    return !__builtin_add_overflow(a, c, out);
+}
+static bool sub_i(int64_t a, int64_t c, int64_t *out)
+{
+    return !__builtin_sub_overflow(a, c, out);
+}
+static bool mul_i(int64_t a, int64_t c, int64_t *out)
+{
+    return !__builtin_mul_overflow(a, c, out);
+}
+static bool equal_i(int64_t a, int64_t c, int64_t *out)
+{
+    return *out = a == c, true;
+}
+static bool less_i(int64_t a, int64_t c, int64_t *out)
+{
+    return *out = a < c, true;
+}
+static bool greater_i(int64_t a, int64_t c, int64_t *out)
+{
+    return *out = a > c, true;
+}
+static bool and_i(int64_t a, int64_t c, int64_t *out)
+{
+    return *out = a && c, true;
+}
+static bool or_i(int64_t a, int64_t c, int64_t *out)
+{
+    return *out = a || c, true;
+}
+static bool not_i(int64_t a, int64_t c, int64_t *out)
+{
+    return (void)c, *out = !a, true;
+}
+static bool neg_i(int64_t a, int64_t c, int64_t *out)
+{
+    return (void)c, !__builtin_sub_overflow(0, a, out);
+}
 
 static bool div_i(int64_t a, int64_t c, int64_t *out)
 {
@@ -465,7 +534,8 @@ static meg_status fold_where(folding *f)
 static meg_status fold_cast(folding *f)
 {
     int64_t to = meg_onnx_int(f->n, "to", 0);
-    f->real = to == MEG_ONNX_FLOAT || to == MEG_ONNX_DOUBLE || to == MEG_ONNX_FLOAT16 || to == MEG_ONNX_BFLOAT16;
+    f->real = to == MEG_ONNX_FLOAT || to == MEG_ONNX_DOUBLE || to == MEG_ONNX_FLOAT16 ||
+              to == MEG_ONNX_BFLOAT16;
     if (meg_span_is(f->n->op, "CastLike")) f->real = f->in[1] ? is_real(f->in[1]) : true;
     f->rank = f->in[0]->rank;
     memcpy(f->dims, f->in[0]->dims, sizeof f->dims);
@@ -478,21 +548,21 @@ static const struct {
     const char *op;
     int inputs, inputs_max;
     meg_status (*fold)(folding *f);
-} FOLDS[] = {{"Reshape", 2, 2, fold_shaped},     {"Squeeze", 1, 2, fold_shaped},
-             {"Unsqueeze", 1, 2, fold_shaped},   {"Flatten", 1, 1, fold_shaped},
-             {"Expand", 2, 2, fold_expand},      {"Transpose", 1, 1, fold_transpose},
-             {"Slice", 3, 5, fold_slice},        {"Gather", 2, 2, fold_gather},
+} FOLDS[] = {{"Reshape", 2, 2, fold_shaped},      {"Squeeze", 1, 2, fold_shaped},
+             {"Unsqueeze", 1, 2, fold_shaped},    {"Flatten", 1, 1, fold_shaped},
+             {"Expand", 2, 2, fold_expand},       {"Transpose", 1, 1, fold_transpose},
+             {"Slice", 3, 5, fold_slice},         {"Gather", 2, 2, fold_gather},
              {"Concat", 1, 1 << 16, fold_concat}, {"ConstantOfShape", 1, 1, fold_fill},
-             {"Range", 3, 3, fold_range},        {"Trilu", 1, 2, fold_trilu},
-             {"Where", 3, 3, fold_where},        {"Cast", 1, 1, fold_cast},
-             {"CastLike", 2, 2, fold_cast},      {"Add", 2, 2, fold_numbers},
-             {"Sub", 2, 2, fold_numbers},        {"Mul", 2, 2, fold_numbers},
-             {"Div", 2, 2, fold_numbers},        {"Mod", 2, 2, fold_numbers},
-             {"Pow", 2, 2, fold_numbers},        {"Equal", 2, 2, fold_numbers},
-             {"Less", 2, 2, fold_numbers},       {"Greater", 2, 2, fold_numbers},
-             {"And", 2, 2, fold_numbers},        {"Or", 2, 2, fold_numbers},
-             {"Not", 1, 1, fold_numbers},        {"Neg", 1, 1, fold_numbers},
-             {"Sqrt", 1, 1, fold_numbers},       {"Reciprocal", 1, 1, fold_numbers},
+             {"Range", 3, 3, fold_range},         {"Trilu", 1, 2, fold_trilu},
+             {"Where", 3, 3, fold_where},         {"Cast", 1, 1, fold_cast},
+             {"CastLike", 2, 2, fold_cast},       {"Add", 2, 2, fold_numbers},
+             {"Sub", 2, 2, fold_numbers},         {"Mul", 2, 2, fold_numbers},
+             {"Div", 2, 2, fold_numbers},         {"Mod", 2, 2, fold_numbers},
+             {"Pow", 2, 2, fold_numbers},         {"Equal", 2, 2, fold_numbers},
+             {"Less", 2, 2, fold_numbers},        {"Greater", 2, 2, fold_numbers},
+             {"And", 2, 2, fold_numbers},         {"Or", 2, 2, fold_numbers},
+             {"Not", 1, 1, fold_numbers},         {"Neg", 1, 1, fold_numbers},
+             {"Sqrt", 1, 1, fold_numbers},        {"Reciprocal", 1, 1, fold_numbers},
              {"Floor", 1, 1, fold_numbers}};
 
 enum {
@@ -502,7 +572,8 @@ enum {
 bool meg_onnx_is_weight(const meg_onnx_symbol *s)
 {
     const meg_onnx_tensor *t = s->constant;
-    bool whole = t && (t->type == MEG_ONNX_INT64 || t->type == MEG_ONNX_INT32 || t->type == MEG_ONNX_BOOL);
+    bool whole = t && (t->type == MEG_ONNX_INT64 || t->type == MEG_ONNX_INT32 ||
+                       t->type == MEG_ONNX_BOOL);
     return t && !whole && t->size > 1 && (s->maker < 0 || s->of || s->trained);
 }
 
@@ -513,7 +584,8 @@ static int row_of(const meg_onnx_build *b, const meg_onnx_node *n, bool weights)
     bool like = meg_span_is(n->op, "CastLike"); /* of the second only the type counts */
     while (row < COUNT && !meg_span_is(n->op, FOLDS[row].op))
         row++;
-    if (row == COUNT || n->inputs < FOLDS[row].inputs || n->inputs > FOLDS[row].inputs_max) return -1;
+    if (row == COUNT || n->inputs < FOLDS[row].inputs || n->inputs > FOLDS[row].inputs_max)
+        return -1;
     for (int i = 0; i < (like ? 1 : n->inputs); i++) {
         const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
         bool absent = n->in[i].at == n->in[i].end && i >= FOLDS[row].inputs;

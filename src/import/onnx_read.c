@@ -22,7 +22,7 @@ enum {
     EXTENT_MAX = 1 << 24 /* of an input, as options have it */
 };
 
-static const meg_onnx_row *const TABLES[] = {meg_onnx_layers, meg_onnx_norms, meg_onnx_points,
+static const meg_onnx_row *const TABLES[] = {meg_onnx_layers, meg_onnx_norms,     meg_onnx_points,
                                              meg_onnx_shapes, meg_onnx_constants, meg_onnx_helpers};
 
 static const meg_onnx_row *row_at(int i)
@@ -287,7 +287,8 @@ static meg_status build_nodes(meg_onnx_build *b)
         MEG_TRY(b->error, build_node(b, n));
         for (int k = 0; k < n->outputs; k++) {
             const meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->out[k]);
-            if (s && s->needed && s->value < 0 && s->front < 0 && !s->view && !s->parts && !s->constant)
+            if (s && s->needed && s->value < 0 && s->front < 0 && !s->view && !s->parts &&
+                !s->constant)
                 return meg_onnx_refuse(b, n, "its output '%.*s' is not supported",
                                        MEG_SPAN_TEXT(s->name));
         }

@@ -137,14 +137,19 @@ static meg_status read_unsqueeze(meg_onnx_build *b, const meg_onnx_node *n)
 
 /* ---- concat, transpose ---- */
 
-/* A transpose that exchanges axis 1 and another one; its own inverse. */
-static int swap_axes(meg_onnx_build *b, int x, int axis)
+/* A weight that was spread over the batch when the file was written: one sample of it. */
+static void unspread(meg_onnx_build *b, meg_onnx_symbol *s, int64_t batch)
 {
-    char words[32] = "axes=0";
-    for (int i = 1; i < b->graph->value[x].rank; i++)
-        snprintf(words + strlen(words), sizeof words - strlen(words), "x%d",
-                 i == 1 ? axis : i == axis ? 1 : i);
-    return meg_graph_add(b->graph, "transpose", meg_onnx_fresh(b, "transpose"), words, 1, &x);
+    const meg_onnx_tensor *t = s->constant;
+    if (t->rank < 2 || t->type != MEG_ONNX_FLOAT || t->dims[0] != batch || batch < 2) return;
+    size_t bytes = (size_t)(t->size / batch) * sizeof(float);
+    for (int64_t i = 1; i < batch; i++)
+        if (memcmp(t->data, (const char *)t->data + (size_t)i * bytes, bytes) != 0) return;
+    meg_onnx_tensor *one = meg_pool_alloc(b->file->pool, sizeof *one);
+    *one = *t;
+    one->dims[0] = 1;
+    one->size /= batch;
+    s->constant = one;
 }
 
 /* A weight among data (the class token of a transformer): zeros of the data's shape plus the weight,
@@ -153,8 +158,9 @@ static meg_status token_of(meg_onnx_build *b, const meg_onnx_node *n, int i, int
 {
     meg_onnx_layer l = {.op = "position", .inputs = 1, .weights = 1};
     meg_onnx_symbol *s = meg_onnx_in(b, n, i);
-    const meg_onnx_tensor *t = s->constant;
     const meg_value x = b->graph->value[like]; /* the array moves */
+    unspread(b, s, x.dims[0]);
+    const meg_onnx_tensor *t = s->constant;
     bool fits = t->rank == x.rank && t->rank > 1 && t->dims[0] == 1 && !s->turned &&
                 t->type == MEG_ONNX_FLOAT && t->dims[1] >= 1 && t->dims[1] <= x.dims[1];
     for (int k = 2; fits && k < x.rank; k++)
@@ -165,7 +171,8 @@ static meg_status token_of(meg_onnx_build *b, const meg_onnx_node *n, int i, int
     meg_onnx_attr(&l, "axes=1 begin=0 end=%" PRId64, t->dims[1]);
     int part = meg_graph_add(b->graph, "slice", meg_onnx_fresh(b, "slice"), l.attrs, 1, &like);
     if (part < 0) return b->graph->error.status;
-    l.in[0] = meg_graph_add(b->graph, "sub", meg_onnx_fresh(b, "zeros"), "", 2, (int[]){part, part});
+    l.in[0] = meg_graph_add(b->graph, "sub", meg_onnx_fresh(b, "zeros"), "", 2,
+                            (int[]){part, part});
     if (l.in[0] < 0) return b->graph->error.status;
     l.attrs[0] = '\0';
     l.weight[0].symbol = meg_onnx_owner(b, s);
@@ -176,10 +183,11 @@ static meg_status token_of(meg_onnx_build *b, const meg_onnx_node *n, int i, int
 /* Input i with the joined axis at place 1. */
 static meg_status part_of(meg_onnx_build *b, const meg_onnx_node *n, int i, int axis, int *out)
 {
+    MEG_TRY(b->error, meg_onnx_data_any(b, n, i, out));
     int rank = meg_onnx_rank(b, meg_onnx_in(b, n, i));
     if (axis == rank - 1) return meg_onnx_data_front(b, n, i, out);
     MEG_TRY(b->error, meg_onnx_data(b, n, i, out));
-    if (axis > 1 && axis < rank) *out = swap_axes(b, *out, axis);
+    if (axis > 1 && axis < rank) *out = meg_onnx_swap(b, *out, axis);
     return b->graph->error.status;
 }
 
@@ -200,19 +208,22 @@ static meg_status read_parts(meg_onnx_build *b, const meg_onnx_node *n, int axis
     }
     for (int i = 0; i < n->inputs; i++) {
         if (!is_constant(b, n, i)) continue;
-        if (like < 0 || axis != 1) return meg_onnx_refuse(b, n, "weights can only be joined on axis 1");
+        if (like < 0 || axis != 1)
+            return meg_onnx_refuse(b, n, "weights can only be joined on axis 1");
         MEG_TRY(b->error, token_of(b, n, i, like, &part[i]));
     }
     return MEG_OK;
 }
 
 /* The operator takes eight: more are joined eight at a time. */
-static meg_status join(meg_onnx_build *b, const meg_onnx_node *n, const int part[], meg_onnx_layer *l)
+static meg_status join(meg_onnx_build *b, const meg_onnx_node *n, const int part[],
+                       meg_onnx_layer *l)
 {
     meg_graph *g = b->graph;
     for (int i = 0; i < n->inputs; i++) {
         if (l->inputs == MEG_INPUTS) {
-            l->in[0] = meg_graph_add(g, "concat", meg_onnx_fresh(b, "concat"), "", l->inputs, l->in);
+            l->in[0] = meg_graph_add(g, "concat", meg_onnx_fresh(b, "concat"), "", l->inputs,
+                                     l->in);
             if (l->in[0] < 0) return g->error.status;
             l->inputs = 1;
         }
@@ -242,7 +253,7 @@ static meg_status read_concat(meg_onnx_build *b, const meg_onnx_node *n)
     MEG_TRY(b->error, join(b, n, part, &l));
     if (axis == 1 || l.front) return MEG_OK;
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
-    y->value = swap_axes(b, y->value, axis);
+    y->value = meg_onnx_swap(b, y->value, axis);
     return b->graph->error.status;
 }
 
@@ -261,7 +272,8 @@ static meg_status read_expand(meg_onnx_build *b, const meg_onnx_node *n)
     bool same = to.count <= rank;
     for (int i = 0; same && i < to.count; i++) {
         int axis = rank - to.count + i;
-        same = to.at[i] == dims[axis] || to.at[i] == 1 || (axis == 0 && s->constant && dims[0] == 1);
+        same = to.at[i] == dims[axis] || to.at[i] == 1 ||
+               (axis == 0 && s->constant && dims[0] == 1);
     }
     if (!same) return meg_onnx_refuse(b, n, "only weights can be spread, over the batch");
     meg_onnx_bind_same(b, n, s);
@@ -571,15 +583,10 @@ static meg_status read_resize(meg_onnx_build *b, const meg_onnx_node *n)
     "mode coordinate_transformation_mode nearest_mode antialias keep_aspect_ratio_policy "         \
     "cubic_coeff_a exclude_outside extrapolation_value axes"
 
-const meg_onnx_row meg_onnx_shapes[] = {{"Flatten", "axis", 1, 1, read_flatten},
-                                        {"Reshape", "allowzero", 2, 2, read_reshape},
-                                        {"Squeeze", "axes", 1, 2, read_squeeze},
-                                        {"Unsqueeze", "axes", 1, 2, read_unsqueeze},
-                                        {"Concat", "axis", 1, 1 << 16, read_concat},
-                                        {"Expand", "", 2, 2, read_expand},
-                                        {"Transpose", "perm", 1, 1, read_transpose},
-                                        {"Slice", "", 3, 5, read_slice},
-                                        {"Split", "axis num_outputs", 1, 2, read_split},
-                                        {"Pad", "mode", 2, 4, read_pad},
-                                        {"Resize", RESIZE, 1, 4, read_resize},
-                                        {0}};
+const meg_onnx_row meg_onnx_shapes[] = {
+    {"Flatten", "axis", 1, 1, read_flatten},         {"Reshape", "allowzero", 2, 2, read_reshape},
+    {"Squeeze", "axes", 1, 2, read_squeeze},         {"Unsqueeze", "axes", 1, 2, read_unsqueeze},
+    {"Concat", "axis", 1, 1 << 16, read_concat},     {"Expand", "", 2, 2, read_expand},
+    {"Transpose", "perm", 1, 1, read_transpose},     {"Slice", "", 3, 5, read_slice},
+    {"Split", "axis num_outputs", 1, 2, read_split}, {"Pad", "mode", 2, 4, read_pad},
+    {"Resize", RESIZE, 1, 4, read_resize},           {0}};

@@ -80,6 +80,13 @@ static bool split_atom(meg_onnx_view *v, int a, int64_t first)
     return true;
 }
 
+/* A batch of 1 fits anywhere. It is an axis of its own where there is one for it, else belongs to the
+ * axis that follows it, (t, n, h d) -> (t, n h, d), but never to the last, which has features. */
+static bool takes_one(const meg_onnx_list *to, int k, int64_t next)
+{
+    return next == 1 && (to->at[k] == 1 || k >= to->count - 2);
+}
+
 /* Other axes over the same numbers: walks the atoms in the file's order, splits where an axis ends. */
 static bool reshape(meg_onnx_view *v, const meg_onnx_list *to)
 {
@@ -88,8 +95,7 @@ static bool reshape(meg_onnx_view *v, const meg_onnx_list *to)
         int64_t have = 1;
         while (at < v->begin[v->axes]) {
             int64_t next = v->extent[v->order[at]];
-            if (have == to->at[k] && (next > 1 || k < to->count - 1) && !(to->at[k] == 1 && next == 1))
-                break;
+            if (have == to->at[k] && !takes_one(to, k, next)) break;
             if (to->at[k] % (have * next) != 0 &&
                 (to->at[k] % have != 0 || !split_atom(v, v->order[at], to->at[k] / have)))
                 return false;
@@ -118,21 +124,6 @@ static void transpose(meg_onnx_view *v, const int64_t perm[])
 }
 
 /* ---- values ---- */
-
-static int add_reshape(meg_onnx_build *b, int x, int rank, const int64_t dims[])
-{
-    char words[128] = "dims=0";
-    const meg_value *v = &b->graph->value[x];
-    bool same = v->rank == rank;
-    for (int i = 1; same && i < rank; i++)
-        same = v->dims[i] == dims[i];
-    if (same) return x;
-    for (int i = 1; i < rank; i++)
-        snprintf(words + strlen(words), sizeof words - strlen(words), "x%" PRId64, dims[i]);
-    bool flat = rank == 2;
-    return meg_graph_add(b->graph, flat ? "flatten" : "reshape",
-                         meg_onnx_fresh(b, flat ? "flatten" : "reshape"), flat ? "" : words, 1, &x);
-}
 
 /* Runs of atoms that are neighbours in the value and in the wanted order are one axis of a transpose. */
 typedef struct runs {
@@ -175,11 +166,12 @@ static meg_status arrange(meg_onnx_build *b, const meg_onnx_node *n, const meg_o
     }
     *out = v->value;
     if (moved) {
-        *out = add_reshape(b, *out, r.count, in_order);
+        *out = meg_onnx_shaped(b, *out, r.count, in_order);
         if (*out >= 0)
-            *out = meg_graph_add(b->graph, "transpose", meg_onnx_fresh(b, "transpose"), axes, 1, out);
+            *out = meg_graph_add(b->graph, "transpose", meg_onnx_fresh(b, "transpose"), axes, 1,
+                                 out);
     }
-    if (*out >= 0) *out = add_reshape(b, *out, dims->count, dims->at);
+    if (*out >= 0) *out = meg_onnx_shaped(b, *out, dims->count, dims->at);
     return b->graph->error.status;
 }
 
@@ -213,7 +205,8 @@ static meg_status bind(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx
 
 static meg_status lost_batch(const meg_onnx_build *b, const meg_onnx_node *n)
 {
-    return meg_onnx_refuse(b, n, "it moves, splits or joins the batch, which must stay the first axis");
+    return meg_onnx_refuse(b, n,
+                           "it moves, splits or joins the batch, which must stay the first axis");
 }
 
 meg_status meg_onnx_view_transpose(meg_onnx_build *b, const meg_onnx_node *n, const int64_t perm[])
@@ -222,7 +215,8 @@ meg_status meg_onnx_view_transpose(meg_onnx_build *b, const meg_onnx_node *n, co
     unsigned seen = 0;
     for (int i = 0; i < v.axes; i++)
         seen |= perm[i] >= 0 && perm[i] < v.axes ? 1u << perm[i] : 0;
-    if (seen != (1u << v.axes) - 1) return meg_onnx_refuse(b, n, "perm does not name each axis once");
+    if (seen != (1u << v.axes) - 1)
+        return meg_onnx_refuse(b, n, "perm does not name each axis once");
     transpose(&v, perm);
     return bind(b, n, &v);
 }
@@ -383,7 +377,8 @@ static meg_status as_matrices(meg_onnx_build *b, const meg_onnx_node *n, const m
 }
 
 /* The axes of `like`, but for the last `own`, over a value (n, .., own axes). */
-static meg_onnx_view view_like(const meg_onnx_build *b, int value, const meg_onnx_view *like, int own)
+static meg_onnx_view view_like(const meg_onnx_build *b, int value, const meg_onnx_view *like,
+                               int own)
 {
     const meg_value *x = &b->graph->value[value];
     meg_onnx_view v = {.value = value, .atoms = 1, .axes = like->axes, .extent = {like->extent[0]}};
@@ -438,7 +433,8 @@ static meg_status read_plainly(meg_onnx_build *b, const meg_onnx_node *n, const 
     for (int i = 0; status == MEG_OK && i < 2; i++) {
         meg_onnx_symbol *in = meg_onnx_in(b, n, i);
         if (!in || in->constant || (i == 1 && in == s[0])) continue;
-        if (in->value < 0 && in->front < 0 && !in->view) break; /* the reader tells what is missing */
+        if (in->value < 0 && in->front < 0 && !in->view)
+            break; /* the reader tells what is missing */
         meg_onnx_view v = view_of(b, in);
         if (first.axes && !same_axes(&first, &v, own == 2 ? 2 : 0)) return lost_batch(b, n);
         if (!first.axes) first = v;
@@ -458,7 +454,8 @@ static meg_status read_plainly(meg_onnx_build *b, const meg_onnx_node *n, const 
         }
     MEG_TRY(b->error, status);
     const meg_onnx_node *after = meg_onnx_after(b, n); /* its bias, which went into the layer */
-    if (after && b->skip[after - b->file->node]) MEG_TRY(b->error, see_through(b, after, &first, own));
+    if (after && b->skip[after - b->file->node])
+        MEG_TRY(b->error, see_through(b, after, &first, own));
     return see_through(b, n, &first, own);
 }
 
@@ -468,8 +465,10 @@ static meg_status read_tokens(meg_onnx_build *b, const meg_onnx_node *n, const m
     int rank = s && !s->constant ? meg_onnx_rank(b, s) : 0;
     int64_t axis = meg_onnx_int(n, "axis", -1);
     if (meg_onnx_has(n, "axis") && meg_onnx_axis(axis, rank) != rank - 1)
-        return meg_onnx_refuse(b, n, "axis=%" PRId64 ": the batch is not the first axis here, so only "
-                                     "the last is supported", axis);
+        return meg_onnx_refuse(b, n,
+                               "axis=%" PRId64 ": the batch is not the first axis here, so only "
+                               "the last is supported",
+                               axis);
     return read_plainly(b, n, row, as_tokens, 1);
 }
 
@@ -480,7 +479,8 @@ static meg_status read_pair(meg_onnx_build *b, const meg_onnx_node *n, const meg
         const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
         const meg_onnx_tensor *t = s ? s->constant : NULL;
         if (t && t->size > 1 && t->size != t->dims[t->rank - 1])
-            return meg_onnx_refuse(b, n, "the batch is not the first axis here: a constant may have one");
+            return meg_onnx_refuse(b, n,
+                                   "the batch is not the first axis here: a constant may have one");
     }
     return read_plainly(b, n, row, as_tokens, 1);
 }
@@ -502,17 +502,28 @@ static meg_status read_same(meg_onnx_build *b, const meg_onnx_node *n, const meg
 static const struct {
     const char *op;
     meg_status (*read)(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row);
-} READERS[] = {{"Transpose", read_transpose}, {"Reshape", read_reshape},
-               {"Squeeze", read_squeeze},     {"Unsqueeze", read_unsqueeze},
-               {"Gather", read_gather},       {"MatMul", read_matmul},
-               {"Gemm", read_tokens},         {"LayerNormalization", read_tokens},
-               {"Softmax", read_tokens},      {"Gelu", read_tokens},
-               {"Relu", read_tokens},         {"Tanh", read_tokens},
-               {"Sigmoid", read_tokens},      {"LeakyRelu", read_tokens},
-               {"Clip", read_tokens},         {"Dropout", read_tokens},
-               {"Add", read_pair},            {"Mul", read_pair},
-               {"Sub", read_pair},            {"Div", read_pair},
-               {"Identity", read_same}};
+    bool pair; /* its second input may be the view */
+} READERS[] = {{"Transpose", read_transpose, 0},
+               {"Reshape", read_reshape, 0},
+               {"Squeeze", read_squeeze, 0},
+               {"Unsqueeze", read_unsqueeze, 0},
+               {"Gather", read_gather, 0},
+               {"MatMul", read_matmul, 1},
+               {"Gemm", read_tokens, 0},
+               {"LayerNormalization", read_tokens, 0},
+               {"Softmax", read_tokens, 0},
+               {"Gelu", read_tokens, 0},
+               {"Relu", read_tokens, 0},
+               {"Tanh", read_tokens, 0},
+               {"Sigmoid", read_tokens, 0},
+               {"LeakyRelu", read_tokens, 0},
+               {"Clip", read_tokens, 0},
+               {"Dropout", read_tokens, 0},
+               {"Add", read_pair, 1},
+               {"Mul", read_pair, 1},
+               {"Sub", read_pair, 1},
+               {"Div", read_pair, 1},
+               {"Identity", read_same, 0}};
 
 bool meg_onnx_has_view(const meg_onnx_build *b, const meg_onnx_node *n)
 {
@@ -525,8 +536,11 @@ bool meg_onnx_has_view(const meg_onnx_build *b, const meg_onnx_node *n)
 
 meg_status meg_onnx_read_view(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
 {
+    const meg_onnx_symbol *first = meg_onnx_in(b, n, 0);
+    bool seen = first && first->view;
     for (size_t i = 0; i < sizeof READERS / sizeof *READERS; i++)
-        if (meg_span_is(n->op, READERS[i].op)) return READERS[i].read(b, n, row);
-    if (meg_span_is(n->op, "Shape")) return row->read(b, n);
+        if (meg_span_is(n->op, READERS[i].op) && (seen || READERS[i].pair))
+            return READERS[i].read(b, n, row);
+    if (meg_span_is(n->op, "Shape") || meg_span_is(n->op, "CastLike")) return row->read(b, n);
     return meg_onnx_refuse(b, n, "the batch must be the first axis of its inputs");
 }
