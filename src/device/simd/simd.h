@@ -167,6 +167,7 @@ typedef struct meg_simd_copy { /* between plain and blocked */
     float *to;
 } meg_simd_copy;
 
+struct meg_direct;
 struct meg_thin;
 struct meg_winograd;
 struct meg_tile;
@@ -204,6 +205,7 @@ typedef struct meg_simd {
     void (*unpack)(const meg_simd_copy *j);         /* blocked -> plain */
     void (*thin_forward)(const struct meg_thin *j); /* convolution of few channels: simd/thin.h */
     void (*thin_weight)(const struct meg_thin *j);
+    void (*direct_weight)(const struct meg_direct *j); /* between blocked tensors: simd/direct.h */
     void (*winograd)(const struct meg_winograd *j); /* forward and backward: simd/winograd.h */
     void (*winograd_weight)(const struct meg_winograd *j);
     void (*tile)(const struct meg_tile *t); /* softmax of attention: simd/tile.h */

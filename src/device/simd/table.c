@@ -34,6 +34,7 @@ void MEG_SIMD(pack)(const meg_simd_copy *j);
 void MEG_SIMD(unpack)(const meg_simd_copy *j);
 void MEG_SIMD(thin_forward)(const struct meg_thin *j);
 void MEG_SIMD(thin_weight)(const struct meg_thin *j);
+void MEG_SIMD(direct_weight)(const struct meg_direct *j);
 void MEG_SIMD(winograd)(const struct meg_winograd *j);
 void MEG_SIMD(winograd_weight)(const struct meg_winograd *j);
 void MEG_SIMD(tile)(const struct meg_tile *t);
@@ -72,6 +73,7 @@ const meg_simd MEG_SIMD(simd) = {
     .unpack = MEG_SIMD(unpack),
     .thin_forward = MEG_SIMD(thin_forward),
     .thin_weight = MEG_SIMD(thin_weight),
+    .direct_weight = MEG_SIMD(direct_weight),
     .winograd = MEG_SIMD(winograd),
     .winograd_weight = MEG_SIMD(winograd_weight),
     .tile = MEG_SIMD(tile),
