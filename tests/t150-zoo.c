@@ -16,7 +16,8 @@ typedef struct count_case {
     int64_t parameters;
 } count_case;
 
-/* torchvision 0.29 (resnet, vgg), the Keras example (ResNet-110 v2), tools/torch_models.py */
+/* torchvision 0.29 (resnet, vgg), the Keras example (ResNet-110 v2), tools/torch_models.py and its
+ * torch_zoo_*.py; U-Net 3-D: the 19,069,955 of its paper; CosmoFlow: the sum of ParaDL's table */
 static const count_case counts[] = {
     {"resnet18", "", 11689512},
     {"resnet34", "", 21797672},
@@ -35,6 +36,42 @@ static const count_case counts[] = {
     {"vgg19", "", 143667240},
     {"vgg11", "image=3x32x32 hidden=64 classes=10", 9258122},
     {"cnn", "", 218586},
+    {"vgg19", "classes=2", 139578434},
+    {"resnet50", "classes=2", 23512130},
+    {"resnet-cifar", "depth=1001 version=2", 30347658},
+    {"alexnet", "", 61100840},
+    {"alexnet", "classes=2", 57012034},
+    {"alexnet", "classes=2 image=3x63x95", 57012034},
+    {"inception-v3", "", 27161264},
+    {"inception-v3", "classes=2", 24348900},
+    {"inception-v3", "image=3x75x75 aux=0", 23834568},
+    {"amoebanet-d", "", 81505540},
+    {"amoebanet-d", "filters=214 classes=10", 81242028},
+    {"amoebanet-d", "filters=214 classes=2 pool=avg", 81214884},
+    {"amoebanet-d", "filters=256", 122470120},
+    {"amoebanet-d", "filters=416", 319024120},
+    {"amoebanet-d", "layers=36 filters=544 image=3x32x32", 1055832376},
+    {"amoebanet-d", "layers=72 filters=512 image=3x32x32", 1844858344},
+    {"gpt", "tokens=1024", 124439808},
+    {"gpt", "tokens=7 classes=11 layers=2 heads=3 width=12", 4008},
+    {"vit_b_16", "", 86567656},
+    {"vit_b_32", "", 88224232},
+    {"vit_l_16", "", 304326632},
+    {"unet", "image=1x512x512", 31030658},
+    {"unet", "image=1x572x572 crop=1", 31030658},
+    {"unet", "", 31031810},
+    {"unet", "bn=1", 31037698},
+    {"unet", "up=nearest", 28942850},
+    {"unet", "up=bilinear depth=2 width=8", 27554},
+    {"unet3d", "image=3x132x132x116 classes=3 bn=0 crop=1", 19069955},
+    {"unet3d", "", 19070498},
+    {"relaynet", "", 777489},
+    {"relaynet", "image=3x512x64", 780177},
+    {"relaynet", "image=3x64x51 classes=2", 779657},
+    {"cosmoflow", "", 2131252},
+    {"cosmoflow", "bias=0", 2128064},
+    {"cosmoflow", "form=256 image=4x256x256x256 bias=0", 2128064},
+    {"cosmoflow", "form=512 image=4x512x512x512 bias=0", 2128064},
 };
 
 static meg_graph *build(const char *model, const char *options)
@@ -92,6 +129,15 @@ static void test_names(void **state)
     assert_dims(g, "classifier.0.weight", 2, (int64_t[]){4096, 25088});
     assert_dims(g, "classifier.6.bias", 1, (int64_t[]){1000});
     meg_graph_destroy(g);
+
+    g = build("alexnet", "");
+    assert_dims(g, "features.12", 4, (int64_t[]){1, 256, 6, 6});
+    assert_dims(g, "classifier.1.weight", 2, (int64_t[]){4096, 9216});
+    meg_graph_destroy(g);
+    g = build("alexnet", "image=3x63x128"); /* the pools leave 1x3, the bins are 6x6 */
+    assert_dims(g, "features.12", 4, (int64_t[]){1, 256, 1, 3});
+    assert_dims(g, "avgpool", 4, (int64_t[]){1, 256, 6, 6});
+    meg_graph_destroy(g);
 }
 
 static void test_cifar(void **state)
@@ -110,6 +156,120 @@ static void test_cifar(void **state)
     meg_graph_destroy(g);
 }
 
+/* Names and shapes of torchvision's modules; two losses, of which the second counts 0.4, and one
+ * label. */
+static void test_inception(void **state)
+{
+    (void)state;
+    meg_graph *g = build("inception-v3", "classes=7");
+    assert_dims(g, "Conv2d_4a_3x3.conv.weight", 4, (int64_t[]){192, 80, 3, 3});
+    assert_dims(g, "maxpool2", 4, (int64_t[]){1, 192, 35, 35});
+    assert_dims(g, "Mixed_5b.branch_pool.bn.running_var", 1, (int64_t[]){32});
+    assert_dims(g, "Mixed_5d.concat", 4, (int64_t[]){1, 288, 35, 35});
+    assert_dims(g, "Mixed_6d.branch7x7dbl_4.conv.weight", 4, (int64_t[]){160, 160, 7, 1});
+    assert_dims(g, "Mixed_6e.concat", 4, (int64_t[]){1, 768, 17, 17});
+    assert_dims(g, "AuxLogits.conv1.relu", 4, (int64_t[]){1, 768, 1, 1});
+    assert_dims(g, "AuxLogits.fc.weight", 2, (int64_t[]){7, 768});
+    assert_dims(g, "Mixed_7a.concat", 4, (int64_t[]){1, 1280, 8, 8});
+    assert_dims(g, "Mixed_7c.branch3x3dbl_3b.conv.weight", 4, (int64_t[]){384, 384, 3, 1});
+    assert_dims(g, "Mixed_7c.concat", 4, (int64_t[]){1, 2048, 8, 8});
+
+    assert_int_equal(g->losses, 2);
+    const meg_node *main = &g->node[g->value[g->loss[0].value].maker];
+    const meg_node *aux = &g->node[g->value[g->loss[1].value].maker];
+    assert_int_equal(main->in[0], meg_graph_find_value(g, "fc"));
+    assert_int_equal(aux->in[0], meg_graph_find_value(g, "AuxLogits.fc"));
+    assert_int_equal(main->in[1], aux->in[1]);
+    assert_true(g->loss[0].weight == 1 && g->loss[1].weight == 0.4);
+    meg_graph_destroy(g);
+
+    g = build("inception-v3", "aux=0 image=3x75x75");
+    assert_int_equal(g->losses, 1);
+    assert_int_equal(meg_graph_find_value(g, "AuxLogits.fc"), -1);
+    assert_dims(g, "Mixed_7c.concat", 4, (int64_t[]){1, 2048, 1, 1});
+    meg_graph_destroy(g);
+}
+
+/* 22 cells; a normal one behind a reduction sees the older state factorized; between like cells the
+ * older state is taken as it is only if it has the cell's width. */
+static void test_amoebanet(void **state)
+{
+    (void)state;
+    meg_graph *g = build("amoebanet-d", "");
+    assert_dims(g, "stem.conv1", 4, (int64_t[]){1, 52, 112, 112});
+    assert_dims(g, "cells.0.concat", 4, (int64_t[]){1, 3 * 104, 56, 56});
+    assert_dims(g, "cells.0.reduce2.conv1.weight", 4, (int64_t[]){104, 52, 1, 1});
+    assert_dims(g, "cells.1.reduce2.conv1.weight", 4, (int64_t[]){104, 52, 1, 1});
+    assert_dims(g, "cells.2.reduce2.conv2", 4, (int64_t[]){1, 104, 28, 28});
+    assert_dims(g, "cells.2.ops.3.conv2.weight", 4, (int64_t[]){52, 52, 1, 7});
+    assert_dims(g, "cells.7.concat", 4, (int64_t[]){1, 4 * 208, 28, 28});
+    assert_dims(g, "cells.8.ops.3.conv2", 4, (int64_t[]){1, 104, 14, 14});
+    assert_dims(g, "cells.21.concat", 4, (int64_t[]){1, 4 * 832, 7, 7});
+    assert_int_equal(meg_graph_find_value(g, "cells.22.concat"), -1);
+    assert_int_equal(meg_graph_find_value(g, "cells.3.reduce2.conv2"), -1);
+    /* the genotype's maxima are maxima by default */
+    const meg_value *pool = &g->value[meg_graph_find_value(g, "cells.2.ops.1.maxpool")];
+    assert_string_equal(g->node[pool->maker].op->name, "maxpool");
+    meg_graph_destroy(g);
+
+    g = build("amoebanet-d", "layers=3 filters=16 image=3x32x32 pool=avg");
+    pool = &g->value[meg_graph_find_value(g, "cells.2.ops.1.avgpool")];
+    assert_string_equal(g->node[pool->maker].op->name, "avgpool");
+    meg_graph_destroy(g);
+}
+
+/* The way down and up of U-Nets, and what the original form cuts off. */
+static void test_unet(void **state)
+{
+    (void)state;
+    meg_graph *g = build("unet", "");
+    assert_dims(g, "enc1.conv1.weight", 4, (int64_t[]){64, 3, 3, 3});
+    assert_dims(g, "mid.relu2", 4, (int64_t[]){1, 1024, 32, 32});
+    assert_dims(g, "dec4.up.weight", 4, (int64_t[]){1024, 512, 2, 2});
+    assert_dims(g, "dec1.concat", 4, (int64_t[]){1, 128, 512, 512});
+    assert_dims(g, "label", 3, (int64_t[]){1, 512, 512});
+    meg_graph_destroy(g);
+
+    g = build("unet", "image=1x572x572 crop=1");
+    assert_dims(g, "mid.relu2", 4, (int64_t[]){1, 1024, 28, 28});
+    assert_dims(g, "dec4.crop", 4, (int64_t[]){1, 512, 56, 56});
+    assert_dims(g, "dec1.crop", 4, (int64_t[]){1, 64, 392, 392});
+    assert_dims(g, "head", 4, (int64_t[]){1, 2, 388, 388});
+    assert_dims(g, "label", 3, (int64_t[]){1, 388, 388});
+    meg_graph_destroy(g);
+
+    g = build("unet3d", "image=3x116x132x132 crop=1");
+    assert_dims(g, "enc1.conv1.weight", 5, (int64_t[]){32, 3, 3, 3, 3});
+    assert_dims(g, "dec3.up.weight", 5, (int64_t[]){512, 512, 2, 2, 2});
+    assert_dims(g, "dec3.concat", 5, (int64_t[]){1, 768, 14, 18, 18});
+    assert_dims(g, "head", 5, (int64_t[]){1, 2, 28, 44, 44});
+    meg_graph_destroy(g);
+}
+
+static void test_volumes(void **state)
+{
+    (void)state;
+    meg_graph *g = build("relaynet", "image=1x36x45");
+    assert_dims(g, "encode2.maxpool", 4, (int64_t[]){1, 64, 9, 11});
+    assert_dims(g, "decode1.concat", 4, (int64_t[]){1, 128, 9, 11});
+    assert_dims(g, "decode3.prelu.weight", 1, (int64_t[]){1});
+    assert_dims(g, "classifier.conv", 4, (int64_t[]){1, 10, 36, 45});
+    meg_graph_destroy(g);
+
+    g = build("cosmoflow", "form=512 image=4x512x512x512");
+    assert_dims(g, "pool2", 5, (int64_t[]){1, 32, 126, 126, 126});
+    assert_dims(g, "conv3", 5, (int64_t[]){1, 64, 62, 62, 62});
+    assert_dims(g, "pool6", 5, (int64_t[]){1, 256, 2, 2, 2});
+    assert_dims(g, "fc1.weight", 2, (int64_t[]){2048, 128});
+    assert_dims(g, "target", 2, (int64_t[]){1, 4});
+    meg_graph_destroy(g);
+
+    g = build("cosmoflow", "form=256 image=4x256x256x512");
+    assert_dims(g, "conv4", 5, (int64_t[]){1, 128, 16, 16, 32});
+    assert_dims(g, "fc1.weight", 2, (int64_t[]){2048, 128 * 3});
+    meg_graph_destroy(g);
+}
+
 /* Weights start as torchvision's do; what is not said starts as the operator has it. */
 static void test_starts(void **state)
 {
@@ -123,6 +283,17 @@ static void test_starts(void **state)
     assert_int_equal(dense->start, MEG_NORMAL);
     assert_true(fabs(dense->bound - 0.01) < 1e-12);
     meg_graph_destroy(g);
+
+    g = build("alexnet", "");
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "features.3.bias" : "features.3.weight";
+        const meg_value *v = &g->value[meg_graph_find_value(g, name)];
+        assert_int_equal(v->start, MEG_UNIFORM);
+        assert_true(fabs(v->bound - 1 / sqrt(64 * 25)) < 1e-12);
+    }
+    dense = &g->value[meg_graph_find_value(g, "classifier.4.weight")];
+    assert_true(dense->start == MEG_UNIFORM && fabs(dense->bound - 1.0 / 64) < 1e-12);
+    meg_graph_destroy(g);
 }
 
 static void test_rebatch(void **state)
@@ -133,7 +304,7 @@ static void test_rebatch(void **state)
         meg_graph *g = build(m->name, "");
         int64_t before = meg_graph_trainable(g);
         int logits = g->node[g->nodes - 1].in[0];
-        assert_int_equal(g->losses, 1);
+        assert_int_equal(g->losses, strcmp(m->name, "inception-v3") ? 1 : 2);
         meg_error e = {0};
         assert_int_equal(meg_graph_rebatch(g, &e, 6), MEG_OK);
         assert_int_equal(g->batch, 6);
@@ -149,7 +320,7 @@ typedef struct error_case {
 } error_case;
 
 static const error_case errors[] = {
-    {"resnet51", "", "unknown model 'resnet51'; known: cnn resnet18 resnet34 resnet50"},
+    {"resnet51", "", "unknown model 'resnet51'; known: alexnet "},
     {"resnet-cifar", "depth=21", "depth=21, but version 1 has 6n+2 layers: use 20 or 26"},
     {"resnet-cifar", "depth=8 version=2", "version 2 has 9n+2 layers: use 11 or 20"},
     {"resnet-cifar", "version=3", "version=3 is out of range: use 1..2"},
@@ -157,6 +328,23 @@ static const error_case errors[] = {
     {"cnn", "image=28", "image has 1 extent, but wants CxHxW (image=3x224x224) or CxDxHxW"},
     {"cnn", "classes=1", "classes=1 is out of range"},
     {"vgg11", "image=3x16x64", "an extent of 16, but is halved 5 times: use 32 or more"},
+    {"alexnet", "image=3x224x62", "an extent of 62, which its pools use up: use 63 or more"},
+    {"inception-v3", "image=3x298x299", "298, but wants 299 or more for its auxiliary head (75"},
+    {"inception-v3", "image=3x74x75 aux=0", "an extent of 74, but wants 75 or more"},
+    {"amoebanet-d", "layers=20", "layers=20, but there are three equal groups: use 18 or 21"},
+    {"amoebanet-d", "layers=2", "layers=2, but there are three equal groups: use 3 or 6"},
+    {"amoebanet-d", "image=3x32x48",
+     "an extent of 48, but is halved 5 times: use a multiple of 32"},
+    {"unet", "image=3x500x512",
+     "an extent of 500, which 4 pools do not halve without rest: use 496 "
+     "or 512"},
+    {"unet", "image=3x512x512 crop=1",
+     "4 pools and crop=1 do not halve without rest: use 508 or 524"},
+    {"unet", "image=3x8x8", "use 16"},
+    {"unet3d", "image=1x64x64", "image has 3 extents, but wants CxDxHxW"},
+    {"relaynet", "image=1x7x64", "wants images CxHxW, 8 pixels high and wide or more"},
+    {"cosmoflow", "image=4x64x128x128", "with 6 pools wants volumes CxDxHxW, 128 voxels or more"},
+    {"cosmoflow", "form=512", "with 6 pools wants volumes CxDxHxW, 394 voxels or more"},
 };
 
 static void test_errors(void **state)
@@ -176,9 +364,11 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),  cmocka_unit_test(test_names),
-        cmocka_unit_test(test_cifar),   cmocka_unit_test(test_starts),
-        cmocka_unit_test(test_rebatch), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_counts),    cmocka_unit_test(test_names),
+        cmocka_unit_test(test_cifar),     cmocka_unit_test(test_inception),
+        cmocka_unit_test(test_amoebanet), cmocka_unit_test(test_unet),
+        cmocka_unit_test(test_volumes),   cmocka_unit_test(test_starts),
+        cmocka_unit_test(test_rebatch),   cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

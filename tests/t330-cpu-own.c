@@ -216,6 +216,17 @@ static void check_pass(meg_device **d, plain_op *p, const char *name, meg_pass p
             }
 }
 
+/* Inputs that are spread are left to plain C; only a sum with the same for all samples is not. */
+static bool spread_by_plain(const plain_op *p, const char *op)
+{
+    const meg_box *a = &p->t[MEG_X].box, *b = &p->t[MEG_X + 1].box;
+    bool add = strcmp(op, "add") == 0;
+    if (!add && strcmp(op, "mul") != 0 && strcmp(op, "sub") != 0) return false;
+    meg_box sample = *a;
+    sample.hi[MEG_N] = 1;
+    return !meg_box_equal(a, b) && !(add && meg_box_equal(b, &sample));
+}
+
 static void check_sample(meg_device **d, const char *op, const meg_sample *s)
 {
     static const meg_pass passes[] = {MEG_FORWARD, MEG_EVAL, MEG_REPLAY, MEG_BACKWARD};
@@ -231,9 +242,8 @@ static void check_sample(meg_device **d, const char *op, const meg_sample *s)
             bool variance = strcmp(op, "batchnorm") == 0 && i == MEG_X + 4;
             plain_set(&p, i, k, variance ? (x + 1) / 2 + 0.125 : x);
         }
-    bool spread = (strcmp(op, "mul") == 0 || strcmp(op, "sub") == 0) &&
-                  !meg_box_equal(&p.t[MEG_X].box, &p.t[MEG_X + 1].box);
-    for (size_t i = 0; i < sizeof passes / sizeof *passes && !spread; i++) { /* that is plain C's */
+    bool spread = spread_by_plain(&p, op);
+    for (size_t i = 0; i < sizeof passes / sizeof *passes && !spread; i++) {
         bool aux_bytes = p.type[MEG_AUX] == MEG_I32 && p.t[MEG_AUX].data;
         if (aux_bytes || !plain_run(&p, passes[i])) continue; /* above 256 taps: plain C */
         check_pass(d, &p, name, passes[i]);
@@ -257,6 +267,8 @@ static const more extra[] = {
     {"batchnorm", {"1x17x4x4", "epsilon=0 relu=1"}},
     {"add", {"2x33x31x17 2x33x31x17", "relu=1"}},
     {"add", {"2x33x31x17 2x33x31x17 2x33x31x17", NULL}},
+    {"add", {"5x33x31x17 1x33x31x17", "relu=1"}},
+    {"add", {"3x48x70 1x48x70", NULL}},
     {"relu", {"3x40x21x20", NULL}},
     {"relu", {"1x1x1x9001", NULL}},
     {"sigmoid", {"3x40x21x20", NULL}},

@@ -39,7 +39,8 @@ static float *read_box(const meg_dataset *d, int64_t index, const meg_box *box, 
 {
     meg_error e;
     float *out = malloc((size_t)meg_box_size(box) * sizeof *out + 1);
-    if (d->reader->read(d, &e, index, box, out, label) != MEG_OK) fail_msg("%s", e.message);
+    if (d->reader->read(d, &e, index, box, out) != MEG_OK) fail_msg("%s", e.message);
+    if (d->reader->label(d, &e, index, &d->label, label) != MEG_OK) fail_msg("%s", e.message);
     return out;
 }
 
@@ -81,7 +82,7 @@ static void test_registry(void **state)
             "data: unknown reader 'mnist'; known: fashion-mnist npy synthetic");
     refused("", MEG_EARG, "unknown reader ''");
     refused("synthetic:images=3", MEG_EARG,
-            "synthetic: unknown word 'images'; known: image classes count seed");
+            "synthetic: unknown word 'images'; known: image labels extent tokens classes count seed");
     meg_dataset_close(NULL);
 }
 
@@ -295,7 +296,8 @@ static void test_fashion_real(void **state)
         float x[784];
         int32_t label;
         meg_error e;
-        assert_int_equal(d.reader->read(&d, &e, n, &d.sample, x, &label), MEG_OK);
+        assert_int_equal(d.reader->read(&d, &e, n, &d.sample, x), MEG_OK);
+        assert_int_equal(d.reader->label(&d, &e, n, &d.label, &label), MEG_OK);
         histogram[label]++;
         for (int i = 0; i < 784; i++)
             sum += x[i], square += x[i] * x[i];
@@ -341,6 +343,51 @@ static void test_synthetic(void **state)
     refused("synthetic:image=16777216x16777216", MEG_EARG, "too large");
     refused("synthetic:image=0x3", MEG_EARG, "out of range");
     refused("synthetic:count=0", MEG_EARG, "out of range");
+}
+
+/* Labels per pixel, real targets, tokens: boxes of labels equal that part of the whole, and the
+ * tokens' labels are the tokens that follow. */
+static void test_synthetic_labels(void **state)
+{
+    (void)state;
+    meg_error e;
+    meg_dataset d = open_set("synthetic:image=2x9x11 labels=pixels extent=5x7 classes=3");
+    int32_t whole[35], part[6], seen[3] = {0};
+    for (int64_t n = 0; n < 8; n++) {
+        assert_int_equal(d.reader->label(&d, &e, n, &d.label, whole), MEG_OK);
+        meg_box box = d.label;
+        box.lo[MEG_H] = 1, box.hi[MEG_H] = 3, box.lo[MEG_W] = 4;
+        assert_int_equal(d.reader->label(&d, &e, n, &box, part), MEG_OK);
+        for (int i = 0; i < 6; i++)
+            assert_int_equal(part[i], whole[(1 + i / 3) * 7 + 4 + i % 3]);
+        for (int i = 0; i < 35; i++)
+            seen[whole[i]]++;
+    }
+    assert_true(seen[0] && seen[1] && seen[2]);
+    meg_dataset_close(&d);
+
+    d = open_set("synthetic:image=1x4x4x4 labels=real extent=3");
+    float target[2][3];
+    for (int64_t n = 0; n < 2; n++)
+        assert_int_equal(d.reader->label(&d, &e, n, &d.label, target[n]), MEG_OK);
+    assert_true(d.real && d.label.hi[MEG_C] == 3 && target[0][0] != target[0][1]);
+    assert_true(target[0][0] != target[1][0] && fabsf(target[0][0]) <= 1);
+    meg_dataset_close(&d);
+
+    d = open_set("synthetic:image=40 tokens=1 classes=50");
+    float x[40];
+    int32_t next[40];
+    int regular = 0;
+    assert_int_equal(d.reader->read(&d, &e, 3, &d.sample, x), MEG_OK);
+    assert_int_equal(d.reader->label(&d, &e, 3, &d.label, next), MEG_OK);
+    for (int i = 0; i < 39; i++) {
+        assert_int_equal(next[i], (int32_t)x[i + 1]);
+        regular += (next[i] - (int32_t)x[i] + 50) % 50 == (next[1] - next[0] + 50) % 50;
+    }
+    assert_in_range(regular, 20, 39);
+    meg_dataset_close(&d);
+    refused("synthetic:tokens=1", MEG_EARG, "image=128");
+    refused("synthetic:image=1x4x4 labels=pixels extent=5x4", MEG_EARG, "beyond the image");
 }
 
 static float distance(const float *x, const float *y, int64_t size)
@@ -398,6 +445,7 @@ int main(void)
         cmocka_unit_test_prestate(test_fashion_wrong, &s),
         cmocka_unit_test(test_fashion_real),
         cmocka_unit_test(test_synthetic),
+        cmocka_unit_test(test_synthetic_labels),
         cmocka_unit_test(test_synthetic_learnable),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

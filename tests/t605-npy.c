@@ -108,11 +108,13 @@ static void test_types(void **state)
         float out[SIZE / 2];
         int32_t label;
         meg_error e;
-        assert_int_equal(d.reader->read(&d, &e, 0, &d.sample, out, &label), MEG_OK);
+        assert_int_equal(d.reader->read(&d, &e, 0, &d.sample, out), MEG_OK);
+        assert_int_equal(d.reader->label(&d, &e, 0, &d.label, &label), MEG_OK);
         assert_int_equal(label, 4);
         for (int i = 0; i < SIZE / 2; i++)
             assert_true(out[i] == (float)(i + 0.5));
-        assert_int_equal(d.reader->read(&d, &e, 1, &box, out, &label), MEG_OK);
+        assert_int_equal(d.reader->read(&d, &e, 1, &box, out), MEG_OK);
+        assert_int_equal(d.reader->label(&d, &e, 1, &d.label, &label), MEG_OK);
         assert_int_equal(label, 1);
         int64_t p[MEG_AXES], i = 0;
         for (bool on = meg_box_first(&box, p); on; on = meg_box_next(&box, p), i++)
@@ -144,12 +146,13 @@ static void test_long_sample(void **state)
     float *out = malloc(LONG * sizeof *out);
     int32_t label;
     meg_error e;
-    assert_int_equal(d.reader->read(&d, &e, 1, &d.sample, out, &label), MEG_OK);
+    assert_int_equal(d.reader->read(&d, &e, 1, &d.sample, out), MEG_OK);
+    assert_int_equal(d.reader->label(&d, &e, 1, &d.label, &label), MEG_OK);
     for (int i = 0; i < LONG; i++)
         assert_true(out[i] == (float)(LONG + i));
 
     assert_int_equal(truncate(scratch_path(s, "x.npy"), 50000), 0); /* shrinks while it is open */
-    assert_int_equal(d.reader->read(&d, &e, 1, &d.sample, out, &label), MEG_EDATA);
+    assert_int_equal(d.reader->read(&d, &e, 1, &d.sample, out), MEG_EDATA);
     assert_non_null(strstr(e.message, "x.npy is truncated"));
     free(out);
     meg_dataset_close(&d);
@@ -173,9 +176,9 @@ static void test_labels(void **state)
     meg_dataset_close(&d);
 
     refused(s, "classes=255", MEG_EDATA, "y.npy is 255, but 0..254 was expected");
-    write_labels(s, 0, -1);
+    write_labels(s, 0, -2);
     refused(s, "", MEG_EDATA, "label 1 of ");
-    refused(s, "", MEG_EDATA, "y.npy is -1, but 0..");
+    refused(s, "", MEG_EDATA, "y.npy is -2, but 0..");
     write_labels(s, INT64_C(1) << 32, 0);
     refused(s, "", MEG_EDATA, "y.npy is 4294967296, but 0..");
     write_npy(s, "y.npy", 1, u1, (uint8_t[]){0, 1, 2}, 3);
@@ -183,13 +186,57 @@ static void test_labels(void **state)
     write_npy(s, "y.npy", 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (3,)}",
               (uint8_t[]){0, 1, 2}, 3);
     refused(s, "", MEG_EDATA, "y.npy has 3 labels, but ");
-    write_npy(s, "y.npy", 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 1)}",
+    write_npy(s, "y.npy", 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 1, 1, 1, 1)}",
               (uint8_t[]){0, 1}, 2);
-    refused(s, "", MEG_EDATA, "y.npy have 2 axes; accepted: 1");
-    write_npy(s, "y.npy", 1, x, zero, sizeof zero);
-    refused(s, "", MEG_EUNSUPPORTED, "y.npy have type <f4; accepted: |u1 <i4 <i8");
+    refused(s, "", MEG_EDATA, "y.npy have 5 axes; accepted: 1 to 4, (n[, d, h, w])");
     unlink(scratch_path(s, "y.npy"));
     refused(s, "", MEG_EIO, "y.npy: No such file or directory");
+}
+
+/* Labels per pixel, of which 255 does not count; real targets; tokens. */
+static void test_kinds_of_labels(void **state)
+{
+    scratch *s = *state;
+    float zero[24] = {0};
+    static const char x[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1, 2, 6)}";
+    static const char y[] = "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2, 3)}";
+    static const char t[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4)}";
+    static const char ids[] = "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 3)}";
+    static const uint8_t pixels[12] = {0, 1, 2, 3, 4, 5, 0, 1, 255, 4, 2, 0};
+    static const float targets[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    int32_t label[6];
+    float real[4];
+    meg_error e;
+    write_npy(s, "x.npy", 1, x, zero, sizeof zero);
+    write_npy(s, "y.npy", 1, y, pixels, sizeof pixels);
+    meg_dataset d = opened(s, "ignore=255");
+    meg_box shape = meg_box_of(1, 1, 1, 2, 3), box = shape;
+    assert_true(!d.real && d.classes == 6 && meg_box_equal(&d.label, &shape));
+    box.lo[MEG_W] = 1;
+    assert_int_equal(d.reader->label(&d, &e, 1, &box, label), MEG_OK);
+    assert_memory_equal(label, ((int32_t[]){1, -1, 2, 0}), 16);
+    meg_dataset_close(&d);
+
+    d = opened(s, "classes=6"); /* found when it is read */
+    assert_int_equal(d.reader->label(&d, &e, 1, &d.label, label), MEG_EDATA);
+    assert_non_null(strstr(e.message, "y.npy is 255, but 0..5 was expected"));
+    meg_dataset_close(&d);
+
+    write_npy(s, "y.npy", 1, t, targets, sizeof targets);
+    d = opened(s, "scale=3");
+    assert_true(d.real && d.classes == 0 && d.label.hi[MEG_C] == 4);
+    assert_int_equal(d.reader->label(&d, &e, 1, &d.label, real), MEG_OK);
+    assert_true(real[0] == 4 && real[3] == 7);
+    meg_dataset_close(&d);
+
+    write_npy(s, "x.npy", 1, ids, (int64_t[]){5, 6, 7, 50256, 1, 2}, 48);
+    write_npy(s, "y.npy", 1, ids, (int64_t[]){6, 7, 5, 1, 2, -1}, 48);
+    d = opened(s, "tokens=1");
+    assert_true(d.tokens && d.sample.hi[MEG_W] == 3 && d.sample.hi[MEG_C] == 1);
+    assert_true(d.classes == 8 && d.label.hi[MEG_W] == 3);
+    assert_int_equal(d.reader->read(&d, &e, 1, &d.sample, real), MEG_OK);
+    assert_true(real[0] == 50256 && real[2] == 2);
+    meg_dataset_close(&d);
 }
 
 /* ---- bad files ---- */
@@ -231,9 +278,7 @@ static const bad BAD[] = {
     {"{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3)}", 1, 24, MEG_EUNSUPPORTED,
      "is in Fortran order; save it with numpy.ascontiguousarray"},
     {"{'descr': '>f4', 'fortran_order': False, 'shape': (2, 3)}", 1, 24, MEG_EUNSUPPORTED,
-     "x.npy has type >f4; accepted: |u1 <f4 <f8 for images, |u1 <i4 <i8 for labels"},
-    {"{'descr': '<i4', 'fortran_order': False, 'shape': (2, 3)}", 1, 24, MEG_EUNSUPPORTED,
-     "x.npy have type <i4; accepted: |u1 <f4 <f8"},
+     "x.npy has type >f4; accepted: |u1 <i4 <i8 <f4 <f8"},
 };
 
 static void test_bad(void **state)
@@ -280,6 +325,7 @@ int main(void)
         cmocka_unit_test_prestate(test_types, &s),
         cmocka_unit_test_prestate(test_long_sample, &s),
         cmocka_unit_test_prestate(test_labels, &s),
+        cmocka_unit_test_prestate(test_kinds_of_labels, &s),
         cmocka_unit_test_prestate(test_bad, &s),
         cmocka_unit_test_prestate(test_prefixes, &s),
     };

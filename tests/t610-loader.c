@@ -29,7 +29,7 @@ typedef struct fake {
 } fake;
 
 static meg_status fake_read(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
-                            float *out, int32_t *label)
+                            float *out)
 {
     fake *f = d->state;
     if (!meg_box_equal(box, &d->sample)) return meg_fail(e, MEG_EARG, "not the whole sample");
@@ -38,11 +38,19 @@ static meg_status fake_read(const meg_dataset *d, meg_error *e, int64_t index, c
         return meg_fail(e, MEG_EIO, "sample %d burns", (int)index);
     for (int i = 0; i < SIZE; i++)
         out[i] = (float)(index * 1000 + i);
-    *label = (int32_t)index;
     return MEG_OK;
 }
 
-static const meg_reader FAKE = {.name = "fake", .read = fake_read};
+static meg_status fake_label(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                             void *out)
+{
+    if (!meg_box_equal(box, &d->label)) return meg_fail(e, MEG_EARG, "not all labels");
+    for (int64_t i = 0; i < meg_box_size(box); i++)
+        ((int32_t *)out)[i] = (int32_t)(index + 100 * i);
+    return MEG_OK;
+}
+
+static const meg_reader FAKE = {.name = "fake", .read = fake_read, .label = fake_label};
 
 static meg_dataset fake_set(fake *f)
 {
@@ -53,6 +61,7 @@ static meg_dataset fake_set(fake *f)
                          .rank = 4,
                          .dims = {COUNT, 2, HIGH, WIDE},
                          .sample = meg_box_of(1, 2, 1, HIGH, WIDE),
+                         .label = meg_box_of(1, 1, 1, 1, 1),
                          .classes = COUNT,
                          .state = f};
 }
@@ -322,6 +331,34 @@ static void test_augmentation(void **state)
     meg_loader_free(shuffled);
 }
 
+/* Labels per pixel move with their image; what is shifted in does not count. */
+static void test_augmented_labels(void **state)
+{
+    (void)state;
+    fake f;
+    meg_dataset d = fake_set(&f);
+    d.label = meg_box_of(1, 1, 1, HIGH, WIDE);
+    meg_loader *l = loader_of(&d, (meg_loader_options){.batch = BATCH, .shift = 2, .flip = true});
+    int moved = 0;
+    for (int k = 0; k < BATCHES; k++) {
+        meg_batch b = next(l, 0, k);
+        for (int64_t i = 0; i < b.count; i++) /* pixel j of sample s: 1000 s + j, label s + 100 j */
+            for (int j = 0; j < HIGH * WIDE; j++) {
+                int pixel = (int)b.samples[i * SIZE + j], label = b.labels[i * HIGH * WIDE + j];
+                if (label < 0) assert_int_equal(pixel, 0);
+                else assert_int_equal(label, pixel / 1000 + 100 * (pixel % 1000));
+                moved += label < 0;
+            }
+    }
+    assert_true(moved > 0);
+    meg_loader_free(l);
+    meg_error e;
+    d.label.hi[MEG_H]--;
+    assert_int_equal(meg_loader_new(&e, &d, &(meg_loader_options){.batch = 1, .flip = true}, &l),
+                     MEG_EARG);
+    assert_non_null(strstr(e.message, "another extent"));
+}
+
 /* An axis of extent 1 is not shifted away. */
 static void test_augmented_row(void **state)
 {
@@ -348,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_any_order),     cmocka_unit_test(test_prefetch),
         cmocka_unit_test(test_borrowed),      cmocka_unit_test(test_errors),
         cmocka_unit_test(test_batch_sizes),   cmocka_unit_test(test_augmentation),
+        cmocka_unit_test(test_augmented_labels),
         cmocka_unit_test(test_augmented_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -438,6 +438,17 @@ bool meg_options_take(char *text, const char *word, char *value, size_t size)
     return true;
 }
 
+int meg_options_next(const char **at, char word[MEG_TEXT], char value[MEG_TEXT])
+{
+    pair p;
+    if (!next_pair(*at, &p)) return 0;
+    if (p.open || p.word_length >= MEG_TEXT || p.value_length >= MEG_TEXT) return -1;
+    snprintf(word, MEG_TEXT, "%.*s", p.word_length, p.word);
+    snprintf(value, MEG_TEXT, "%.*s", p.value ? p.value_length : 3, p.value ? p.value : "yes");
+    *at = p.end;
+    return 1;
+}
+
 void meg_options_print(const meg_param *table, const void *in, char *text, size_t size)
 {
     size_t used = 0;

@@ -54,6 +54,10 @@ meg_status meg_options_set(meg_error *e, const meg_param *table, const char *wha
  * For words that are not the table's own ("name=" of a layer). */
 bool meg_options_take(char *text, const char *word, char *value, size_t size);
 
+/* Walks an option string: copies the next word and its value ("yes" of a bare word) and moves `at`
+ * past them. 1: there was one; 0: the end; -1: a quote without its end, or one of them too long. */
+int meg_options_next(const char **at, char word[MEG_TEXT], char value[MEG_TEXT]);
+
 /* Writes the pairs that differ from their defaults, in table order: "filters=8 kernel=3". */
 void meg_options_print(const meg_param *table, const void *in, char *text, size_t size);
 

@@ -40,15 +40,42 @@ static int64_t heap_bytes(void)
 
 /* ---- getting ready ---- */
 
+/* " word=AxBxC": the extents of a value behind the samples, from axis `first` of its file. */
+static const char *extents(meg_pool *pool, const char *word, const meg_value *x, int first)
+{
+    const char *text = meg_pool_text(pool, " %s=", word);
+    for (int i = first; i < x->rank; i++)
+        text = meg_pool_text(pool, "%s%s%" PRId64, text, i > first ? "x" : "", x->dims[i]);
+    return text;
+}
+
+static const meg_value *input_of(const meg_graph *g)
+{
+    for (int i = 0; i < g->values; i++)
+        if (g->value[i].kind == MEG_INPUT) return &g->value[i];
+    return NULL;
+}
+
+/* Data of the graph's own shapes. */
 static meg_status open_data(job *j)
 {
     meg_session *s = &j->s;
     meg_pool *pool = s->arguments->pool;
-    const meg_axes *image = &s->model.image;
-    const char *text = "synthetic:image=";
-    for (int i = 0; i < image->count; i++)
-        text = meg_pool_text(pool, "%s%s%" PRId64, text, i ? "x" : "", image->at[i]);
-    text = meg_pool_text(pool, "%s classes=%" PRId64 " count=%" PRId64, text, s->model.classes,
+    const meg_graph *g = s->graph;
+    const meg_value *x = input_of(g);
+    MEG_CHECK(s->error, x && g->losses, MEG_EARG, "%s has no %s: it cannot be trained", g->name,
+              x ? "loss" : "input");
+    const meg_node *loss = &g->node[g->value[g->loss[0].value].maker];
+    const meg_value *label = &g->value[loss->in[1]];
+    bool real = label->dtype != MEG_I32, tokens = x->dtype == MEG_I32;
+    const char *text = meg_pool_text(pool, "synthetic:%s", extents(pool, "image", x, 1));
+    if (label->rank > 1)
+        text = meg_pool_text(pool, "%s%s", text, extents(pool, "extent", label, 1));
+    text = meg_pool_text(pool, "%s labels=%s tokens=%d classes=%" PRId64 " count=%" PRId64, text,
+                         real              ? "real"
+                         : label->rank > 1 ? "pixels"
+                                           : "sample",
+                         tokens, g->value[loss->in[0]].shape.hi[MEG_C],
                          BATCHES * s->plan->options.batch);
     return meg_session_data(s, text, &s->data);
 }
@@ -56,15 +83,19 @@ static meg_status open_data(job *j)
 static meg_status time_reading(job *j)
 {
     const meg_dataset *d = &j->s.data->set;
-    int32_t label;
-    float *sample = malloc((size_t)meg_box_size(&d->sample) * sizeof *sample);
-    if (!sample) return meg_fail(j->s.error, MEG_ENOMEM, "no memory for a sample");
-    double begin = meg_clock();
+    meg_error *e = j->s.error;
     meg_status status = MEG_OK;
-    for (int64_t i = 0; i < j->s.plan->options.batch && status == MEG_OK; i++)
-        status = d->reader->read(d, j->s.error, i, &d->sample, sample, &label);
+    float *sample = malloc((size_t)meg_box_size(&d->sample) * sizeof *sample);
+    float *label = malloc((size_t)meg_box_size(&d->label) * sizeof *label);
+    double begin = meg_clock();
+    for (int64_t i = 0; sample && label && i < j->s.plan->options.batch && !status; i++) {
+        status = d->reader->read(d, e, i, &d->sample, sample);
+        if (status == MEG_OK) status = d->reader->label(d, e, i, &d->label, label);
+    }
     j->reading = meg_clock() - begin;
+    if (!sample || !label) status = meg_fail(e, MEG_ENOMEM, "no memory for a sample");
     free(sample);
+    free(label);
     return status;
 }
 

@@ -19,7 +19,9 @@ static meg_status open_batch(meg_session *s, const settings *o)
               "%s, %s: names with both ' and \" cannot be "
               "read",
               o->input, o->labels);
-    return meg_session_data(s, meg_pool_text(pool, "npy:%s %s", images, labels), &s->data);
+    const meg_model *m = meg_zoo_find(s->arguments->place[0]);
+    return meg_session_data(
+        s, meg_pool_text(pool, "npy:%s %s tokens=%d", images, labels, m && m->tokens), &s->data);
 }
 
 /* The labels of a small batch do not tell how many classes there are: the model's words do. */
@@ -68,8 +70,8 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 
 static const meg_param PARAMS[] = {
     {"weights", MEG_PARAM_TEXT, AT(weights), NULL, "safetensors file", NULL, 0, 0},
-    {"input", MEG_PARAM_TEXT, AT(input), NULL, "npy file: (n, c, h, w)", NULL, 0, 0},
-    {"labels", MEG_PARAM_TEXT, AT(labels), NULL, "npy file: (n)", NULL, 0, 0},
+    {"input", MEG_PARAM_TEXT, AT(input), NULL, "npy file: images or tokens", NULL, 0, 0},
+    {"labels", MEG_PARAM_TEXT, AT(labels), NULL, "npy file: classes or targets", NULL, 0, 0},
     {"out", MEG_PARAM_TEXT, AT(out), NULL, "safetensors file for gradients, running statistics",
      NULL, 0, 0},
     {0},

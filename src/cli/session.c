@@ -57,10 +57,12 @@ static const char *model_text(const meg_session *s, const meg_param *params)
     const char *text = a->text[MEG_TO_MODEL];
     if (!s->data) return text;
     const meg_dataset *d = &s->data->set;
-    if (table_has(params, "classes") && !meg_arguments_has(a, MEG_TO_MODEL, "classes"))
+    const char *sample = table_has(params, "tokens") ? "tokens" : "image";
+    bool classes = table_has(params, "classes") && !d->real;
+    if (classes && !meg_arguments_has(a, MEG_TO_MODEL, "classes"))
         text = meg_pool_text(a->pool, "%s classes=%d", text, d->classes < 2 ? 2 : d->classes);
-    if (!table_has(params, "image") || meg_arguments_has(a, MEG_TO_MODEL, "image")) return text;
-    text = meg_pool_text(a->pool, "%s image=", text);
+    if (!table_has(params, sample) || meg_arguments_has(a, MEG_TO_MODEL, sample)) return text;
+    text = meg_pool_text(a->pool, "%s %s=", text, sample);
     for (int i = 1; i < d->rank; i++)
         text = meg_pool_text(a->pool, "%s%s%" PRId64, text, i > 1 ? "x" : "", d->dims[i]);
     return text;
@@ -111,8 +113,8 @@ meg_status meg_session_fits(meg_session *s, const meg_data *d)
         snprintf(has + strlen(has), sizeof has - strlen(has), "%s%" PRId64, i > 1 ? "x" : "",
                  set->dims[i]);
     MEG_CHECK(s->error, same, MEG_EARG,
-              "%s: its samples are %s, but %s was made for another shape: use image=%s",
-              set->source, has, s->graph->name, has);
+              "%s: its samples are %s, but %s was made for another shape: use %s=%s", set->source,
+              has, s->graph->name, set->tokens ? "tokens" : "image", has);
     MEG_CHECK(s->error, set->classes <= s->model.classes, MEG_EARG,
               "%s: it has %d classes, but %s tells only %" PRId64 " apart: use classes=%d",
               set->source, set->classes, s->graph->name, s->model.classes, set->classes);

@@ -1,8 +1,12 @@
 /* Data sets: readers, each one file and one line in readers.def, and the loader that turns them
  * into batches ahead of their use.
  *
- * A reader hands out one sample at a time, or any box of it (so that a rank reads only what it
- * needs), is stateless after opening and may be called from several threads.
+ * A reader hands out one sample or its labels at a time, or any box of them (so that a rank reads
+ * only what it needs), is stateless after opening and may be called from several threads.
+ *
+ *     sample   an image (c, d, h, w), or a row of tokens (w): ids, which floats hold exactly
+ *     label    classes: one, or one per pixel or token (d, h, w), below 0 where none counts;
+ *              or real targets (c, d, h, w), NaN where none counts
  */
 #ifndef MEG_DATA_DATA_H
 #define MEG_DATA_DATA_H
@@ -16,7 +20,10 @@ typedef struct meg_dataset {
     int rank;               /* of a batch, n included: 4 for images */
     int64_t dims[MEG_AXES]; /* file order, dims[0] = count */
     meg_box sample;         /* of one sample in index space: n is [0,1) */
-    int classes;            /* labels are 0..classes-1 */
+    bool tokens;            /* samples are ids 0..classes-1 */
+    meg_box label;          /* of one sample's labels: n is [0,1), c too if they are classes */
+    bool real;              /* labels are real targets */
+    int classes;            /* labels are 0..classes-1; 0: real */
     void *state;            /* of the reader */
     char source[MEG_TEXT];  /* as opened, for messages */
 } meg_dataset;
@@ -27,9 +34,12 @@ typedef struct meg_reader {
     size_t settings_bytes;
     meg_status (*open)(meg_error *e, const void *settings, meg_dataset *out);
     void (*close)(meg_dataset *d);
-    /* The box of sample `index` (n of the box is [0,1)) as float, row-major, and its label. */
+    /* The box of sample `index` (n of the box is [0,1)) as float, row-major. */
     meg_status (*read)(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
-                       float *out, int32_t *label);
+                       float *out);
+    /* The same of its labels: int32_t, or float where they are real. */
+    meg_status (*label)(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                        void *out);
 } meg_reader;
 
 const meg_reader *meg_reader_find(const char *name);
@@ -47,15 +57,17 @@ typedef struct meg_loader meg_loader;
 typedef struct meg_loader_options {
     int64_t batch;
     bool shuffle;
-    int64_t shift;  /* augmentation: up to so many pixels in h and w, zeros shifted in */
-    bool flip;      /* mirror w with probability 1/2 */
+    int64_t shift; /* augmentation: up to so many pixels in h and w, zeros shifted in (labels per
+                       pixel move along; what is shifted in does not count) */
+    bool flip;     /* mirror w with probability 1/2 */
     uint64_t seed;
 } meg_loader_options;
 
 typedef struct meg_batch { /* borrowed until the next call of meg_loader_next */
     int64_t count;         /* samples in it */
     const float *samples;  /* (count, c, d, h, w) */
-    const int32_t *labels; /* (count) */
+    const int32_t *labels; /* (count, d, h, w); NULL where they are real */
+    const float *targets;  /* (count, c, d, h, w); NULL where they are classes */
 } meg_batch;
 
 meg_status meg_loader_new(meg_error *e, const meg_dataset *d, const meg_loader_options *o,

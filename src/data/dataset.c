@@ -72,6 +72,22 @@ void meg_dataset_shape(meg_dataset *d, int rank, const int64_t dims[])
         d->dims[i] = dims[i];
         if (i > 0) d->sample.hi[i == 1 ? MEG_C : MEG_AXES - rank + i] = dims[i];
     }
+    d->label = meg_box_of(1, 1, 1, 1, 1);
+}
+
+void meg_dataset_tokens(meg_dataset *d)
+{
+    d->tokens = true;
+    d->sample.hi[MEG_W] = d->sample.hi[MEG_C];
+    d->sample.hi[MEG_C] = 1;
+}
+
+void meg_dataset_label(meg_dataset *d, bool real, int rank, const int64_t dims[])
+{
+    d->real = real;
+    d->label = meg_box_of(1, 1, 1, 1, 1);
+    for (int i = 1; i < rank; i++)
+        d->label.hi[real && i == 1 ? MEG_C : MEG_AXES - rank + i] = dims[i];
 }
 
 meg_run meg_run_first(const meg_box *sample, const meg_box *box)

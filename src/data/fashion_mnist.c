@@ -177,7 +177,7 @@ static void close_set(meg_dataset *d)
 }
 
 static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
-                              float *out, int32_t *label)
+                              float *out)
 {
     (void)e; /* everything is in memory and was checked */
     assert(0 <= index && index < d->count && meg_box_holds(&d->sample, box));
@@ -186,7 +186,16 @@ static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index,
     for (meg_run r = meg_run_first(&d->sample, box); r.on; meg_run_next(&r))
         for (int64_t i = 0; i < r.length; i++)
             out[r.done + i] = s->value[pixels[r.at + i]];
-    *label = s->labels[index];
+    return MEG_OK;
+}
+
+static meg_status read_label(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                             void *out)
+{
+    (void)e;
+    const state *s = d->state;
+    assert(0 <= index && index < d->count);
+    if (!meg_box_empty(box)) *(int32_t *)out = s->labels[index];
     return MEG_OK;
 }
 
@@ -198,4 +207,5 @@ const meg_reader meg_reader_fashion_mnist = {
     .open = open_set,
     .close = close_set,
     .read = read_sample,
+    .label = read_label,
 };

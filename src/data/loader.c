@@ -18,7 +18,8 @@
 
 enum {
     SLOTS = 2,
-    ALIGNMENT = 64
+    ALIGNMENT = 64,
+    LABEL_BYTES = 4
 };
 
 typedef enum slot_state {
@@ -30,16 +31,16 @@ typedef enum slot_state {
 typedef struct slot {
     slot_state state;
     int64_t epoch, index, count;
-    float *samples;  /* (count, c, d, h, w) */
-    int32_t *labels; /* (count) */
+    float *samples; /* (count, c, d, h, w) */
+    char *labels;   /* (count, c, d, h, w) of 4 bytes: int32_t, or float where they are real */
     meg_error error;
 } slot;
 
 struct meg_loader {
     const meg_dataset *data;
     meg_loader_options options;
-    int64_t batches, sample_size; /* of a pass; elements */
-    float *plain;                 /* (c, d, h, w): a sample before augmentation */
+    int64_t batches, sample_size, label_size; /* of a pass; elements */
+    char *plain; /* (c, d, h, w): a sample, or its labels, before augmentation */
     slot slot[SLOTS];
     int current; /* the caller's slot; the other is the thread's */
     bool stop;
@@ -73,20 +74,49 @@ static change draw_change(const meg_loader *l, int64_t epoch, int64_t sample)
                     o->flip && bits[2] >> 31};
 }
 
-/* out(.., h, w) = in(.., h - down, mirrored w - right), 0 where that lies outside. */
-static void apply_change(const meg_box *sample, const change *g, const float *in, float *out)
+/* out(.., h, w) = in(.., h - down, mirrored w - right), `none` where that lies outside. Elements
+ * are 4 bytes of any kind. */
+static void apply_change(const meg_box *sample, const change *g, const uint32_t *in, uint32_t none,
+                         uint32_t *out)
 {
     int64_t height = sample->hi[MEG_H], width = sample->hi[MEG_W];
     int64_t planes = sample->hi[MEG_C] * sample->hi[MEG_D];
     for (int64_t row = 0; row < planes * height; row++, out += width) {
         int64_t h = row % height - g->down;
-        const float *from = in + (row / height * height + h) * width;
+        const uint32_t *from = in + (row / height * height + h) * width;
         for (int64_t w = 0; w < width; w++) {
             int64_t x = w - g->right;
             bool inside = 0 <= h && h < height && 0 <= x && x < width;
-            out[w] = inside ? from[g->flip ? width - 1 - x : x] : 0;
+            out[w] = inside ? from[g->flip ? width - 1 - x : x] : none;
         }
     }
+}
+
+enum {
+    NO_CLASS = -1,
+    NOT_A_NUMBER = 0x7fc00000 /* as a float: a target that does not count */
+};
+
+static bool per_pixel(const meg_dataset *d)
+{
+    return meg_extent(&d->label, MEG_H) > 1 || meg_extent(&d->label, MEG_W) > 1;
+}
+
+/* Sample `sample` of the data set as the i-th of the batch. */
+static meg_status fill_sample(const meg_loader *l, slot *b, int64_t i, int64_t sample)
+{
+    const meg_dataset *d = l->data;
+    float *out = b->samples + i * l->sample_size;
+    char *label = b->labels + i * l->label_size * LABEL_BYTES;
+    bool moved = l->plain && per_pixel(d);
+    void *plain = l->plain ? (void *)l->plain : out;
+    MEG_TRY(&b->error, d->reader->read(d, &b->error, sample, &d->sample, plain));
+    change g = draw_change(l, b->epoch, sample);
+    if (l->plain) apply_change(&d->sample, &g, plain, 0, (uint32_t *)out);
+    MEG_TRY(&b->error, d->reader->label(d, &b->error, sample, &d->label, moved ? l->plain : label));
+    uint32_t none = d->real ? NOT_A_NUMBER : (uint32_t)NO_CLASS;
+    if (moved) apply_change(&d->label, &g, plain, none, (uint32_t *)label);
+    return MEG_OK;
 }
 
 static meg_status fill(const meg_loader *l, slot *b)
@@ -97,13 +127,8 @@ static meg_status fill(const meg_loader *l, slot *b)
     b->count = rest < o->batch ? rest : o->batch;
     for (int64_t i = 0; i < b->count; i++) {
         int64_t sample = first + i;
-        float *out = b->samples + i * l->sample_size;
         if (o->shuffle) sample = meg_random_permuted(order, l->data->count, sample);
-        MEG_TRY(&b->error, l->data->reader->read(l->data, &b->error, sample, &l->data->sample,
-                                                 l->plain ? l->plain : out, &b->labels[i]));
-        if (!l->plain) continue;
-        change g = draw_change(l, b->epoch, sample);
-        apply_change(&l->data->sample, &g, l->plain, out);
+        MEG_TRY(&b->error, fill_sample(l, b, i, sample));
     }
     return MEG_OK;
 }
@@ -138,8 +163,19 @@ static void *run(void *loader)
 
 /* ---- the caller's side ---- */
 
-static meg_status check(meg_error *e, const meg_loader_options *o)
+static meg_status check(meg_error *e, const meg_dataset *d, const meg_loader_options *o)
 {
+    bool moved = o->shift || o->flip, plane = true;
+    for (int axis = MEG_D; axis < MEG_AXES && per_pixel(d); axis++)
+        plane = plane && d->label.hi[axis] == d->sample.hi[axis];
+    MEG_CHECK(e, !moved || !d->tokens, MEG_EARG,
+              "loader: %s has tokens: shift and flip are for "
+              "images",
+              d->source);
+    MEG_CHECK(e, !moved || plane, MEG_EARG,
+              "loader: %s has labels per pixel of another extent than "
+              "its images: shift and flip cannot move them along",
+              d->source);
     MEG_CHECK(e, o->batch >= 1, MEG_EARG, "loader: batch=%" PRId64 ": use 1 or more", o->batch);
     MEG_CHECK(e, 0 <= o->shift && o->shift <= INT32_MAX, MEG_EARG,
               "loader: shift=%" PRId64 ": use 0 or more", o->shift);
@@ -149,16 +185,17 @@ static meg_status check(meg_error *e, const meg_loader_options *o)
 static meg_status allocate(meg_error *e, meg_loader *l)
 {
     int64_t most = l->options.batch < l->data->count ? l->options.batch : l->data->count;
-    bool fits = most <= INT64_MAX / 8 / l->sample_size;
+    bool fits = most <= INT64_MAX / 8 / (l->sample_size + l->label_size);
     for (int i = 0; i < SLOTS && fits; i++) {
         slot *b = &l->slot[i];
         size_t bytes = (size_t)(most * l->sample_size) * sizeof *b->samples;
         fits = posix_memalign((void **)&b->samples, ALIGNMENT, bytes) == 0;
-        b->labels = malloc((size_t)most * sizeof *b->labels);
+        b->labels = malloc((size_t)(most * l->label_size) * LABEL_BYTES);
         fits = fits && b->labels;
     }
     if (fits && (l->options.shift || l->options.flip)) {
-        l->plain = malloc((size_t)l->sample_size * sizeof *l->plain);
+        int64_t size = l->sample_size > l->label_size ? l->sample_size : l->label_size;
+        l->plain = malloc((size_t)size * sizeof(float));
         fits = l->plain;
     }
     MEG_CHECK(e, fits, MEG_ENOMEM,
@@ -187,13 +224,14 @@ static meg_status start(meg_error *e, meg_loader *l)
 meg_status meg_loader_new(meg_error *e, const meg_dataset *d, const meg_loader_options *o,
                           meg_loader **out)
 {
-    MEG_TRY(e, check(e, o));
+    MEG_TRY(e, check(e, d, o));
     meg_loader *l = calloc(1, sizeof *l);
     MEG_CHECK(e, l, MEG_ENOMEM, "loader: no memory");
     l->data = d;
     l->options = *o;
     l->batches = (d->count - 1) / o->batch + 1;
     l->sample_size = meg_box_size(&d->sample);
+    l->label_size = meg_box_size(&d->label);
     meg_status status = allocate(e, l);
     if (status == MEG_OK) status = start(e, l);
     if (status != MEG_OK) {
@@ -265,7 +303,9 @@ meg_status meg_loader_next(meg_loader *l, meg_error *e, int64_t epoch, int64_t i
         bool last = index + 1 == l->batches;
         int64_t then = last ? epoch + 1 : epoch, next = last ? 0 : index + 1;
         if (!holds(other, then, next)) request(l, other, then, next);
-        *out = (meg_batch){b->count, b->samples, b->labels};
+        *out = (meg_batch){b->count, b->samples, NULL, NULL};
+        if (l->data->real) out->targets = (const float *)b->labels;
+        else out->labels = (const int32_t *)b->labels;
     } else {
         *e = b->error;
         b->state = FREE; /* asked again, it is tried again */

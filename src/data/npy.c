@@ -1,7 +1,8 @@
-/* NumPy files: one array of images, one of labels (the .npy format, versions 1 to 3).
+/* NumPy files: one array of images or tokens, one of labels (the .npy format, versions 1 to 3).
+ * Labels that are whole numbers are classes, one per sample, pixel or token; floats are targets.
  *
- * Only the headers and the labels are read at opening; images are read where and when they are
- * asked for, so files larger than memory work. pread instead of mmap: an error of the disk, or a
+ * Everything is read where and when it is asked for, so files larger than memory work; labels are
+ * gone through once at opening, unless they are per pixel and classes= says how many there are. pread instead of mmap: an error of the disk, or a
  * file that shrinks meanwhile, becomes a message and not a signal, and calls of several threads do
  * not disturb each other.
  *
@@ -28,8 +29,9 @@ enum {
 
 typedef struct settings {
     char images[MEG_TEXT], labels[MEG_TEXT];
-    int64_t classes;
+    int64_t classes, ignore;
     double scale;
+    bool tokens;
 } settings;
 
 typedef struct type { /* one row per dtype */
@@ -49,16 +51,20 @@ typedef struct array { /* an open file */
 } array;
 
 typedef struct state {
-    array images;
+    array images, labels;
     float scale;
-    int32_t *labels; /* (count) */
+    int64_t classes, ignore; /* what labels may be */
 } state;
 
 static const meg_param PARAMS[] = {
     {"images", MEG_PARAM_TEXT, offsetof(settings, images), NULL,
-     "file of (n, c[, d, h, w]) bytes or floats", .choices = NULL},
-    {"labels", MEG_PARAM_TEXT, offsetof(settings, labels), NULL, "file of (n) whole numbers",
-     .choices = NULL},
+     "file of (n, c[, d, h, w]) numbers", .choices = NULL},
+    {"labels", MEG_PARAM_TEXT, offsetof(settings, labels), NULL,
+     "file of (n[, d, h, w]) whole numbers, or of (n, c[, d, h, w]) real targets", .choices = NULL},
+    {"tokens", MEG_PARAM_BOOL, offsetof(settings, tokens), "no",
+     "images are rows of tokens, (n, w)", .choices = NULL},
+    {"ignore", MEG_PARAM_INT, offsetof(settings, ignore), "-1", "a label that does not count",
+     .lo = INT32_MIN, .hi = INT32_MAX},
     {"classes", MEG_PARAM_INT, offsetof(settings, classes), "0", "0: the largest label + 1",
      .lo = 0, .hi = INT32_MAX},
     {"scale", MEG_PARAM_REAL, offsetof(settings, scale), "1", "multiplies every value",
@@ -89,6 +95,20 @@ static void floats_of_f8(float *out, const void *in, int64_t count, float scale)
         out[i] = scale * (float)x[i];
 }
 
+static void floats_of_i4(float *out, const void *in, int64_t count, float scale)
+{
+    const int32_t *x = in;
+    for (int64_t i = 0; i < count; i++)
+        out[i] = scale * (float)x[i];
+}
+
+static void floats_of_i8(float *out, const void *in, int64_t count, float scale)
+{
+    const int64_t *x = in;
+    for (int64_t i = 0; i < count; i++)
+        out[i] = scale * (float)x[i];
+}
+
 static int64_t label_of_u1(const void *in)
 {
     return *(const uint8_t *)in;
@@ -106,8 +126,8 @@ static int64_t label_of_i8(const void *in)
 
 static const type TYPES[] = {
     {"|u1", 1, floats_of_u1, label_of_u1}, {"<f4", 4, floats_of_f4, NULL},
-    {"<f8", 8, floats_of_f8, NULL},        {"<i4", 4, NULL, label_of_i4},
-    {"<i8", 8, NULL, label_of_i8},         {NULL, 0, NULL, NULL},
+    {"<f8", 8, floats_of_f8, NULL},        {"<i4", 4, floats_of_i4, label_of_i4},
+    {"<i8", 8, floats_of_i8, label_of_i8}, {NULL, 0, NULL, NULL},
 };
 
 /* ---- files ---- */
@@ -265,8 +285,7 @@ static meg_status open_array(meg_error *e, array *a, char *text)
     for (a->type = TYPES; a->type->descr; a->type++)
         if (strcmp(a->type->descr, h.descr) == 0) break;
     MEG_CHECK(e, a->type->descr, MEG_EUNSUPPORTED,
-              "npy: %s has type %s; accepted: |u1 <f4 <f8 for images, |u1 <i4 <i8 for labels",
-              a->path, h.descr);
+              "npy: %s has type %s; accepted: |u1 <i4 <i8 <f4 <f8", a->path, h.descr);
     return check_size(e, a, info.st_size);
 }
 
@@ -275,63 +294,68 @@ static meg_status open_array(meg_error *e, array *a, char *text)
 static meg_status open_images(meg_error *e, array *a, char *text)
 {
     MEG_TRY(e, open_array(e, a, text));
-    MEG_CHECK(e, a->type->to_float, MEG_EUNSUPPORTED,
-              "npy: images in %s have type %s; accepted: |u1 <f4 <f8", a->path, a->type->descr);
     MEG_CHECK(e, 2 <= a->rank && a->rank <= MEG_AXES, MEG_EDATA,
               "npy: images in %s have %d axes; accepted: 2 to 5, (n, c[, d, h, w])", a->path,
               a->rank);
     return MEG_OK;
 }
 
-static meg_status check_label(meg_error *e, const array *a, int64_t i, int64_t value,
-                              int64_t classes)
+/* Labels i and on; those that do not count become -1. */
+static meg_status take_labels(meg_error *e, const state *s, const char *in, int64_t i,
+                              int64_t count, int32_t *out)
 {
-    MEG_CHECK(e, 0 <= value && value < classes, MEG_EDATA,
-              "npy: label %" PRId64 " of %s is %" PRId64 ", but 0..%" PRId64 " was expected", i,
-              a->path, value, classes - 1);
+    const array *a = &s->labels;
+    for (int64_t j = 0; j < count; j++) {
+        int64_t value = a->type->label(in + j * a->type->bytes);
+        bool counts = value != s->ignore;
+        MEG_CHECK(e, !counts || (0 <= value && value < s->classes), MEG_EDATA,
+                  "npy: label %" PRId64 " of %s is %" PRId64 ", but 0..%" PRId64 " was expected",
+                  i + j, a->path, value, s->classes - 1);
+        out[j] = counts ? (int32_t)value : -1;
+    }
     return MEG_OK;
 }
 
-/* Reads all labels; *classes is 0 or what the user demands, and becomes what there is. */
-static meg_status read_labels(meg_error *e, const array *a, int32_t *out, int64_t *classes)
+/* Goes through all labels; counts the classes, unless the user did. */
+static meg_status count_classes(meg_error *e, state *s)
 {
+    const array *a = &s->labels;
     _Alignas(8) char chunk[CHUNK];
-    int64_t allowed = *classes ? *classes : INT32_MAX, most = 0;
+    int32_t label[CHUNK], most = 0;
     int64_t part = CHUNK / a->type->bytes;
+    bool given = s->classes;
+    if (!given) s->classes = INT32_MAX;
     for (int64_t i = 0; i < a->count; i += part) {
         int64_t count = a->count - i < part ? a->count - i : part;
         MEG_TRY(e, read_at(e, a, a->start + i * a->type->bytes, chunk, count * a->type->bytes));
-        for (int64_t j = 0; j < count; j++) {
-            int64_t value = a->type->label(chunk + j * a->type->bytes);
-            MEG_TRY(e, check_label(e, a, i + j, value, allowed));
-            out[i + j] = (int32_t)value;
-            if (value > most) most = value;
-        }
+        MEG_TRY(e, take_labels(e, s, chunk, i, count, label));
+        for (int64_t j = 0; j < count; j++)
+            if (label[j] > most) most = label[j];
     }
-    if (!*classes) *classes = most + 1;
+    if (!given) s->classes = most + 1;
     return MEG_OK;
 }
 
-static meg_status open_labels(meg_error *e, array *a, state *s, char *text)
+static meg_status open_labels(meg_error *e, state *s, char *text)
 {
+    array *a = &s->labels;
     MEG_TRY(e, open_array(e, a, text));
-    MEG_CHECK(e, a->type->label, MEG_EUNSUPPORTED,
-              "npy: labels in %s have type %s; accepted: |u1 <i4 <i8", a->path, a->type->descr);
-    MEG_CHECK(e, a->rank == 1, MEG_EDATA, "npy: labels in %s have %d axes; accepted: 1", a->path,
-              a->rank);
-    MEG_CHECK(e, a->count == s->images.dims[0], MEG_EDATA,
-              "npy: %s has %" PRId64 " labels, but %s has %" PRId64 " images", a->path, a->count,
+    int most = a->type->label ? MEG_AXES - 1 : MEG_AXES;
+    MEG_CHECK(e, 1 <= a->rank && a->rank <= most, MEG_EDATA,
+              "npy: labels in %s have %d axes; accepted: 1 to %d, %s", a->path, a->rank, most,
+              a->type->label ? "(n[, d, h, w])" : "(n, c[, d, h, w])");
+    MEG_CHECK(e, a->dims[0] == s->images.dims[0], MEG_EDATA,
+              "npy: %s has %" PRId64 " labels, but %s has %" PRId64 " images", a->path, a->dims[0],
               s->images.path, s->images.dims[0]);
-    s->labels = malloc((size_t)a->count * sizeof *s->labels);
-    MEG_CHECK(e, s->labels, MEG_ENOMEM, "npy: no memory for %" PRId64 " labels", a->count);
-    return MEG_OK;
+    bool look = a->type->label && (a->rank == 1 || !s->classes);
+    return look ? count_classes(e, s) : MEG_OK;
 }
 
 static void close_state(state *s)
 {
     if (!s) return;
     if (s->images.fd >= 0) close(s->images.fd);
-    free(s->labels);
+    if (s->labels.fd >= 0) close(s->labels.fd);
     free(s);
 }
 
@@ -339,29 +363,32 @@ static meg_status open_set(meg_error *e, const void *with, meg_dataset *out)
 {
     const settings *o = with;
     meg_status status = MEG_ENOMEM;
-    int64_t classes = o->classes;
-    array labels = {.fd = -1};
     char *text = malloc(HEADER_MAX);
     state *s = calloc(1, sizeof *s);
     if (!text || !s) {
         meg_fail(e, status, "npy: no memory");
         goto out;
     }
-    s->images.fd = -1;
+    s->images.fd = s->labels.fd = -1;
     s->scale = (float)o->scale;
+    s->classes = o->classes;
+    s->ignore = o->ignore;
     memcpy(s->images.path, o->images, sizeof o->images);
-    memcpy(labels.path, o->labels, sizeof o->labels);
+    memcpy(s->labels.path, o->labels, sizeof o->labels);
     status = open_images(e, &s->images, text);
-    if (status == MEG_OK) status = open_labels(e, &labels, s, text);
-    if (status == MEG_OK) status = read_labels(e, &labels, s->labels, &classes);
+    if (status == MEG_OK && o->tokens && s->images.rank != 2)
+        status = meg_fail(e, MEG_EDATA, "npy: tokens in %s have %d axes; accepted: 2, (n, w)",
+                          s->images.path, s->images.rank);
+    if (status == MEG_OK) status = open_labels(e, s, text);
     if (status != MEG_OK) goto out;
 
     meg_dataset_shape(out, s->images.rank, s->images.dims);
-    out->classes = (int)classes;
+    if (o->tokens) meg_dataset_tokens(out);
+    meg_dataset_label(out, !s->labels.type->label, s->labels.rank, s->labels.dims);
+    out->classes = out->real ? 0 : (int)s->classes;
     out->state = s;
     s = NULL;
 out:
-    if (labels.fd >= 0) close(labels.fd);
     close_state(s);
     free(text);
     return status;
@@ -372,32 +399,66 @@ static void close_set(meg_dataset *d)
     close_state(d->state);
 }
 
+/* A part of the array as float. */
+typedef struct part {
+    const array *from;
+    int64_t first; /* element of the sample */
+    float scale;
+} part;
+
+static meg_status read_floats(meg_error *e, const part *p, meg_run r, float *out)
+{
+    const array *a = p->from;
+    _Alignas(8) char chunk[CHUNK];
+    int64_t most = CHUNK / a->type->bytes;
+    for (; r.on; meg_run_next(&r)) {
+        for (int64_t i = 0; i < r.length; i += most) {
+            int64_t count = r.length - i < most ? r.length - i : most;
+            int64_t at = a->start + (p->first + r.at + i) * a->type->bytes;
+            MEG_TRY(e, read_at(e, a, at, chunk, count * a->type->bytes));
+            a->type->to_float(out + r.done + i, chunk, count, p->scale);
+        }
+    }
+    return MEG_OK;
+}
+
 static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
-                              float *out, int32_t *label)
+                              float *out)
 {
     assert(0 <= index && index < d->count && meg_box_holds(&d->sample, box));
     const state *s = d->state;
-    const array *a = &s->images;
+    part p = {&s->images, index * meg_box_size(&d->sample), s->scale};
+    return read_floats(e, &p, meg_run_first(&d->sample, box), out);
+}
+
+static meg_status read_label(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                             void *out)
+{
+    assert(0 <= index && index < d->count && meg_box_holds(&d->label, box));
+    const state *s = d->state;
+    const array *a = &s->labels;
+    int64_t first = index * meg_box_size(&d->label), most = CHUNK / a->type->bytes;
+    part p = {a, first, 1};
+    if (d->real) return read_floats(e, &p, meg_run_first(&d->label, box), out);
     _Alignas(8) char chunk[CHUNK];
-    int64_t first = index * meg_box_size(&d->sample), part = CHUNK / a->type->bytes;
-    for (meg_run r = meg_run_first(&d->sample, box); r.on; meg_run_next(&r)) {
-        for (int64_t i = 0; i < r.length; i += part) {
-            int64_t count = r.length - i < part ? r.length - i : part;
-            int64_t at = a->start + (first + r.at + i) * a->type->bytes;
-            MEG_TRY(e, read_at(e, a, at, chunk, count * a->type->bytes));
-            a->type->to_float(out + r.done + i, chunk, count, s->scale);
+    for (meg_run r = meg_run_first(&d->label, box); r.on; meg_run_next(&r)) {
+        for (int64_t i = 0; i < r.length; i += most) {
+            int64_t count = r.length - i < most ? r.length - i : most, at = first + r.at + i;
+            MEG_TRY(e,
+                    read_at(e, a, a->start + at * a->type->bytes, chunk, count * a->type->bytes));
+            MEG_TRY(e, take_labels(e, s, chunk, at, count, (int32_t *)out + r.done + i));
         }
     }
-    *label = s->labels[index];
     return MEG_OK;
 }
 
 const meg_reader meg_reader_npy = {
     .name = "npy",
-    .doc = "NumPy files: images (n, c[, d, h, w]) and labels (n)",
+    .doc = "NumPy files: images or tokens, and labels: classes, classes per pixel, real targets",
     .params = PARAMS,
     .settings_bytes = sizeof(settings),
     .open = open_set,
     .close = close_set,
     .read = read_sample,
+    .label = read_label,
 };

@@ -24,7 +24,14 @@ meg_run meg_run_first(const meg_box *sample, const meg_box *box);
 void meg_run_next(meg_run *r);
 
 /* Sets count, rank, dims and sample. `dims` begins with the count; rank 2 is n c, 3 n c w,
- * 4 n c h w, 5 n c d h w. */
+ * 4 n c h w, 5 n c d h w. Labels become one class per sample. */
 void meg_dataset_shape(meg_dataset *d, int rank, const int64_t dims[]);
+
+/* Samples of rank 2 are rows of tokens. */
+void meg_dataset_tokens(meg_dataset *d);
+
+/* Sets the labels' shape. Classes: rank 1 is n, 2 n w, 3 n h w, 4 n d h w; real targets as samples,
+ * rank 1 is one each. */
+void meg_dataset_label(meg_dataset *d, bool real, int rank, const int64_t dims[]);
 
 #endif

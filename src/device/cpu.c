@@ -20,6 +20,7 @@
 static const meg_cpu_op *const table[] = {
     &meg_cpu_winograd, /* before conv */
     &meg_cpu_adaptive_avgpool,
+    &meg_cpu_spread, /* before add */
     &meg_cpu_add,
     &meg_cpu_attention,
     &meg_cpu_avgpool,

@@ -395,8 +395,10 @@ static meg_status read_extents(const meg_onnx_build *b, const meg_onnx_node *n, 
         int axis = meg_onnx_axis(axes.count < 0 ? i : axes.at[i], x->rank);
         if (axis < 0) return meg_onnx_refuse(b, n, "axes that do not exist");
         if (!out->by_size) out->scale[axis] = meg_onnx_number(scales, i);
-        out->size[axis] = out->by_size ? sizes.at[i]
-                                       : (int64_t)(out->scale[axis] * (double)x->dims[axis]);
+        double length = out->scale[axis] * (double)x->dims[axis];
+        if (!(length >= 0 && length < INT32_MAX))
+            return meg_onnx_refuse(b, n, "a scale that is negative, huge, or no number");
+        out->size[axis] = out->by_size ? sizes.at[i] : (int64_t)length;
     }
     return MEG_OK;
 }

@@ -2,12 +2,15 @@
 #include "train/trainer.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 
-enum { FILL = 0xA5 }; /* as the last byte of a float it means about -3e-16: no number of ours */
+enum {
+    FILL = 0xA5
+}; /* as the last byte of a float it means about -3e-16: no number of ours */
 
 #define AT(field) offsetof(meg_trainer_options, field)
 
@@ -25,6 +28,8 @@ const meg_param meg_trainer_params[] = {
     {"shift", MEG_PARAM_INT, AT(shift), "0", "augmentation: shift by up to so many pixels", NULL, 0,
      1 << 20},
     {"flip", MEG_PARAM_BOOL, AT(flip), "no", "augmentation: mirror at random", NULL, 0, 0},
+    {"shard", MEG_PARAM_BYTES, AT(shard), "0",
+     "saves weights as files of at most so many bytes, e.g. 5GB (0: as one)", NULL, 0, 0},
     {NULL, 0, 0, NULL, NULL, NULL, 0, 0}};
 
 static double now(void)
@@ -43,7 +48,8 @@ static meg_status build(meg_trainer *t, const char *options)
     int64_t batch = t->plan->entry[MEG_ENTRY_TRAIN].batch;
     int64_t tail = t->plan->entry[MEG_ENTRY_TRAIN_TAIL].batch, count = t->data->set.count;
     MEG_CHECK(e, count % batch == tail, MEG_EARG,
-              "%s has %" PRId64 " samples, but the plan was made for another count: give meg_plan_new"
+              "%s has %" PRId64
+              " samples, but the plan was made for another count: give meg_plan_new"
               " the data set that is trained on",
               t->data->set.source, count);
     t->per_epoch = (count + batch - 1) / batch;
@@ -63,10 +69,8 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
     if (!t) return meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
     *t = (meg_trainer){.ctx = ctx, .plan = p, .data = d};
     meg_status status = build(t, options);
-    if (status == MEG_OK)
-        *out = t;
-    else
-        meg_trainer_free(t);
+    if (status == MEG_OK) *out = t;
+    else meg_trainer_free(t);
     return status;
 }
 
@@ -129,6 +133,12 @@ static void report(const meg_trainer *t, tally *y, double predicted, meg_report 
 
 /* ---- training ---- */
 
+/* Labels of a sample: accuracy is the share of right ones. */
+static double labels_of(const meg_trainer *t)
+{
+    return (double)meg_box_size(&t->data->set.label);
+}
+
 static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
 {
     meg_error *e = &t->ctx->error;
@@ -140,6 +150,7 @@ static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
     double lr = meg_schedule_rate(&t->options.schedule, (double)t->step * each, each);
     meg_feed feed = {.samples = batch.samples,
                      .labels = batch.labels,
+                     .targets = batch.targets,
                      .scalars = {lr, (double)(t->step + 1), 0, 1},
                      .seed = (uint64_t)t->ctx->options.seed,
                      .step = (uint64_t)t->step};
@@ -154,9 +165,16 @@ static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
     MEG_TRY(e, status);
     t->step++;
     double seconds = now() - begin;
+    o.correct /= labels_of(t);
     count_step(y, &o, batch.count, seconds);
-    meg_progress p = {t->step, t->steps, (double)t->step * each, o.loss,
-                      o.correct / (double)batch.count, seconds, lr, batch.count};
+    meg_progress p = {t->step,
+                      t->steps,
+                      (double)t->step * each,
+                      o.loss,
+                      o.correct / (double)batch.count,
+                      seconds,
+                      lr,
+                      batch.count};
     *stop = t->watcher && !t->watcher(t->watcher_context, &p);
     return MEG_OK;
 }
@@ -181,20 +199,53 @@ meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *out)
 /* ---- evaluation ---- */
 
 typedef struct padded { /* a batch as large as the entry wants: missing samples do not count */
-    float *samples;
+    float *samples, *targets;
     int32_t *labels;
-    int64_t each; /* floats of a sample */
+    int64_t each, labels_each; /* numbers of a sample */
 } padded;
 
 static void pad(padded *p, const meg_batch *b, int64_t batch)
 {
-    int64_t labels = 1; /* of a sample: one class */
+    int64_t first = b->count * p->labels_each, last = batch * p->labels_each;
     memcpy(p->samples, b->samples, (size_t)(b->count * p->each) * sizeof(float));
     memset(p->samples + b->count * p->each, 0,
            (size_t)((batch - b->count) * p->each) * sizeof(float));
-    memcpy(p->labels, b->labels, (size_t)(b->count * labels) * sizeof(int32_t));
-    for (int64_t i = b->count * labels; i < batch * labels; i++)
+    if (b->labels) memcpy(p->labels, b->labels, (size_t)first * sizeof(int32_t));
+    if (b->targets) memcpy(p->targets, b->targets, (size_t)first * sizeof(float));
+    for (int64_t i = first; i < last; i++) {
         p->labels[i] = -1;
+        p->targets[i] = NAN;
+    }
+}
+
+static void padded_free(padded *p)
+{
+    free(p->samples);
+    free(p->labels);
+    free(p->targets);
+}
+
+static meg_status padded_make(padded *p, meg_error *e, const meg_dataset *d, int64_t batch)
+{
+    p->each = meg_box_size(&d->sample);
+    p->labels_each = meg_box_size(&d->label);
+    p->samples = calloc((size_t)(batch * p->each), sizeof *p->samples);
+    p->labels = calloc((size_t)(batch * p->labels_each), sizeof *p->labels);
+    p->targets = calloc((size_t)(batch * p->labels_each), sizeof *p->targets);
+    if (p->samples && p->labels && p->targets) return MEG_OK;
+    return meg_fail(e, MEG_ENOMEM, "no memory to evaluate %s", d->source);
+}
+
+/* What is evaluated must look like what is trained on. */
+static meg_status alike(const meg_data *a, const meg_data *b)
+{
+    const meg_dataset *x = &a->set, *y = &b->set;
+    bool same = meg_box_equal(&x->sample, &y->sample) && meg_box_equal(&x->label, &y->label) &&
+                x->real == y->real && x->tokens == y->tokens;
+    MEG_CHECK(&a->ctx->error, same, MEG_EARG,
+              "%s: its samples or labels have another shape than those of %s", x->source,
+              y->source);
+    return MEG_OK;
 }
 
 static meg_status evaluate(meg_trainer *t, meg_loader *loader, int64_t count, padded *p, tally *y)
@@ -208,14 +259,17 @@ static meg_status evaluate(meg_trainer *t, meg_loader *loader, int64_t count, pa
         MEG_TRY(e, meg_loader_next(loader, e, 0, i, &b));
         meg_feed feed = {.samples = b.samples,
                          .labels = b.labels,
+                         .targets = b.targets,
                          .scalars = {0, 0, 0, 1},
                          .seed = (uint64_t)t->ctx->options.seed};
         if (b.count < batch) {
             pad(p, &b, batch);
             feed.samples = p->samples;
             feed.labels = p->labels;
+            feed.targets = p->targets;
         }
         MEG_TRY(e, meg_engine_step(t->engine, e, MEG_ENTRY_EVAL, &feed, &o));
+        o.correct /= labels_of(t);
         count_step(y, &o, b.count, now() - begin);
     }
     return MEG_OK;
@@ -228,21 +282,15 @@ meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *out)
     tally y = {0};
     meg_loader *loader = NULL;
     meg_report r;
-    MEG_CHECK(e, meg_box_equal(&d->set.sample, &t->data->set.sample), MEG_EARG,
-              "%s: its samples have another shape than those of %s", d->set.source,
-              t->data->set.source);
-    padded p = {.each = meg_box_size(&d->set.sample)};
-    p.samples = calloc((size_t)(batch * p.each), sizeof *p.samples);
-    p.labels = calloc((size_t)batch, sizeof *p.labels);
+    padded p = {0};
+    MEG_TRY(e, alike(d, t->data));
     meg_loader_options o = {.batch = batch};
-    meg_status status = p.samples && p.labels
-                            ? meg_loader_new(e, &d->set, &o, &loader)
-                            : meg_fail(e, MEG_ENOMEM, "no memory to evaluate %s", d->set.source);
+    meg_status status = padded_make(&p, e, &d->set, batch);
+    if (status == MEG_OK) status = meg_loader_new(e, &d->set, &o, &loader);
     if (status == MEG_OK) status = evaluate(t, loader, d->set.count, &p, &y);
     report(t, &y, t->plan->entry[MEG_ENTRY_EVAL].seconds, &r);
     if (status == MEG_OK && out) *out = r;
     meg_loader_free(loader);
-    free(p.samples);
-    free(p.labels);
+    padded_free(&p);
     return status;
 }

@@ -31,6 +31,18 @@ typedef struct meg_simd_flat {
     float *y[MEG_SIMD_INPUTS];       /* all get the same; any may be x[0] */
 } meg_simd_flat;
 
+/* A value of one sample added to every sample, any format: positions, learned or not. */
+typedef struct meg_simd_spread {
+    int64_t samples, count; /* floats of a sample */
+    int threads;
+    bool relu;
+    const float *a, *a2; /* (samples, count): x; or dy and a second one, NULL: there is none */
+    const float *b;      /* (count) */
+    const float *sign;   /* (samples, count): no gradient passes where this is <= 0; NULL: all */
+    float *y;            /* (samples, count); may be a; NULL: not wanted */
+    float *sum;          /* (count): of y over the samples; NULL: not wanted */
+} meg_simd_spread;
+
 typedef enum meg_simd_kind { /* MEG_POINT_SIGMOID, ... */
 #define MEG_POINT(kind, function) MEG_POINT_##kind,
 #include "device/simd/points.def"
@@ -167,6 +179,7 @@ typedef struct meg_simd_copy { /* between plain and blocked */
     float *to;
 } meg_simd_copy;
 
+struct meg_direct;
 struct meg_thin;
 struct meg_winograd;
 struct meg_tile;
@@ -176,6 +189,8 @@ typedef struct meg_simd {
     int block;
     void (*add)(const meg_simd_flat *j);           /* y = relu?(sum of x) */
     void (*mask)(const meg_simd_flat *j);          /* y = sign > 0 ? x0 [+ x1] : 0 */
+    void (*spread)(const meg_simd_spread *j);      /* y = relu?(a + b) */
+    void (*spread_back)(const meg_simd_spread *j); /* y = sign > 0 ? a [+ a2] : 0, and its sum */
     void (*point)(const meg_simd_point *j);        /* y = f(a [+ a2], b) */
     int64_t (*norm_bytes)(const meg_simd_norm *j); /* of scratch */
     void (*norm_train)(const meg_simd_norm *j);    /* sets mean and variance, too */
@@ -204,6 +219,7 @@ typedef struct meg_simd {
     void (*unpack)(const meg_simd_copy *j);         /* blocked -> plain */
     void (*thin_forward)(const struct meg_thin *j); /* convolution of few channels: simd/thin.h */
     void (*thin_weight)(const struct meg_thin *j);
+    void (*direct_weight)(const struct meg_direct *j); /* between blocked tensors: simd/direct.h */
     void (*winograd)(const struct meg_winograd *j); /* forward and backward: simd/winograd.h */
     void (*winograd_weight)(const struct meg_winograd *j);
     void (*tile)(const struct meg_tile *t); /* softmax of attention: simd/tile.h */

@@ -6,6 +6,8 @@
 
 void MEG_SIMD(add)(const meg_simd_flat *j);
 void MEG_SIMD(mask)(const meg_simd_flat *j);
+void MEG_SIMD(spread)(const meg_simd_spread *j);
+void MEG_SIMD(spread_back)(const meg_simd_spread *j);
 void MEG_SIMD(point)(const meg_simd_point *j);
 int64_t MEG_SIMD(norm_bytes)(const meg_simd_norm *j);
 void MEG_SIMD(norm_train)(const meg_simd_norm *j);
@@ -34,6 +36,7 @@ void MEG_SIMD(pack)(const meg_simd_copy *j);
 void MEG_SIMD(unpack)(const meg_simd_copy *j);
 void MEG_SIMD(thin_forward)(const struct meg_thin *j);
 void MEG_SIMD(thin_weight)(const struct meg_thin *j);
+void MEG_SIMD(direct_weight)(const struct meg_direct *j);
 void MEG_SIMD(winograd)(const struct meg_winograd *j);
 void MEG_SIMD(winograd_weight)(const struct meg_winograd *j);
 void MEG_SIMD(tile)(const struct meg_tile *t);
@@ -44,6 +47,8 @@ const meg_simd MEG_SIMD(simd) = {
     .block = MEG_BLOCK,
     .add = MEG_SIMD(add),
     .mask = MEG_SIMD(mask),
+    .spread = MEG_SIMD(spread),
+    .spread_back = MEG_SIMD(spread_back),
     .point = MEG_SIMD(point),
     .norm_bytes = MEG_SIMD(norm_bytes),
     .norm_train = MEG_SIMD(norm_train),
@@ -72,6 +77,7 @@ const meg_simd MEG_SIMD(simd) = {
     .unpack = MEG_SIMD(unpack),
     .thin_forward = MEG_SIMD(thin_forward),
     .thin_weight = MEG_SIMD(thin_weight),
+    .direct_weight = MEG_SIMD(direct_weight),
     .winograd = MEG_SIMD(winograd),
     .winograd_weight = MEG_SIMD(winograd_weight),
     .tile = MEG_SIMD(tile),

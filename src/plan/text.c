@@ -1,0 +1,312 @@
+/* Plan files: see text.h. */
+#include "plan/text.h"
+#include "graph/fingerprint.h"
+#include "ops/optimizer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char FIRST_LINE[] = "megalith plan 1";
+
+enum {
+    TEXT_MAX = 1 << 20 /* bytes: beyond any plan that a person would edit */
+};
+
+const meg_plan_section meg_plan_sections[] = {
+    {NULL, NULL, NULL, 0}, /* none yet: a plan for one rank is words alone */
+};
+
+typedef struct given { /* a word of the plan or its optimizer, and where it stands */
+    const char *word, *value;
+    int number;
+} given;
+
+typedef struct reader {
+    meg_error *error;
+    meg_plan_text *out;
+    const meg_plan_section *sections;
+    int number; /* of the line at hand */
+    given *list;
+    size_t count, list_room, line_room;
+} reader;
+
+/* ---- tables ---- */
+
+static const meg_param *find(const meg_param *table, const char *word)
+{
+    for (; table && table->name; table++)
+        if (strcmp(table->name, word) == 0) return table;
+    return NULL;
+}
+
+/* Reads a value into `room`, which takes one of any kind. */
+static meg_status read_value(meg_error *e, const meg_param *param, const char *what,
+                             const char *value, char room[MEG_TEXT])
+{
+    meg_param one[] = {*param, {0}};
+    one->offset = 0;
+    return meg_options_set(e, one, what, param->name, value, room);
+}
+
+/* Do two values of a word mean the same? "4KiB" is "4096". Values that cannot be read do not. */
+static bool same_value(const meg_param *param, const char *a, const char *b)
+{
+    const char *const value[] = {a, b};
+    char text[2][2 * MEG_TEXT];
+    meg_param one[] = {*param, {0}};
+    one->offset = 0;
+    one->initial = NULL; /* so that it is printed in any case */
+    for (int i = 0; i < 2; i++) {
+        meg_error e;
+        _Alignas(16) char room[MEG_TEXT];
+        if (read_value(&e, param, "", value[i], room) != MEG_OK) return false;
+        meg_options_print(one, room, text[i], sizeof text[i]);
+    }
+    return strcmp(text[0], text[1]) == 0;
+}
+
+/* The row of a word of the plan or of any optimizer. */
+static const meg_param *find_any(const char *word)
+{
+    const meg_param *param = find(meg_plan_params, word);
+    for (int i = 0; !param && meg_optimizer_at(i); i++)
+        param = find(meg_optimizer_at(i)->params, word);
+    return param;
+}
+
+static const meg_optimizer *optimizer_of(const given *list, size_t count)
+{
+    const char *name = find(meg_plan_params, "optimizer")->initial;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(list[i].word, "optimizer") == 0) name = list[i].value;
+    return meg_optimizer_find(name);
+}
+
+/* ---- reading ---- */
+
+static meg_status wrong(const reader *r, int number, const char *message)
+{
+    return meg_fail(r->error, MEG_EDATA, "%s:%d: %s", r->out->what, number, message);
+}
+
+static meg_status read_fingerprint(reader *r, const char *value)
+{
+    char *end;
+    size_t digits = strspn(value, "0123456789abcdef");
+    if (digits != 16 || value[digits])
+        return wrong(r, r->number, "a fingerprint is 16 hexadecimal digits, in small letters");
+    r->out->fingerprint = strtoull(value, &end, 16);
+    r->out->has_fingerprint = true;
+    return MEG_OK;
+}
+
+static bool describes_graph(const char *word)
+{
+    return strcmp(word, "graph") == 0 || strcmp(word, "fingerprint") == 0;
+}
+
+static meg_status unknown_word(const reader *r, const char *word)
+{
+    char known[512] = "graph fingerprint";
+    for (const meg_param *p = meg_plan_params; p->name; p++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), " %s", p->name);
+    for (const meg_plan_section *s = r->sections; s->word; s++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), " %s", s->word);
+    return meg_fail(r->error, MEG_EDATA,
+                    "%s:%d: unknown word '%.60s'; known: %s, and the optimizer's", r->out->what,
+                    r->number, word, known);
+}
+
+static meg_status add_word(reader *r, const char *word, const char *value)
+{
+    meg_pool *pool = r->out->pool;
+    if (!describes_graph(word) && !find_any(word)) return unknown_word(r, word);
+    for (size_t i = 0; i < r->count; i++)
+        MEG_CHECK(r->error, strcmp(r->list[i].word, word) != 0, MEG_EDATA,
+                  "%s:%d: '%s' is given again; line %d has it already", r->out->what, r->number,
+                  word, r->list[i].number);
+    r->list = meg_grow(r->list, &r->list_room, r->count + 1, sizeof *r->list);
+    r->list[r->count++] = (given){meg_pool_text(pool, "%s", word), meg_pool_text(pool, "%s", value),
+                                  r->number};
+    if (strcmp(word, "graph") == 0) r->out->graph = r->list[r->count - 1].value;
+    return strcmp(word, "fingerprint") == 0 ? read_fingerprint(r, value) : MEG_OK;
+}
+
+static meg_status read_words(reader *r, const char *line)
+{
+    char word[MEG_TEXT], value[MEG_TEXT];
+    int state;
+    while ((state = meg_options_next(&line, word, value)) > 0)
+        MEG_TRY(r->error, add_word(r, word, value));
+    if (state < 0) return wrong(r, r->number, "a quote without its end, or more than 255 letters");
+    return MEG_OK;
+}
+
+static const meg_plan_section *section_of(const reader *r, const char *line)
+{
+    size_t length = strcspn(line, " \t=");
+    if (line[length] == '=') return NULL;
+    for (const meg_plan_section *s = r->sections; s->word; s++)
+        if (strlen(s->word) == length && strncmp(s->word, line, length) == 0) return s;
+    return NULL;
+}
+
+static meg_status read_line(reader *r, const char *line)
+{
+    meg_plan_text *t = r->out;
+    line += strspn(line, " \t");
+    if (!*line) return MEG_OK;
+    const meg_plan_section *s = section_of(r, line);
+    if (!s) return read_words(r, line);
+    meg_plan_line out = {s, r->number, meg_pool_alloc(t->pool, s->bytes)};
+    char what[MEG_TEXT];
+    snprintf(what, sizeof what, "%.200s:%d: %.20s", t->what, r->number, s->word);
+    MEG_TRY(r->error,
+            meg_options_parse(r->error, s->params, what, line + strlen(s->word), out.settings));
+    t->line = meg_grow(t->line, &r->line_room, (size_t)t->lines + 1, sizeof out);
+    t->line[t->lines++] = out;
+    return MEG_OK;
+}
+
+/* Every word must be one of the plan or of the chosen optimizer, with a value that can be read. */
+static meg_status check_word(reader *r, const meg_optimizer *o, const given *w)
+{
+    meg_plan_text *t = r->out;
+    char what[MEG_TEXT];
+    _Alignas(16) char room[MEG_TEXT];
+    const meg_param *param = find(meg_plan_params, w->word);
+    if (!param) param = find(o->params, w->word);
+    MEG_CHECK(r->error, param, MEG_EDATA, "%s:%d: '%s' is not a word of optimizer=%s", t->what,
+              w->number, w->word, o->name);
+    snprintf(what, sizeof what, "%.200s:%d", t->what, w->number);
+    MEG_TRY(r->error, read_value(r->error, param, what, w->value, room));
+    bool plain = *w->value && !strpbrk(w->value, " \t'\"");
+    const char *quote = plain ? "" : strchr(w->value, '"') ? "'" : "\"";
+    t->options = meg_pool_text(t->pool, "%s%s%s=%s%s%s", t->options, *t->options ? " " : "",
+                               w->word, quote, w->value, quote);
+    return MEG_OK;
+}
+
+static meg_status check_words(reader *r)
+{
+    const meg_optimizer *o = optimizer_of(r->list, r->count);
+    MEG_CHECK(r->error, o, MEG_EDATA,
+              "%s: the optimizer is not known: `megalith list optimizers` names those that are",
+              r->out->what);
+    for (size_t i = 0; i < r->count; i++)
+        if (!describes_graph(r->list[i].word)) MEG_TRY(r->error, check_word(r, o, &r->list[i]));
+    return MEG_OK;
+}
+
+/* A line without its comment: # counts at the start of a word. */
+static void cut_comment(char *line)
+{
+    for (char *at = line; *at; at++) {
+        bool starts = at == line || at[-1] == ' ' || at[-1] == '\t';
+        if (*at != '#' || !starts) continue;
+        *at = '\0';
+        return;
+    }
+}
+
+static meg_status read_all(reader *r, const char *text, size_t size)
+{
+    MEG_CHECK(r->error, size <= TEXT_MAX, MEG_EDATA, "%s: more than %d bytes", r->out->what,
+              TEXT_MAX);
+    const char *end = text + size;
+    for (r->number = 1; text < end; r->number++) {
+        const char *stop = memchr(text, '\n', (size_t)(end - text));
+        size_t length = (size_t)((stop ? stop : end) - text);
+        bool first = r->number == 1;
+        if (memchr(text, 0, length)) return wrong(r, r->number, "this is no text");
+        size_t shown = length && text[length - 1] == '\r' ? length - 1 : length;
+        char *line = meg_pool_text(r->out->pool, "%.*s", (int)shown, text);
+        if (first && strcmp(line, FIRST_LINE) != 0)
+            return wrong(r, 1, "not a plan: its first line must be 'megalith plan 1'");
+        cut_comment(line);
+        if (!first) MEG_TRY(r->error, read_line(r, line));
+        text += length + (stop != NULL);
+    }
+    if (r->number == 1) return wrong(r, 1, "not a plan: it is empty");
+    return check_words(r);
+}
+
+meg_status meg_plan_text_read(meg_error *e, const char *what, const char *text, size_t size,
+                              const meg_plan_section *sections, meg_plan_text **out)
+{
+    meg_pool *pool = meg_pool_new();
+    meg_plan_text *t = meg_pool_alloc(pool, sizeof *t);
+    *t = (meg_plan_text){.pool = pool, .what = meg_pool_text(pool, "%s", what)};
+    t->graph = t->options = "";
+    reader r = {.error = e, .out = t, .sections = sections};
+    meg_status status = read_all(&r, text, size);
+    free(r.list);
+    if (status == MEG_OK) *out = t;
+    else meg_plan_text_free(t);
+    return status;
+}
+
+void meg_plan_text_free(meg_plan_text *t)
+{
+    if (!t) return;
+    free(t->line);
+    meg_pool_free(t->pool);
+}
+
+/* ---- using ---- */
+
+meg_status meg_plan_text_fits(const meg_plan_text *t, meg_error *e, const meg_graph *g)
+{
+    uint64_t print = meg_graph_fingerprint(g);
+    MEG_CHECK(e, !t->has_fingerprint || t->fingerprint == print, MEG_EARG,
+              "%s was made for another graph: %s with fingerprint %016" PRIx64 ", but %s, as it is "
+              "now, has %016" PRIx64 ": make a plan anew, or drop the line to use its words",
+              t->what, *t->graph ? t->graph : "one", t->fingerprint, g->name, print);
+    return MEG_OK;
+}
+
+meg_status meg_plan_text_join(const meg_plan_text *t, meg_error *e, const char *extra,
+                              const char **out)
+{
+    char word[MEG_TEXT], value[MEG_TEXT], held[MEG_TEXT];
+    const char *all = t->options, *at = extra, *begin = at;
+    for (; meg_options_next(&at, word, value) > 0; begin = at) {
+        char *copy = meg_pool_text(t->pool, "%s", t->options);
+        if (!meg_options_take(copy, word, held, sizeof held)) {
+            all = meg_pool_text(t->pool, "%s %.*s", all, (int)(at - begin), begin);
+            continue;
+        }
+        const meg_param *param = find_any(word);
+        MEG_CHECK(e, param && same_value(param, value, held), MEG_EARG,
+                  "%s=%s was given, but %s has %s=%s: change one of them, or drop it", word, value,
+                  t->what, word, held);
+    }
+    *out = meg_pool_text(t->pool, "%s%s", all, begin); /* what cannot be read: others say why */
+    return MEG_OK;
+}
+
+/* ---- writing ---- */
+
+static void write_words(const meg_param *table, const void *settings, FILE *out)
+{
+    for (; table && table->name; table++) {
+        char text[2 * MEG_TEXT];
+        meg_param one[] = {*table, {0}};
+        one->initial = NULL; /* defaults are written, too: a later version may have others */
+        meg_options_print(one, settings, text, sizeof text);
+        fprintf(out, "%s\n", text);
+    }
+}
+
+void meg_plan_text_write(const meg_plan *p, FILE *out)
+{
+    fprintf(out, "%s\n", FIRST_LINE);
+    char name[MEG_TEXT];
+    snprintf(name, sizeof name, "%s", p->source->name);
+    for (char *at = name; *at; at++) /* it is for people; a file's name may hold anything */
+        if (*at <= ' ' || strchr("\"'#", *at)) *at = '_';
+    fprintf(out, "graph=%s\nfingerprint=%016" PRIx64 "\n", name, meg_graph_fingerprint(p->source));
+    write_words(meg_plan_params, &p->options, out);
+    write_words(p->optimizer->params, p->settings, out);
+}
