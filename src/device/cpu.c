@@ -19,6 +19,7 @@
 /* Of several for the same work, the first that answers. */
 static const meg_cpu_op *const table[] = {
     &meg_cpu_winograd, /* before conv */
+    &meg_cpu_crop,     /* before slice */
     &meg_cpu_adaptive_avgpool,
     &meg_cpu_spread, /* before add */
     &meg_cpu_add,
@@ -38,13 +39,16 @@ static const meg_cpu_op *const table[] = {
     &meg_cpu_layernorm,
     &meg_cpu_leaky_relu,
     &meg_cpu_matmul,
+    &meg_cpu_max_unpool,
     &meg_cpu_maxpool,
     &meg_cpu_mul,
+    &meg_cpu_prelu,
     &meg_cpu_relu,
     &meg_cpu_reorder,
     &meg_cpu_resize,
     &meg_cpu_sigmoid,
     &meg_cpu_slice,
+    &meg_cpu_softmax_xent,
     &meg_cpu_sub,
     &meg_cpu_sum,
     &meg_cpu_tanh,

@@ -32,6 +32,16 @@ void MEG_SIMD(spans_back)(const meg_simd_spans *j);
 void MEG_SIMD(bias)(const meg_simd_bias *j);
 void MEG_SIMD(bias_back)(const meg_simd_bias *j);
 void MEG_SIMD(gather)(const meg_simd_gather *j);
+int64_t MEG_SIMD(prelu_bytes)(const meg_simd_prelu *j);
+void MEG_SIMD(prelu)(const meg_simd_prelu *j);
+void MEG_SIMD(prelu_back)(const meg_simd_prelu *j);
+void MEG_SIMD(unpool)(const meg_simd_unpool *j);
+void MEG_SIMD(unpool_back)(const meg_simd_unpool *j);
+void MEG_SIMD(crop)(const meg_simd_crop *j);
+void MEG_SIMD(crop_back)(const meg_simd_crop *j);
+int64_t MEG_SIMD(xent_bytes)(const meg_simd_xent *j);
+void MEG_SIMD(xent)(const meg_simd_xent *j);
+void MEG_SIMD(xent_back)(const meg_simd_xent *j);
 void MEG_SIMD(pack)(const meg_simd_copy *j);
 void MEG_SIMD(unpack)(const meg_simd_copy *j);
 void MEG_SIMD(thin_forward)(const struct meg_thin *j);
@@ -73,6 +83,16 @@ const meg_simd MEG_SIMD(simd) = {
     .bias = MEG_SIMD(bias),
     .bias_back = MEG_SIMD(bias_back),
     .gather = MEG_SIMD(gather),
+    .prelu_bytes = MEG_SIMD(prelu_bytes),
+    .prelu = MEG_SIMD(prelu),
+    .prelu_back = MEG_SIMD(prelu_back),
+    .unpool = MEG_SIMD(unpool),
+    .unpool_back = MEG_SIMD(unpool_back),
+    .crop = MEG_SIMD(crop),
+    .crop_back = MEG_SIMD(crop_back),
+    .xent_bytes = MEG_SIMD(xent_bytes),
+    .xent = MEG_SIMD(xent),
+    .xent_back = MEG_SIMD(xent_back),
     .pack = MEG_SIMD(pack),
     .unpack = MEG_SIMD(unpack),
     .thin_forward = MEG_SIMD(thin_forward),
