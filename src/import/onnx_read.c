@@ -267,6 +267,7 @@ static meg_status build_node(meg_onnx_build *b, const meg_onnx_node *n)
     const meg_onnx_row *row = NULL;
     bool standard = meg_span_is(n->domain, "") || meg_span_is(n->domain, "ai.onnx");
     if (n->subgraph) return meg_onnx_refuse(b, n, "it has a graph inside, which is not supported");
+    if (meg_onnx_is_own(n) && n->outputs > 0) return meg_onnx_read_own(b, n);
     for (int i = 0; standard && (row = row_at(i)); i++)
         if (meg_span_is(n->op, row->op)) break;
     if (!row) return meg_onnx_refuse(b, n, "this operator is not supported");
@@ -339,6 +340,7 @@ static meg_status build(meg_onnx_build *b)
               (long long)b->file->opset, OLDEST, NEWEST);
     MEG_TRY(b->error, read_names(b));
     MEG_TRY(b->error, want_outputs(b, out, &count));
+    meg_onnx_find_own(b);
     find_needs(b);
     meg_onnx_find_patterns(b);
     for (size_t i = 0; i < b->file->inputs; i++)
