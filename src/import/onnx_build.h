@@ -51,6 +51,8 @@ typedef struct meg_onnx_build {
     int still;  /* batch normalisations without training, for a warning */
     int folded; /* convolutions that look as if they had swallowed one */
     int drops;
+    int merged;  /* scales of normalisations that several of them share */
+    int renamed; /* matrices of PyTorch that lost their names */
 } meg_onnx_build;
 
 /* One row per ONNX operator. */

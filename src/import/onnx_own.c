@@ -57,6 +57,7 @@ meg_status meg_onnx_read_own(meg_onnx_build *b, const meg_onnx_node *n)
     const meg_op *op = meg_op_find(l.op);
     if (l.inputs < op->data_inputs || l.inputs > op->data_inputs_max)
         return meg_onnx_refuse(b, n, "%d inputs for %s", l.inputs, l.op);
+    l.front = strcmp(l.op, "layernorm") == 0; /* it was written with its features last */
     MEG_TRY(b->error, meg_onnx_add(b, n, &l));
     const meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
     const meg_node *v = y && y->value >= 0 ? &b->graph->node[b->graph->value[y->value].maker]

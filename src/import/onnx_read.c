@@ -299,14 +299,41 @@ static meg_status build_nodes(meg_onnx_build *b)
 
 /* ---- the whole ---- */
 
+/* tf2onnx, or Keras over PyTorch, which calls its inputs so. */
+static bool of_keras(const meg_onnx_build *b)
+{
+    static const char name[] = "keras_tensor";
+    bool found = meg_span_is(b->file->producer, "tf2onnx") ||
+                 meg_span_is(b->file->producer, "keras");
+    for (size_t i = 0; i < b->file->inputs && !found; i++) {
+        meg_span s = b->file->input[i].name;
+        found = meg_span_bytes(s) >= (int64_t)strlen(name) && memcmp(s.at, name, strlen(name)) == 0;
+    }
+    return found;
+}
+
 static void tell_losses(const meg_onnx_build *b)
 {
+    if (of_keras(b))
+        meg_onnx_warn(b, "a file of Keras: its batch normalisations are arithmetic with fixed "
+                         "statistics, or folded into weights, and its dropouts are gone: training "
+                         "will differ");
+    if (b->merged)
+        meg_onnx_warn(b,
+                      "%d normalisations share the scales of others: the exporter merges equal "
+                      "numbers, and they will be trained as one",
+                      b->merged);
+    if (b->renamed)
+        meg_onnx_warn(b,
+                      "%d matrices have lost their names, and a tie to an embedding if they had "
+                      "one: PyTorch keeps both with optimize=False",
+                      b->renamed);
     if (b->still)
         meg_onnx_warn(b,
                       "%d batch normalisations were exported for inference: they train again, "
                       "from their statistics%s",
                       b->still, b->drops ? "" : "; dropout, if the model had any, is gone");
-    if (b->folded)
+    if (b->folded && !of_keras(b))
         meg_onnx_warn(b,
                       "%d convolutions seem to have a batch normalisation folded into their "
                       "weights: training will differ; export the model in training mode",
