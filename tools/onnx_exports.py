@@ -150,7 +150,8 @@ def reference(path, inputs):
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(for_inference(path), options)
     names = {i.name: i.type for i in session.get_inputs()}
-    feed = {k: v.astype(numpy.int64) if names[k] == "tensor(int64)" else v for k, v in inputs.items()}
+    kinds = {"tensor(int64)": numpy.int64, "tensor(int32)": numpy.int32}
+    feed = {k: v.astype(kinds.get(names[k], numpy.float32)) for k, v in inputs.items()}
     return session.run(None, feed)
 
 

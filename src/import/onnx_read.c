@@ -323,7 +323,7 @@ static void tell_losses(const meg_onnx_build *b)
                       "%d normalisations share the scales of others: the exporter merges equal "
                       "numbers, and they will be trained as one",
                       b->merged);
-    if (b->renamed)
+    if (b->renamed && !of_keras(b))
         meg_onnx_warn(b,
                       "%d matrices have lost their names, and a tie to an embedding if they had "
                       "one: PyTorch keeps both with optimize=False",
@@ -343,6 +343,7 @@ static void tell_losses(const meg_onnx_build *b)
 static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int count)
 {
     meg_graph *g = b->graph;
+    bool loss = strcmp(b->options.loss, "none") != 0;
     for (int i = 0; i < count; i++) {
         MEG_CHECK(b->error, !out[i]->view, MEG_EUNSUPPORTED,
                   "%s: the batch must be the first axis of output '%.*s'", b->file->path,
@@ -350,10 +351,12 @@ static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int co
         MEG_CHECK(b->error, out[i]->value >= 0 || out[i]->front >= 0, MEG_EUNSUPPORTED,
                   "%s: output '%.*s' is a constant, a sequence, or comes from nowhere",
                   b->file->path, MEG_SPAN_TEXT(out[i]->name));
-        MEG_TRY(b->error, meg_onnx_straighten(b, out[i], &g->output[i]));
+        /* Logits of tokens or pixels whose classes come last: the loss wants them in front. */
+        if (loss && meg_onnx_is_front(out[i])) g->output[i] = out[i]->front;
+        else MEG_TRY(b->error, meg_onnx_straighten(b, out[i], &g->output[i]));
         g->outputs++;
     }
-    if (strcmp(b->options.loss, "none") == 0) return MEG_OK;
+    if (!loss) return MEG_OK;
     meg_graph_add_loss(g, b->options.loss, "", g->output[0], 1);
     return g->error.status;
 }
