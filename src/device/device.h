@@ -20,6 +20,9 @@ typedef enum meg_code { /* instructions; docs/design.md says more of each */
     MEG_ZERO,   /* Y = 0                                               */
     MEG_UPDATE, /* optimizer: X0 weight and AUX states in place, X1 gradient, X2 scalars */
     MEG_FREE,   /* the slot of X0 is dead                              */
+    MEG_SEND,   /* X0 to another rank                     (the engine) */
+    MEG_RECV,   /* Y from another rank                    (the engine) */
+    MEG_REDUCE, /* Y = sum of the X0 (= Y) of all ranks of a team      (the engine) */
     MEG_CODES
 } meg_code;
 
