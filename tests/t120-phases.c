@@ -409,7 +409,8 @@ static void test_messages(void **state)
     int b = meg_graph_input(g, "b", 4, (int64_t[]){2, 3, 4, 6});
     assert_int_equal(meg_graph_add(g, "add", "join", "", 2, (int[]){a, b}), -1);
     assert_string_equal(g->error.message,
-                        "join: 'a' is 2x3x4x5, but 'b' is 2x3x4x6: add wants equal shapes");
+                        "join: 'a' is 2x3x4x5, but 'b' is 2x3x4x6: along each axis add wants the "
+                        "first's extent, or 1");
     meg_graph_destroy(g);
 }
 

@@ -36,6 +36,27 @@ static const count_case counts[] = {
     {"vgg19", "", 143667240},
     {"vgg11", "image=3x32x32 hidden=64 classes=10", 9258122},
     {"cnn", "", 218586},
+    {"vgg19", "classes=2", 139578434},
+    {"resnet50", "classes=2", 23512130},
+    {"resnet-cifar", "depth=1001 version=2", 30347658},
+    {"alexnet", "", 61100840},
+    {"alexnet", "classes=2", 57012034},
+    {"alexnet", "classes=2 image=3x63x95", 57012034},
+    {"inception-v3", "", 27161264},
+    {"inception-v3", "classes=2", 24348900},
+    {"inception-v3", "image=3x75x75 aux=0", 23834568},
+    {"amoebanet-d", "", 81505540},
+    {"amoebanet-d", "filters=214 classes=10", 81242028},
+    {"amoebanet-d", "filters=214 classes=2 pool=avg", 81214884},
+    {"amoebanet-d", "filters=256", 122470120},
+    {"amoebanet-d", "filters=416", 319024120},
+    {"amoebanet-d", "layers=36 filters=544 image=3x32x32", 1055832376},
+    {"amoebanet-d", "layers=72 filters=512 image=3x32x32", 1844858344},
+    {"gpt", "tokens=1024", 124439808},
+    {"gpt", "tokens=7 classes=11 layers=2 heads=3 width=12", 4008},
+    {"vit_b_16", "", 86567656},
+    {"vit_b_32", "", 88224232},
+    {"vit_l_16", "", 304326632},
     {"unet", "image=1x512x512", 31030658},
     {"unet", "image=1x572x572 crop=1", 31030658},
     {"unet", "", 31031810},
@@ -108,6 +129,15 @@ static void test_names(void **state)
     assert_dims(g, "classifier.0.weight", 2, (int64_t[]){4096, 25088});
     assert_dims(g, "classifier.6.bias", 1, (int64_t[]){1000});
     meg_graph_destroy(g);
+
+    g = build("alexnet", "");
+    assert_dims(g, "features.12", 4, (int64_t[]){1, 256, 6, 6});
+    assert_dims(g, "classifier.1.weight", 2, (int64_t[]){4096, 9216});
+    meg_graph_destroy(g);
+    g = build("alexnet", "image=3x63x128"); /* the pools leave 1x3, the bins are 6x6 */
+    assert_dims(g, "features.12", 4, (int64_t[]){1, 256, 1, 3});
+    assert_dims(g, "avgpool", 4, (int64_t[]){1, 256, 6, 6});
+    meg_graph_destroy(g);
 }
 
 static void test_cifar(void **state)
@@ -123,6 +153,68 @@ static void test_cifar(void **state)
 
     g = build("resnet-cifar", "image=1x28x28");
     assert_dims(g, "layer3.2.relu", 4, (int64_t[]){1, 64, 7, 7});
+    meg_graph_destroy(g);
+}
+
+/* Names and shapes of torchvision's modules; two losses, of which the second counts 0.4, and one
+ * label. */
+static void test_inception(void **state)
+{
+    (void)state;
+    meg_graph *g = build("inception-v3", "classes=7");
+    assert_dims(g, "Conv2d_4a_3x3.conv.weight", 4, (int64_t[]){192, 80, 3, 3});
+    assert_dims(g, "maxpool2", 4, (int64_t[]){1, 192, 35, 35});
+    assert_dims(g, "Mixed_5b.branch_pool.bn.running_var", 1, (int64_t[]){32});
+    assert_dims(g, "Mixed_5d.concat", 4, (int64_t[]){1, 288, 35, 35});
+    assert_dims(g, "Mixed_6d.branch7x7dbl_4.conv.weight", 4, (int64_t[]){160, 160, 7, 1});
+    assert_dims(g, "Mixed_6e.concat", 4, (int64_t[]){1, 768, 17, 17});
+    assert_dims(g, "AuxLogits.conv1.relu", 4, (int64_t[]){1, 768, 1, 1});
+    assert_dims(g, "AuxLogits.fc.weight", 2, (int64_t[]){7, 768});
+    assert_dims(g, "Mixed_7a.concat", 4, (int64_t[]){1, 1280, 8, 8});
+    assert_dims(g, "Mixed_7c.branch3x3dbl_3b.conv.weight", 4, (int64_t[]){384, 384, 3, 1});
+    assert_dims(g, "Mixed_7c.concat", 4, (int64_t[]){1, 2048, 8, 8});
+
+    assert_int_equal(g->losses, 2);
+    const meg_node *main = &g->node[g->value[g->loss[0].value].maker];
+    const meg_node *aux = &g->node[g->value[g->loss[1].value].maker];
+    assert_int_equal(main->in[0], meg_graph_find_value(g, "fc"));
+    assert_int_equal(aux->in[0], meg_graph_find_value(g, "AuxLogits.fc"));
+    assert_int_equal(main->in[1], aux->in[1]);
+    assert_true(g->loss[0].weight == 1 && g->loss[1].weight == 0.4);
+    meg_graph_destroy(g);
+
+    g = build("inception-v3", "aux=0 image=3x75x75");
+    assert_int_equal(g->losses, 1);
+    assert_int_equal(meg_graph_find_value(g, "AuxLogits.fc"), -1);
+    assert_dims(g, "Mixed_7c.concat", 4, (int64_t[]){1, 2048, 1, 1});
+    meg_graph_destroy(g);
+}
+
+/* 22 cells; a normal one behind a reduction sees the older state factorized; between like cells the
+ * older state is taken as it is only if it has the cell's width. */
+static void test_amoebanet(void **state)
+{
+    (void)state;
+    meg_graph *g = build("amoebanet-d", "");
+    assert_dims(g, "stem.conv1", 4, (int64_t[]){1, 52, 112, 112});
+    assert_dims(g, "cells.0.concat", 4, (int64_t[]){1, 3 * 104, 56, 56});
+    assert_dims(g, "cells.0.reduce2.conv1.weight", 4, (int64_t[]){104, 52, 1, 1});
+    assert_dims(g, "cells.1.reduce2.conv1.weight", 4, (int64_t[]){104, 52, 1, 1});
+    assert_dims(g, "cells.2.reduce2.conv2", 4, (int64_t[]){1, 104, 28, 28});
+    assert_dims(g, "cells.2.ops.3.conv2.weight", 4, (int64_t[]){52, 52, 1, 7});
+    assert_dims(g, "cells.7.concat", 4, (int64_t[]){1, 4 * 208, 28, 28});
+    assert_dims(g, "cells.8.ops.3.conv2", 4, (int64_t[]){1, 104, 14, 14});
+    assert_dims(g, "cells.21.concat", 4, (int64_t[]){1, 4 * 832, 7, 7});
+    assert_int_equal(meg_graph_find_value(g, "cells.22.concat"), -1);
+    assert_int_equal(meg_graph_find_value(g, "cells.3.reduce2.conv2"), -1);
+    /* the genotype's maxima are maxima by default */
+    const meg_value *pool = &g->value[meg_graph_find_value(g, "cells.2.ops.1.maxpool")];
+    assert_string_equal(g->node[pool->maker].op->name, "maxpool");
+    meg_graph_destroy(g);
+
+    g = build("amoebanet-d", "layers=3 filters=16 image=3x32x32 pool=avg");
+    pool = &g->value[meg_graph_find_value(g, "cells.2.ops.1.avgpool")];
+    assert_string_equal(g->node[pool->maker].op->name, "avgpool");
     meg_graph_destroy(g);
 }
 
@@ -191,6 +283,17 @@ static void test_starts(void **state)
     assert_int_equal(dense->start, MEG_NORMAL);
     assert_true(fabs(dense->bound - 0.01) < 1e-12);
     meg_graph_destroy(g);
+
+    g = build("alexnet", "");
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "features.3.bias" : "features.3.weight";
+        const meg_value *v = &g->value[meg_graph_find_value(g, name)];
+        assert_int_equal(v->start, MEG_UNIFORM);
+        assert_true(fabs(v->bound - 1 / sqrt(64 * 25)) < 1e-12);
+    }
+    dense = &g->value[meg_graph_find_value(g, "classifier.4.weight")];
+    assert_true(dense->start == MEG_UNIFORM && fabs(dense->bound - 1.0 / 64) < 1e-12);
+    meg_graph_destroy(g);
 }
 
 static void test_rebatch(void **state)
@@ -201,7 +304,7 @@ static void test_rebatch(void **state)
         meg_graph *g = build(m->name, "");
         int64_t before = meg_graph_trainable(g);
         int logits = g->node[g->nodes - 1].in[0];
-        assert_int_equal(g->losses, 1);
+        assert_int_equal(g->losses, strcmp(m->name, "inception-v3") ? 1 : 2);
         meg_error e = {0};
         assert_int_equal(meg_graph_rebatch(g, &e, 6), MEG_OK);
         assert_int_equal(g->batch, 6);
@@ -217,7 +320,7 @@ typedef struct error_case {
 } error_case;
 
 static const error_case errors[] = {
-    {"resnet51", "", "unknown model 'resnet51'; known: cnn "},
+    {"resnet51", "", "unknown model 'resnet51'; known: alexnet "},
     {"resnet-cifar", "depth=21", "depth=21, but version 1 has 6n+2 layers: use 20 or 26"},
     {"resnet-cifar", "depth=8 version=2", "version 2 has 9n+2 layers: use 11 or 20"},
     {"resnet-cifar", "version=3", "version=3 is out of range: use 1..2"},
@@ -225,6 +328,13 @@ static const error_case errors[] = {
     {"cnn", "image=28", "image has 1 extent, but wants CxHxW (image=3x224x224) or CxDxHxW"},
     {"cnn", "classes=1", "classes=1 is out of range"},
     {"vgg11", "image=3x16x64", "an extent of 16, but is halved 5 times: use 32 or more"},
+    {"alexnet", "image=3x224x62", "an extent of 62, which its pools use up: use 63 or more"},
+    {"inception-v3", "image=3x298x299", "298, but wants 299 or more for its auxiliary head (75"},
+    {"inception-v3", "image=3x74x75 aux=0", "an extent of 74, but wants 75 or more"},
+    {"amoebanet-d", "layers=20", "layers=20, but there are three equal groups: use 18 or 21"},
+    {"amoebanet-d", "layers=2", "layers=2, but there are three equal groups: use 3 or 6"},
+    {"amoebanet-d", "image=3x32x48",
+     "an extent of 48, but is halved 5 times: use a multiple of 32"},
     {"unet", "image=3x500x512",
      "an extent of 500, which 4 pools do not halve without rest: use 496 "
      "or 512"},
@@ -254,10 +364,11 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),  cmocka_unit_test(test_names),
-        cmocka_unit_test(test_cifar),   cmocka_unit_test(test_unet),
-        cmocka_unit_test(test_volumes), cmocka_unit_test(test_starts),
-        cmocka_unit_test(test_rebatch), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_counts),    cmocka_unit_test(test_names),
+        cmocka_unit_test(test_cifar),     cmocka_unit_test(test_inception),
+        cmocka_unit_test(test_amoebanet), cmocka_unit_test(test_unet),
+        cmocka_unit_test(test_volumes),   cmocka_unit_test(test_starts),
+        cmocka_unit_test(test_rebatch),   cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

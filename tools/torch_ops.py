@@ -268,7 +268,7 @@ def norm(a, x, w, training):
 
 
 def add(a, x, w, training):
-    y = sum(x[1:], x[0])
+    y = sum((spread((x[0], b)) for b in x[1:]), x[0])
     return y.relu() if flag(a, "relu") else y
 
 

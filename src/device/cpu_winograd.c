@@ -129,12 +129,11 @@ static bool applies(const meg_request *r)
 {
     const meg_conv_attr *a = r->node->attr;
     if (!meg_cpu_covers(r) || a->groups != 1) return false;
-    const meg_box *x = &r->box[meg_cpu_roles[r->pass].x], *y = &r->box[meg_cpu_roles[r->pass].y];
-    if (meg_extent(x, MEG_D) != 1 || meg_extent(y, MEG_D) != 1 || a->win[0].taps != 1) return false;
-    for (int i = 1; i < MEG_SPACE; i++) {
+    for (int i = 0; i < MEG_SPACE; i++) {
         const meg_window *w = &a->win[i];
-        if (w->taps != 3 || w->stride != 1 || w->dilation != 1 || w->before > 2 || w->after > 2)
-            return false;
+        if ((i > 0 && w->taps != 3) || w->taps > 3) return false;
+        if (w->stride != 1 || w->dilation != 1) return false;
+        if (w->before > w->taps - 1 || w->after > w->taps - 1) return false;
     }
     return true;
 }
@@ -155,9 +154,12 @@ static meg_winograd job_of(const meg_cpu *cpu, const meg_request *r)
     meg_winograd j = {.threads = cpu->threads,
                       .turned = turned,
                       .samples = meg_extent(x, MEG_N),
-                      .from = quotient_up(meg_extent(x, MEG_C), cpu->block),
+                      .depths = a->win[0].taps,
+                      .planes = {meg_extent(x, MEG_D), meg_extent(y, MEG_D)},
+                      .from = quotient_up(meg_extent(x, MEG_C), cpu->block) * a->win[0].taps,
                       .to = quotient_up(meg_extent(y, MEG_C), cpu->block),
                       .filters = meg_extent(y, MEG_C)};
+    j.above = turned ? j.depths - 1 - a->win[0].before : a->win[0].before;
     for (int i = 0; i < 2; i++) {
         const meg_window *w = &a->win[1 + i];
         j.in[i] = meg_extent(x, MEG_H + i), j.out[i] = meg_extent(y, MEG_H + i);
@@ -165,7 +167,7 @@ static meg_winograd job_of(const meg_cpu *cpu, const meg_request *r)
     }
     j.rows = quotient_up(j.out[0], MEG_WINOGRAD_TILE);
     j.columns = quotient_up(j.out[1], MEG_WINOGRAD_TILE);
-    j.tiles = j.samples * j.rows * j.columns;
+    j.tiles = j.samples * j.planes[1] * j.rows * j.columns;
     return j;
 }
 
@@ -202,7 +204,7 @@ static double flops(const meg_winograd *j, int block, meg_pass pass)
 /* oneDNN's direct kernels reach 0.85 of the machine's peak, 0.75 in the weight gradient. */
 static double direct_flops(const meg_winograd *j, int block, meg_pass pass)
 {
-    double pixels = (double)(j->samples * j->out[0] * j->out[1]);
+    double pixels = (double)(j->samples * j->planes[1] * j->out[0] * j->out[1]);
     double pairs = (double)(j->from * j->to * block * block);
     return 2 * 9 * pairs * pixels / (pass == MEG_WEIGHT ? 0.75 : 0.85);
 }
@@ -215,7 +217,8 @@ static bool worth(const meg_winograd *j, int block, meg_pass pass)
 static double seconds(meg_device *d, const meg_winograd *j, int block, meg_pass pass)
 {
     const meg_rates *rates = meg_device_rates(d);
-    double x = (double)(j->from * j->in[0] * j->in[1]), y = (double)(j->to * j->out[0] * j->out[1]);
+    double x = (double)(j->from / j->depths * j->planes[0] * j->in[0] * j->in[1]);
+    double y = (double)(j->to * j->planes[1] * j->out[0] * j->out[1]);
     double floats = ((x + y) * (double)j->samples + 9.0 * (double)(j->from * j->to * block)) *
                     block;
     double traffic = floats * (double)sizeof(float) / rates->bandwidth;
