@@ -127,7 +127,6 @@ static void take_coming(meg_lower *l, const meg_node *v)
 /* The gradient of a value that was summed over the replicas is summed over them, too. */
 static void share(meg_lower *l, int value)
 {
-    bool stage[MEG_STAGES] = {[l->out->stage] = true};
     int loss = 0;
     for (int i = 0; i < l->g->losses; i++)
         loss += l->g->loss[i].value == value;
@@ -136,11 +135,11 @@ static void share(meg_lower *l, int value)
     int slot = l->parts[value].slot[0];
     if (l->holders[slot] > 1) {
         l->holders[slot]--;
-        slot = l->parts[value].slot[0] =
-            meg_lower_copy(l, slot, l->out->slot[slot].format, 0, NULL);
+        slot = l->parts[value].slot[0] = meg_lower_copy(l, slot, l->out->slot[slot].format, 0,
+                                                        NULL);
         l->holders[slot]++;
     }
-    meg_team team = meg_plan_team(l->plan, l->entry, l->out->direction, stage);
+    meg_team team = meg_lower_team(l, l->out->direction);
     int tag = MEG_TAG_GRADIENT + 4 * value + l->out->direction;
     meg_instr r = meg_lower_reduce(l, slot, &team, tag);
     meg_lower_emit(l, &r);

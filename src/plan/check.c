@@ -65,7 +65,8 @@ static meg_status check_overlap(const checker *c, meg_region region, int64_t roo
         for (int k = 0; k < alive; k++) {
             if (live[k]->dies < s->born) continue;
             live[kept++] = live[k];
-            if (live[k]->offset < s->offset + s->bytes && s->offset < live[k]->offset + live[k]->bytes)
+            if (live[k]->offset < s->offset + s->bytes &&
+                s->offset < live[k]->offset + live[k]->bytes)
                 status = meg_fail(c->error, MEG_EARG, "program %s: slots %d and %d overlap",
                                   e->entry->name, (int)(s - e->slot), (int)(live[k] - e->slot));
         }

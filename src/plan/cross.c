@@ -39,6 +39,13 @@ meg_team meg_plan_team(const meg_plan *p, const meg_entry *e, int direction, con
     return team;
 }
 
+meg_team meg_lower_team(const meg_lower *l, int direction)
+{
+    bool stages[MEG_STAGES] = {false};
+    stages[l->out->stage] = true;
+    return meg_plan_team(l->plan, l->entry, direction, stages);
+}
+
 static int team_id(meg_entry *e, const meg_team *team)
 {
     for (int i = 0; i < e->teams; i++) {
@@ -59,6 +66,14 @@ meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag
     i.written = MEG_BIT(MEG_Y);
     i.peer = team_id(&l->plan->entry[l->entry - l->plan->entry], team);
     i.tag = tag;
+    int64_t most = (int64_t)MEG_REDUCE_PIECE * MEG_REDUCE_PIECES, bytes = l->out->slot[slot].bytes;
+    meg_slot scratch = {.role = MEG_ROLE_SCRATCH,
+                        .value = -1,
+                        .dtype = MEG_U8,
+                        .bytes = bytes < most ? bytes : most};
+    scratch.box = meg_box_of(1, scratch.bytes, 1, 1, 1);
+    i.slot[MEG_SCRATCH] = meg_lower_step_slot(l, scratch);
+    i.written |= MEG_BIT(MEG_SCRATCH);
     return i;
 }
 
@@ -114,8 +129,8 @@ void meg_lower_crossings(meg_lower *l)
         for (int k = 0; k < g->node[i].inputs; k++) {
             int x = g->node[i].in[k], maker = g->value[x].maker;
             if (maker < 0 || stage[maker] == stage[i]) continue;
-            l->crossing[l->crossings++] =
-                (meg_crossing){x, stage[maker], stage[i], gives_back(l, &g->node[i], x), 0};
+            l->crossing[l->crossings++] = (meg_crossing){x, stage[maker], stage[i],
+                                                         gives_back(l, &g->node[i], x), 0};
         }
     qsort(l->crossing, (size_t)l->crossings, sizeof *l->crossing, by_value);
     unite(l);
@@ -141,9 +156,12 @@ static int rank_of(const meg_lower *l, int stage)
 static int received(meg_lower *l, int value, meg_role role, int peer, int tag)
 {
     meg_instr i = meg_lower_instr(MEG_RECV, NULL, MEG_FORWARD);
-    meg_slot s = {.role = role, .value = value, .box = meg_entry_box(l->entry, value),
+    meg_slot s = {.role = role,
+                  .value = value,
+                  .box = meg_entry_box(l->entry, value),
                   .dtype = meg_entry_dtype(l->entry, l->g->value[value].dtype),
-                  .format = MEG_FORMAT_PLAIN, .region = MEG_FRAME};
+                  .format = MEG_FORMAT_PLAIN,
+                  .region = MEG_FRAME};
     i.slot[MEG_Y] = meg_lower_slot(l, s);
     i.written = MEG_BIT(MEG_Y);
     i.peer = peer;

@@ -38,8 +38,12 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
                    int64_t bytes)
 {
     const meg_value *x = &l->g->value[value];
-    meg_slot s = {.role = role, .value = value, .index = index, .box = x->shape,
-                  .dtype = meg_entry_dtype(l->entry, x->dtype), .region = MEG_HELD};
+    meg_slot s = {.role = role,
+                  .value = value,
+                  .index = index,
+                  .box = x->shape,
+                  .dtype = meg_entry_dtype(l->entry, x->dtype),
+                  .region = MEG_HELD};
     int *known = &l->held[value * MEG_HELD_KEYS + key_of(role, index)];
     if (*known >= 0) return *known;
     if (bytes == 0) bytes = meg_format_bytes(format, &s.box, s.dtype);
@@ -143,15 +147,17 @@ static void load(meg_lower *l, int value)
 {
     const meg_value *x = &l->g->value[value];
     meg_instr i = meg_lower_instr(MEG_LOAD, NULL, MEG_FORWARD);
-    meg_slot s = {.value = value, .box = meg_entry_box(l->entry, value),
-                  .dtype = meg_entry_dtype(l->entry, x->dtype), .format = MEG_FORMAT_PLAIN, .region = MEG_FRAME};
+    meg_slot s = {.value = value,
+                  .box = meg_entry_box(l->entry, value),
+                  .dtype = meg_entry_dtype(l->entry, x->dtype),
+                  .format = MEG_FORMAT_PLAIN,
+                  .region = MEG_FRAME};
     i.slot[MEG_Y] = l->home[value] = meg_lower_slot(l, s);
     i.written = MEG_BIT(MEG_Y);
     meg_lower_emit(l, &i);
 }
 
-int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes,
-                  const meg_node *user)
+int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, const meg_node *user)
 {
     meg_kind kind = l->g->value[value].kind;
     if (kind == MEG_PARAMETER || kind == MEG_STATE) {
@@ -178,8 +184,8 @@ void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_sp
     meg_mask reads = meg_node_reads(v, i->pass);
     for (int k = 0; k < v->inputs; k++)
         if (reads & MEG_BIT(MEG_X + k))
-            i->slot[MEG_X + k] =
-                meg_lower_get(l, v->in[k], s->format[MEG_X + k], s->bytes[MEG_X + k], v);
+            i->slot[MEG_X + k] = meg_lower_get(l, v->in[k], s->format[MEG_X + k],
+                                               s->bytes[MEG_X + k], v);
     for (int k = 0; k < v->outputs; k++)
         if (reads & MEG_BIT(MEG_Y + k))
             i->slot[MEG_Y + k] = meg_lower_get(l, v->out[k], s->format[MEG_Y + k], 0, v);
@@ -192,8 +198,11 @@ void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_sp
 void meg_lower_scratch(meg_lower *l, meg_instr *i, const meg_spec *s)
 {
     if (s->bytes[MEG_SCRATCH] == 0) return;
-    meg_slot t = {.role = MEG_ROLE_SCRATCH, .value = i->node, .dtype = MEG_U8,
-                  .region = MEG_FRAME, .bytes = s->bytes[MEG_SCRATCH],
+    meg_slot t = {.role = MEG_ROLE_SCRATCH,
+                  .value = i->node,
+                  .dtype = MEG_U8,
+                  .region = MEG_FRAME,
+                  .bytes = s->bytes[MEG_SCRATCH],
                   .box = meg_box_of(1, s->bytes[MEG_SCRATCH], 1, 1, 1)};
     i->slot[MEG_SCRATCH] = meg_lower_slot(l, t);
     i->written |= MEG_BIT(MEG_SCRATCH);

@@ -12,7 +12,7 @@ static int64_t aligned(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-static int step_slot(meg_lower *l, meg_slot s)
+int meg_lower_step_slot(meg_lower *l, meg_slot s)
 {
     int64_t all = s.per_micro ? s.per_micro * l->out->micros : 0;
     int64_t *bytes = &l->plan->entry[l->entry - l->plan->entry].bytes[MEG_STEP];
@@ -26,7 +26,7 @@ static int step_slot(meg_lower *l, meg_slot s)
 static int loaded_slot(meg_lower *l, meg_slot s)
 {
     meg_instr i = meg_lower_instr(MEG_LOAD, NULL, MEG_FORWARD);
-    i.slot[MEG_Y] = step_slot(l, s);
+    i.slot[MEG_Y] = meg_lower_step_slot(l, s);
     i.written = MEG_BIT(MEG_Y);
     meg_lower_emit(l, &i);
     return i.slot[MEG_Y];
@@ -35,8 +35,10 @@ static int loaded_slot(meg_lower *l, meg_slot s)
 static int total_slot(meg_lower *l, int value)
 {
     const meg_value *x = &l->g->value[value];
-    int id = step_slot(l, (meg_slot){.role = MEG_ROLE_TOTAL, .value = value, .box = x->shape,
-                                     .dtype = meg_entry_dtype(l->entry, x->dtype)});
+    int id = meg_lower_step_slot(l, (meg_slot){.role = MEG_ROLE_TOTAL,
+                                               .value = value,
+                                               .box = x->shape,
+                                               .dtype = meg_entry_dtype(l->entry, x->dtype)});
     meg_lower_zero(l, id);
     return id;
 }
@@ -66,7 +68,9 @@ static void seed_losses(meg_lower *l)
     for (int i = 0; i < l->g->losses; i++) {
         int v = l->g->loss[i].value;
         if (!l->mine[l->g->value[v].maker]) continue;
-        int seed = loaded_slot(l, (meg_slot){.role = MEG_ROLE_SEED, .value = v, .index = i,
+        int seed = loaded_slot(l, (meg_slot){.role = MEG_ROLE_SEED,
+                                             .value = v,
+                                             .index = i,
                                              .box = l->g->value[v].shape,
                                              .dtype = l->entry->real});
         l->parts[v].slot[l->parts[v].count++] = seed;
@@ -86,7 +90,8 @@ void meg_lower_begin(meg_lower *l)
     l->block = MEG_BLOCK_BEGIN;
     l->scalars = -1;
     if (l->entry->train) {
-        l->scalars = loaded_slot(l, (meg_slot){.role = MEG_ROLE_SCALARS, .value = -1,
+        l->scalars = loaded_slot(l, (meg_slot){.role = MEG_ROLE_SCALARS,
+                                               .value = -1,
                                                .box = meg_box_of(1, 4, 1, 1, 1),
                                                .dtype = MEG_F64});
         seed_losses(l);
@@ -118,16 +123,17 @@ static void outputs(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spe
     meg_mask writes = meg_node_writes(v, i->pass);
     for (int k = 0; k < v->outputs; k++) {
         if (!(writes & MEG_BIT(MEG_Y + k))) continue;
-        int slot = k == 0 && in_place(l, v, s, i->slot[MEG_X]) ? i->slot[MEG_X]
-                                                               : meg_lower_write(l, v, MEG_Y + k, s);
+        int slot = k == 0 && in_place(l, v, s, i->slot[MEG_X])
+                       ? i->slot[MEG_X]
+                       : meg_lower_write(l, v, MEG_Y + k, s);
         l->out->slot[slot].value = v->out[k];
         i->slot[MEG_Y + k] = slot;
         l->format[v->out[k]] = l->out->slot[slot].format;
     }
     for (int k = 0; k < v->op->auxes; k++)
         if (writes & MEG_BIT(MEG_AUX + k))
-            i->slot[MEG_AUX + k] = l->aux[v->id * MEG_AUXES + k] =
-                meg_lower_write(l, v, MEG_AUX + k, s);
+            i->slot[MEG_AUX + k] = l->aux[v->id * MEG_AUXES + k] = meg_lower_write(l, v,
+                                                                                   MEG_AUX + k, s);
     i->written |= writes;
 }
 
@@ -155,9 +161,8 @@ static int total_of(const meg_lower *l, int value)
 /* A share of a value becomes the whole: summed over the replicas. */
 static void share(meg_lower *l, const meg_node *v)
 {
-    bool stage[MEG_STAGES] = {[l->out->stage] = true};
     if (!meg_entry_partial(l->entry, v->out[0])) return;
-    meg_team team = meg_plan_team(l->plan, l->entry, l->out->direction, stage);
+    meg_team team = meg_lower_team(l, l->out->direction);
     meg_instr r = meg_lower_reduce(l, l->home[v->out[0]], &team,
                                    MEG_TAG_VALUE + 4 * v->out[0] + l->out->direction);
     r.max = v->op->max;
@@ -191,15 +196,14 @@ static void forward_node(meg_lower *l, const meg_node *v)
  * micro-batches. */
 static void count_labels(meg_lower *l)
 {
-    bool stage[MEG_STAGES] = {[l->out->stage] = true};
     l->block = MEG_BLOCK_COUNTED;
     for (int i = 0; i < l->g->nodes; i++) {
         const meg_node *v = &l->g->node[i];
         if (!l->mine[i] || !v->op->per_step) continue;
-        meg_team team = meg_plan_team(l->plan, l->entry, -1, stage);
-        meg_instr r = meg_lower_reduce(l, l->home[v->out[0]], &team,
-                                       MEG_TAG_VALUE + 4 * v->out[0]);
-        if (team.count > 1) meg_lower_emit(l, &r);
+        meg_team team = meg_lower_team(l, -1);
+        if (team.count == 1) continue;
+        meg_instr r = meg_lower_reduce(l, l->home[v->out[0]], &team, MEG_TAG_VALUE + 4 * v->out[0]);
+        meg_lower_emit(l, &r);
     }
 }
 

@@ -100,8 +100,7 @@ static void walk(rewrite *r)
 {
     const meg_graph *g = r->old;
     for (int i = 0; i < g->values; i++)
-        if (g->value[i].kind != MEG_MADE)
-            r->map[i] = meg_graph_add_leaf_like(r->new, &g->value[i]);
+        if (g->value[i].kind != MEG_MADE) r->map[i] = meg_graph_add_leaf_like(r->new, &g->value[i]);
     for (int i = 0; i < g->nodes; i++)
         r->absorbed[i] = -1;
     for (int i = 0; i < g->nodes; i++) {
@@ -144,8 +143,7 @@ meg_status meg_graph_fuse(const meg_graph *g, meg_error *e, meg_phases phases, m
         *e = r.new->error;
         status = e->status;
         meg_graph_destroy(r.new);
-    } else
-        *out = r.new;
+    } else *out = r.new;
     if (origin && status == MEG_OK) *origin = r.origin;
     else free(r.origin);
     free(r.map);

@@ -40,6 +40,16 @@ static void prepare(meg_lower *l)
     }
 }
 
+/* Behind the last instruction of the block that this one is in. */
+static int end_of(const meg_station *t, int instr)
+{
+    for (int b = 0; b < MEG_BLOCKS; b++)
+        if (instr < t->block[b].first + t->block[b].count)
+            return t->block[b].first + t->block[b].count;
+    return t->instrs;
+}
+
+/* Lives of slots. What is sent lives to the end of the block: nobody has to wait for the message. */
 static void touch(meg_station *t)
 {
     for (int i = 0; i < t->slots; i++)
@@ -49,7 +59,8 @@ static void touch(meg_station *t)
             int s = t->instr[i].slot[o];
             if (s < 0 || t->instr[i].code == MEG_FREE) continue;
             if (t->slot[s].born < 0) t->slot[s].born = i;
-            t->slot[s].dies = i;
+            if (t->slot[s].dies < i) t->slot[s].dies = i;
+            if (t->instr[i].code == MEG_SEND) t->slot[s].dies = end_of(t, i) - 1;
         }
 }
 
@@ -59,49 +70,46 @@ static void append(meg_station *t, const meg_instr *i)
     t->instr[t->instrs++] = *i;
 }
 
-/* FREE behind the last use of every frame slot. */
-static void append_frees(meg_station *t, const meg_instr *last, const int dying[], int count)
+static void append_free(meg_station *t, int slot)
 {
-    append(t, last);
-    for (int i = 0; i < count; i++) {
-        meg_instr f = meg_lower_instr(MEG_FREE, NULL, MEG_FORWARD);
-        f.slot[MEG_X] = dying[i];
-        append(t, &f);
-    }
+    meg_instr f = meg_lower_instr(MEG_FREE, NULL, MEG_FORWARD);
+    f.slot[MEG_X] = slot;
+    append(t, &f);
 }
 
-/* The slots of an instruction that die with it, each once. */
-static int dying_at(const meg_station *t, int at, const meg_instr *i, int dying[MEG_OPERANDS])
+static int by_death(const void *a, const void *b)
 {
-    int count = 0;
-    for (int o = 0; o < MEG_OPERANDS; o++) {
-        int s = i->slot[o];
-        if (s < 0 || t->slot[s].region < MEG_FRAME || t->slot[s].dies != at) continue;
-        bool seen = false;
-        for (int k = 0; k < count; k++)
-            seen = seen || dying[k] == s;
-        if (!seen) dying[count++] = s;
-    }
-    return count;
+    const meg_slot *x = *(const meg_slot *const *)a, *y = *(const meg_slot *const *)b;
+    return x->dies != y->dies ? (x->dies < y->dies ? -1 : 1) : (x < y ? -1 : x > y);
 }
 
+/* Joins the blocks; a FREE behind the end of every frame slot's life. */
 static void join_blocks(meg_lower *l)
 {
     meg_station *t = l->out;
-    for (int b = 0; b < MEG_BLOCKS; b++)
+    for (int b = 0; b < MEG_BLOCKS; b++) {
+        t->block[b] = (meg_block){t->instrs, l->list[b].count};
         for (int i = 0; i < l->list[b].count; i++)
             append(t, &l->list[b].at[i]);
+    }
     touch(t);
-    int at = 0, dying[MEG_OPERANDS];
+    const meg_slot **dying = calloc((size_t)t->slots + 1, sizeof *dying);
+    int count = 0, dead = 0, at = 0;
+    if (!dying) abort();
+    for (int i = 0; i < t->slots; i++)
+        if (t->slot[i].region == MEG_FRAME && t->slot[i].born >= 0) dying[count++] = &t->slot[i];
+    qsort(dying, (size_t)count, sizeof *dying, by_death);
     t->instrs = 0;
     for (int b = 0; b < MEG_BLOCKS; b++) {
         t->block[b].first = t->instrs;
         for (int i = 0; i < l->list[b].count; i++, at++) {
-            const meg_instr *in = &l->list[b].at[i];
-            append_frees(t, in, dying, dying_at(t, at, in, dying));
+            append(t, &l->list[b].at[i]);
+            for (; dead < count && dying[dead]->dies == at; dead++)
+                append_free(t, (int)(dying[dead] - t->slot));
         }
         t->block[b].count = t->instrs - t->block[b].first;
     }
+    free(dying);
     touch(t);
 }
 
@@ -205,7 +213,9 @@ static void label_lines(meg_entry *e)
     for (int i = 0; i < e->stations; i++)
         for (int m = 0; m < t->micro; m++)
             if (t->direction[m] == e->station[i].direction)
-                add_line(e, (meg_line){.station = i, .block = MEG_BLOCK_LABELS, .micro = m,
+                add_line(e, (meg_line){.station = i,
+                                       .block = MEG_BLOCK_LABELS,
+                                       .micro = m,
                                        .ordinal = ordinal_of(t, m)});
 }
 
@@ -223,7 +233,8 @@ static void mark_last(meg_entry *e)
     for (int i = e->lines - 1; i >= 0; i--) {
         bool again = false;
         for (int k = i + 1; k < e->lines && !again; k++)
-            again = e->line[k].station == e->line[i].station && e->line[k].block == e->line[i].block;
+            again = e->line[k].station == e->line[i].station &&
+                    e->line[k].block == e->line[i].block;
         e->line[i].last = !again;
     }
 }
@@ -243,8 +254,10 @@ static void write_lines(const meg_plan *p, meg_entry *e)
     for (int i = t->first[p->seat]; i < t->first[p->seat + 1]; i++) {
         const meg_task *k = &t->task[i];
         if (!e->train && k->kind != MEG_TASK_F) continue;
-        add_line(e, (meg_line){.station = station_of(e, k), .block = block[k->kind],
-                               .micro = k->micro, .ordinal = ordinal_of(t, k->micro),
+        add_line(e, (meg_line){.station = station_of(e, k),
+                               .block = block[k->kind],
+                               .micro = k->micro,
+                               .ordinal = ordinal_of(t, k->micro),
                                .frame = e->train ? k->frame : 0});
     }
     for_all_stations(e, MEG_BLOCK_UPDATE);

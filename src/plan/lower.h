@@ -29,13 +29,13 @@ typedef struct meg_duplicate { /* a value in another format than its home's */
 } meg_duplicate;
 
 typedef struct meg_crossing { /* a value that another stage reads, once for each such stage */
-    int value, from, to; /* stages */
-    bool back;           /* its gradient comes back */
-    int tag;             /* of the value; the gradient's follows after all micro-batches */
+    int value, from, to;      /* stages */
+    bool back;                /* its gradient comes back */
+    int tag;                  /* of the value; the gradient's follows after all micro-batches */
 } meg_crossing;
 
 enum {
-    MEG_BUCKETS = 1 << 10, /* of a stage, at most */
+    MEG_BUCKETS = 1 << 10,   /* of a stage, at most */
     MEG_TAG_VALUE = 1 << 20, /* messages between stages come before */
     MEG_TAG_GRADIENT = 1 << 23,
     MEG_TAG_BUCKET = 1 << 24,
@@ -76,10 +76,10 @@ typedef struct meg_lower {
     int *held;   /* value * MEG_HELD_KEYS + key: slot; -1 */
 
     int crossings;
-    meg_crossing *crossing; /* of the whole graph, by value and receiving stage */
-    int *coming;            /* crossing: slot of the gradient that came; -1 */
+    meg_crossing *crossing;        /* of the whole graph, by value and receiving stage */
+    int *coming;                   /* crossing: slot of the gradient that came; -1 */
     int states_first, states_last; /* slots of the states that the station writes; -1 */
-    int *settled;           /* parameters whose gradients are summed, in the order of completion */
+    int *settled; /* parameters whose gradients are summed, in the order of completion */
     int settled_count;
     int bucket_first, buckets; /* of `settled`: the first that no bucket has; how many there are */
 } meg_lower;
@@ -100,8 +100,7 @@ int meg_lower_copy(meg_lower *l, int slot, meg_format to, int64_t bytes, const m
 int meg_lower_add(meg_lower *l, int into, int a, int b); /* into: slot, or -1 for a new one */
 void meg_lower_zero(meg_lower *l, int slot);
 /* Slot of a value in the wanted format; copies or recomputes it where needed. */
-int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes,
-                  const meg_node *user);
+int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, const meg_node *user);
 /* Reads of a pass (X, Y, AUX) into the instruction's operands. */
 void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s);
 void meg_lower_scratch(meg_lower *l, meg_instr *i, const meg_spec *s);
@@ -119,6 +118,7 @@ bool meg_lower_crosses(const meg_lower *l, int value);
 /* Sums a slot over a team of ranks; returns the instruction, which is not emitted yet. */
 meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag);
 meg_team meg_plan_team(const meg_plan *p, const meg_entry *e, int direction, const bool stages[]);
+meg_team meg_lower_team(const meg_lower *l, int direction); /* of the station's stage */
 
 /* settle.c */
 void meg_lower_states(meg_lower *l);
@@ -129,6 +129,7 @@ void meg_lower_finish(meg_lower *l);
 void meg_lower_gather(meg_lower *l, int value, int most);
 void meg_lower_contribute(meg_lower *l, int value, int slot, const meg_node *from);
 void meg_lower_begin(meg_lower *l);
+int meg_lower_step_slot(meg_lower *l, meg_slot s); /* lives for the step */
 void meg_lower_forward(meg_lower *l);
 void meg_lower_replay(meg_lower *l, int value);
 void meg_lower_backward(meg_lower *l);

@@ -16,7 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN = 64 };
+enum {
+    ALIGN = 64
+};
 
 static int64_t aligned(int64_t bytes)
 {

@@ -1,10 +1,10 @@
 /* Plans: see plan.h. */
 #include "plan/plan.h"
+#include "ops/attrs.h"
 #include "plan/layout.h"
 #include "plan/lower.h"
 #include "plan/schedule.h"
 #include "plan/stages.h"
-#include "ops/attrs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,16 +23,16 @@ const meg_param meg_plan_params[] = {
     {"replicas", MEG_PARAM_INT, AT(replicas), "0",
      "copies of the network that share the batch (0: as many as there are ranks for)", NULL, 0,
      1 << 20},
-    {"stages", MEG_PARAM_INT, AT(stages), "1", "parts of the network, one behind the other", NULL, 1,
-     MEG_STAGES},
+    {"stages", MEG_PARAM_INT, AT(stages), "1", "parts of the network, one behind the other", NULL,
+     1, MEG_STAGES},
     {"chunks", MEG_PARAM_INT, AT(chunks), "1", "stages of a rank (schedule=interleaved)", NULL, 1,
      MEG_STAGES},
     {"schedule", MEG_PARAM_TEXT, AT(schedule), "auto",
      "order of the stages' work: `megalith list schedules`", NULL, 0, 0},
     {"replications", MEG_PARAM_INT, AT(replications), "0",
      "schedule=master: groups of micro-batches (0: one each)", NULL, 0, 1 << 20},
-    {"level", MEG_PARAM_CHOICE, AT(level), "block", "what stages are made of",
-     "layer|block|module", 0, 0},
+    {"level", MEG_PARAM_CHOICE, AT(level), "block", "what stages are made of", "layer|block|module",
+     0, 0},
     {"balance", MEG_PARAM_CHOICE, AT(balance), "compute", "what stages have alike",
      "compute|memory", 0, 0},
     {"assign", MEG_PARAM_TEXT, AT(assign), "",
@@ -138,8 +138,8 @@ static meg_status seat_ranks(meg_plan *p, meg_error *e)
               ranks, ranks == 1 ? "" : "s", o->stages, o->chunks, p->replicas,
               p->replicas ? wanted : p->seats, p->replicas ? wanted : p->seats);
     MEG_CHECK(e, p->replicas <= most, MEG_EARG,
-              "replicas=%d, but a micro-batch has only %" PRId64
-              " samples: use 1..%" PRId64 " replicas, or a larger batch",
+              "replicas=%d, but a micro-batch has only %" PRId64 " samples: use 1..%" PRId64
+              " replicas, or a larger batch",
               p->replicas, most, most);
     p->replica = p->world.rank / p->seats;
     p->seat = p->world.rank % p->seats;
@@ -177,16 +177,46 @@ static void find_sampled(meg_entry *e)
     }
 }
 
+/* Evaluation: one micro-batch through all stages, which sit as in training. */
+static meg_timetable *forward_only(const meg_plan *p)
+{
+    const meg_timetable *train = p->entry[MEG_ENTRY_TRAIN].timetable;
+    int stages = train->stages;
+    meg_timetable *t = meg_pool_alloc(p->pool, sizeof *t);
+    *t = (meg_timetable){.schedule = "forward",
+                         .stages = stages,
+                         .ranks = p->seats,
+                         .micro = 1,
+                         .directions = 1,
+                         .seat = train->seat};
+    t->direction = meg_pool_alloc(p->pool, sizeof(int));
+    t->first = meg_pool_alloc(p->pool, ((size_t)p->seats + 1) * sizeof(int));
+    t->task = meg_pool_alloc(p->pool, (size_t)stages * sizeof *t->task);
+    int count = 0;
+    for (int r = 0; r < p->seats; r++) {
+        for (int s = 0; s < stages; s++)
+            if (meg_timetable_seat(t, 0, s) == r)
+                t->task[count++] = (meg_task){.kind = MEG_TASK_F, .stage = s};
+        t->first[r + 1] = count;
+    }
+    return t;
+}
+
 static meg_status schedule(meg_plan *p, meg_error *e, meg_entry *out)
 {
     const meg_plan_options *o = &p->options;
     const meg_row *row;
     const char *name = o->schedule;
-    if (!out->train) name = o->chunks > 1 ? "interleaved" : "gpipe";
-    else if (strcmp(name, "auto") == 0)
+    if (!out->train) {
+        out->timetable = forward_only(p);
+        return MEG_OK;
+    }
+    if (strcmp(name, "auto") == 0)
         name = o->stages == 1 ? "serial" : o->chunks > 1 ? "interleaved" : "1f1b";
     MEG_TRY(e, meg_row_find(e, name, &row));
-    meg_pipe pipe = {.stages = (int)o->stages, .ranks = p->seats, .micro = out->micro,
+    meg_pipe pipe = {.stages = (int)o->stages,
+                     .ranks = p->seats,
+                     .micro = out->micro,
                      .replications = (int)o->replications};
     meg_timetable *t = NULL;
     MEG_TRY(e, meg_timetable_draw(e, p->pool, row, &pipe, &t));
@@ -224,7 +254,7 @@ static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch
     meg_graph *source = meg_graph_copy(p->source);
     set_norm(source, p->options.norm);
     bool spread = share_samples(p, out, batch / micro);
-    meg_phases phases = !train ? MEG_FUSED
+    meg_phases phases = !train              ? MEG_FUSED
                         : p->options.phases ? MEG_PHASED
                         : spread            ? MEG_PHASED_NORMS
                                             : MEG_FUSED;
@@ -273,13 +303,13 @@ static meg_status check_budget(const meg_plan *p, meg_error *e)
     char need[32], have[32];
     meg_print_bytes(p->arena, need);
     meg_print_bytes(p->options.budget, have);
-    return meg_fail(e, MEG_EBUDGET,
-                    "%s needs %" PRId64 " bytes (%s) at batch=%" PRId64 " micro=%" PRId64
-                    ", but the budget is %s: %" PRId64
-                    " bytes are missing; use a smaller batch%s, or a larger budget",
-                    p->source->name, p->arena, need, p->options.batch, p->options.micro, have,
-                    missing, normalises(p->source) ? " or more micro-batches (with norm=)"
-                                                   : " or more micro-batches");
+    return meg_fail(
+        e, MEG_EBUDGET,
+        "%s needs %" PRId64 " bytes (%s) at batch=%" PRId64 " micro=%" PRId64
+        ", but the budget is %s: %" PRId64
+        " bytes are missing; use a smaller batch%s, or a larger budget",
+        p->source->name, p->arena, need, p->options.batch, p->options.micro, have, missing,
+        normalises(p->source) ? " or more micro-batches (with norm=)" : " or more micro-batches");
 }
 
 static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t samples)
@@ -310,13 +340,11 @@ meg_status meg_plan_make_for(const meg_graph *g, meg_error *e, const meg_profile
 {
     meg_pool *pool = meg_pool_new();
     meg_plan *p = meg_pool_alloc(pool, sizeof *p);
-    *p = (meg_plan){.owner = g->owner, .pool = pool, .source = g, .profile = *profile,
-                    .world = *world};
+    *p = (meg_plan){
+        .owner = g->owner, .pool = pool, .source = g, .profile = *profile, .world = *world};
     meg_status status = make(p, e, options, samples);
-    if (status == MEG_OK)
-        *out = p;
-    else
-        meg_plan_destroy(p);
+    if (status == MEG_OK) *out = p;
+    else meg_plan_destroy(p);
     return status;
 }
 

@@ -18,10 +18,10 @@ extern const meg_profile meg_profile_plain; /* the ref devices' formats, no seco
 typedef struct meg_plan_options {
     int64_t batch, micro, norm, budget;
     int64_t replicas, stages, chunks, replications; /* 0: as many as there are ranks for */
-    int64_t bucket;     /* bytes */
-    int level, balance; /* of stages */
+    int64_t bucket;                                 /* bytes */
+    int level, balance;                             /* of stages */
     char schedule[MEG_TEXT], assign[MEG_TEXT], allreduce[MEG_TEXT];
-    int recompute; /* 0 auto, 1 none */
+    int recompute;   /* 0 auto, 1 none */
     bool keep_grads; /* gradients stay readable after the step */
     bool phases;     /* reducing operators as several nodes, as a plan that cuts them has them */
     char optimizer[MEG_TEXT];
@@ -29,7 +29,12 @@ typedef struct meg_plan_options {
 
 extern const meg_param meg_plan_params[];
 
-enum { MEG_ENTRY_TRAIN, MEG_ENTRY_TRAIN_TAIL, MEG_ENTRY_EVAL, MEG_ENTRIES };
+enum {
+    MEG_ENTRY_TRAIN,
+    MEG_ENTRY_TRAIN_TAIL,
+    MEG_ENTRY_EVAL,
+    MEG_ENTRIES
+};
 
 typedef struct meg_world { /* the ranks of a job, and who this is */
     int rank, ranks;
@@ -58,7 +63,7 @@ struct meg_plan {
     int held_slots;
     meg_held_slot *held;
     size_t held_room;
-    int *held_at; /* value * keys + key: number of its held slot + 1; 0: none */
+    int *held_at;                 /* value * keys + key: number of its held slot + 1; 0: none */
     meg_entry entry[MEG_ENTRIES]; /* tail: .batch == 0 where there is none */
     int64_t bytes[MEG_REGIONS];   /* the largest entry's */
     int64_t arena;

@@ -34,8 +34,8 @@ void meg_entry_clear(meg_entry *e)
 
 static const char *code_name(meg_code c)
 {
-    static const char *const name[MEG_CODES] = {"load", "kernel", "copy", "add",  "zero",
-                                                "update", "free", "send", "recv", "reduce"};
+    static const char *const name[MEG_CODES] = {"load",   "kernel", "copy", "add",  "zero",
+                                                "update", "free",   "send", "recv", "reduce"};
     return name[c];
 }
 
@@ -104,10 +104,9 @@ static void print_slot(const meg_station *t, int id, FILE *out)
         name = s->value >= 0 ? g->node[s->value].name : "";
     else if (s->role != MEG_ROLE_BUCKET) name = g->value[s->value].name;
     static const char *const mark[] = {
-        [MEG_ROLE_VALUE] = "", [MEG_ROLE_GRADIENT] = "d:", [MEG_ROLE_AUX] = "aux:",
-        [MEG_ROLE_SCRATCH] = "scratch:", [MEG_ROLE_STATE] = "opt:", [MEG_ROLE_SCALARS] = "",
-        [MEG_ROLE_SEED] = "seed:", [MEG_ROLE_TOTAL] = "sum:",
-        [MEG_ROLE_BUCKET] = "bucket"};
+        [MEG_ROLE_VALUE] = "",           [MEG_ROLE_GRADIENT] = "d:", [MEG_ROLE_AUX] = "aux:",
+        [MEG_ROLE_SCRATCH] = "scratch:", [MEG_ROLE_STATE] = "opt:",  [MEG_ROLE_SCALARS] = "",
+        [MEG_ROLE_SEED] = "seed:",       [MEG_ROLE_TOTAL] = "sum:",  [MEG_ROLE_BUCKET] = "bucket"};
     fprintf(out, " %s%s.%d", mark[s->role], name, id);
     if (s->format != MEG_FORMAT_PLAIN) fprintf(out, "/%s", meg_format_name(s->format));
 }
@@ -138,8 +137,8 @@ static void print_instr(const meg_station *t, int at, bool figures, FILE *out)
 {
     const meg_instr *i = &t->instr[at];
     const meg_graph *g = t->entry->graph;
-    fprintf(out, "  %5d %-6s", at, i->code == MEG_KERNEL ? meg_pass_name(i->pass)
-                                                         : code_name(i->code));
+    fprintf(out, "  %5d %-6s", at,
+            i->code == MEG_KERNEL ? meg_pass_name(i->pass) : code_name(i->code));
     if (i->code == MEG_KERNEL)
         fprintf(out, " %s %s", g->node[i->node].op->name, g->node[i->node].name);
     if (i->code != MEG_FREE) {

@@ -23,16 +23,24 @@
 #include "plan/timetable.h"
 
 enum {
-    MEG_STAGES = 256, /* at most */
-    MEG_ALIGN = 64    /* of slots, in bytes */
+    MEG_STAGES = 256,             /* at most */
+    MEG_ALIGN = 64,               /* of slots, in bytes */
+    MEG_REDUCE_PIECE = 128 << 10, /* bytes of a message of a reduction */
+    MEG_REDUCE_PIECES = 4         /* that are under way at once */
 };
 
-typedef enum meg_region { MEG_HELD, MEG_STEP, MEG_FRAME, MEG_TEMPORARY, MEG_REGIONS } meg_region;
+typedef enum meg_region {
+    MEG_HELD,
+    MEG_STEP,
+    MEG_FRAME,
+    MEG_TEMPORARY,
+    MEG_REGIONS
+} meg_region;
 
 typedef enum meg_role {
     MEG_ROLE_VALUE,
     MEG_ROLE_GRADIENT,
-    MEG_ROLE_AUX,     /* index: which */
+    MEG_ROLE_AUX, /* index: which */
     MEG_ROLE_SCRATCH,
     MEG_ROLE_STATE,   /* of the optimizer; index: which */
     MEG_ROLE_SCALARS, /* meg_scalars of the step */
@@ -117,10 +125,10 @@ typedef struct meg_team { /* ranks that reduce together, ascending; of the plan'
 typedef struct meg_entry {
     const char *name;
     bool train;
-    int64_t batch; /* samples of a step */
-    int micro;     /* micro-batches; each has batch / micro samples */
-    meg_graph *graph; /* for one micro-batch of all replicas, fused */
-    meg_dtype real;   /* what MEG_F32 values are stored as */
+    int64_t batch;      /* samples of a step */
+    int micro;          /* micro-batches; each has batch / micro samples */
+    meg_graph *graph;   /* for one micro-batch of all replicas, fused */
+    meg_dtype real;     /* what MEG_F32 values are stored as */
     int64_t first, end; /* the samples of a micro-batch that are this rank's */
     bool *sampled;      /* value: one along n for each sample, so that replicas cut it there */
     int *stage;         /* of each node */

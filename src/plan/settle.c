@@ -76,16 +76,19 @@ static int held_range(meg_lower *l, int first, int last)
 {
     const meg_slot *a = &l->out->slot[first], *b = &l->out->slot[last];
     int64_t bytes = b->offset + b->bytes - a->offset, each = meg_dtype_bytes(a->dtype);
-    meg_slot s = {.role = MEG_ROLE_BUCKET, .value = -1, .dtype = a->dtype, .region = MEG_HELD,
-                  .offset = a->offset, .bytes = bytes,
+    meg_slot s = {.role = MEG_ROLE_BUCKET,
+                  .value = -1,
+                  .dtype = a->dtype,
+                  .region = MEG_HELD,
+                  .offset = a->offset,
+                  .bytes = bytes,
                   .box = meg_box_of(1, bytes / each, 1, 1, 1)};
     return meg_lower_slot(l, s);
 }
 
 static void share_states(meg_lower *l)
 {
-    bool stage[MEG_STAGES] = {[l->out->stage] = true};
-    meg_team team = meg_plan_team(l->plan, l->entry, -1, stage);
+    meg_team team = meg_lower_team(l, -1);
     if (l->states_first < 0 || team.count == 1) return;
     int all = held_range(l, l->states_first, l->states_last);
     l->block = MEG_BLOCK_BEGIN;
@@ -124,16 +127,15 @@ static int gradient_of(meg_lower *l, int value)
 /* Reduces the settled gradients that are in no bucket yet. */
 static void close_bucket(meg_lower *l)
 {
-    bool stage[MEG_STAGES] = {[l->out->stage] = true}, own;
+    bool own;
     if (l->bucket_first == l->settled_count) return;
     int first = l->settled[l->bucket_first], last = l->settled[l->settled_count - 1];
     l->bucket_first = l->settled_count;
     meg_team team = sharers(l, first, &own);
     if (!own || team.count == 1) return;
-    team = meg_plan_team(l->plan, l->entry, -1, stage);
     int range = held_range(l, gradient_of(l, first), gradient_of(l, last));
-    meg_instr r = meg_lower_reduce(
-        l, range, &team, MEG_TAG_BUCKET + l->out->stage * MEG_BUCKETS + l->buckets++);
+    meg_instr r = meg_lower_reduce(l, range, &team,
+                                   MEG_TAG_BUCKET + l->out->stage * MEG_BUCKETS + l->buckets++);
     r.last = true;
     meg_lower_emit(l, &r);
 }
@@ -188,8 +190,10 @@ void meg_lower_finish(meg_lower *l)
         int value = l->settled[i], sum = gradient_of(l, value);
         if (!settles(l, value)) continue;
         meg_team team = sharers(l, value, &own);
-        meg_instr r = meg_lower_reduce(l, sum, &team, MEG_TAG_VALUE + 4 * value + 3);
-        if (!own && team.count > 1) meg_lower_emit(l, &r);
+        if (!own && team.count > 1) {
+            meg_instr r = meg_lower_reduce(l, sum, &team, MEG_TAG_VALUE + 4 * value + 3);
+            meg_lower_emit(l, &r);
+        }
         update(l, value, sum);
     }
     share_states(l);
