@@ -90,7 +90,7 @@ static void test_keys(void **state)
     assert_memory_equal(first, other, sizeof first);
     mask_of(other, "drop", "rate=0.5", (meg_moment){3, 9, 0, 0});
     assert_memory_not_equal(first, other, sizeof first);
-    mask_of(other, "drop", "rate=0.5", (meg_moment){4, 8, 0});
+    mask_of(other, "drop", "rate=0.5", (meg_moment){4, 8, 0, 0});
     assert_memory_not_equal(first, other, sizeof first);
     mask_of(other, "drop2", "rate=0.5", (meg_moment){3, 8, 0, 0});
     assert_memory_not_equal(first, other, sizeof first);
@@ -100,7 +100,7 @@ static void test_backward_and_eval(void **state)
 {
     (void)state;
     float mask[ALL], from[ALL], to[ALL];
-    meg_moment m = {3, 8, 12};
+    meg_moment m = {3, 8, 12, 0};
     meg_graph *g = graph_of(N, "drop", "rate=0.25");
     mask_of(mask, "drop", "rate=0.25", m);
     for (int i = 0; i < ALL; i++)

@@ -101,7 +101,7 @@ static bool reads(const meg_node *v, int value)
 
 static int by_value(const void *a, const void *b)
 {
-    const meg_crossing *x = a, *y = b;
+    const meg_passage *x = a, *y = b;
     return x->value != y->value ? (x->value < y->value ? -1 : 1) : x->to - y->to;
 }
 
@@ -110,7 +110,7 @@ static void unite(meg_lower *l)
 {
     int kept = 0;
     for (int i = 0; i < l->crossings; i++) {
-        meg_crossing *last = kept ? &l->crossing[kept - 1] : NULL;
+        meg_passage *last = kept ? &l->crossing[kept - 1] : NULL;
         if (last && by_value(last, &l->crossing[i]) == 0) last->back |= l->crossing[i].back;
         else l->crossing[kept++] = l->crossing[i];
     }
@@ -129,7 +129,7 @@ void meg_lower_crossings(meg_lower *l)
         for (int k = 0; k < g->node[i].inputs; k++) {
             int x = g->node[i].in[k], maker = g->value[x].maker;
             if (maker < 0 || stage[maker] == stage[i]) continue;
-            l->crossing[l->crossings++] = (meg_crossing){x, stage[maker], stage[i],
+            l->crossing[l->crossings++] = (meg_passage){x, stage[maker], stage[i],
                                                          gives_back(l, &g->node[i], x), 0};
         }
     qsort(l->crossing, (size_t)l->crossings, sizeof *l->crossing, by_value);
@@ -182,7 +182,7 @@ static void send(meg_lower *l, int slot, int peer, int tag)
 void meg_lower_receive(meg_lower *l)
 {
     for (int i = 0; i < l->crossings; i++) {
-        const meg_crossing *c = &l->crossing[i];
+        const meg_passage *c = &l->crossing[i];
         if (c->to != l->out->stage) continue;
         l->home[c->value] = received(l, c->value, MEG_ROLE_VALUE, rank_of(l, c->from), c->tag);
         l->format[c->value] = MEG_FORMAT_PLAIN;
@@ -192,7 +192,7 @@ void meg_lower_receive(meg_lower *l)
 void meg_lower_send(meg_lower *l, const meg_node *v)
 {
     for (int i = 0; i < l->crossings; i++) {
-        const meg_crossing *c = &l->crossing[i];
+        const meg_passage *c = &l->crossing[i];
         if (c->from != l->out->stage || l->g->value[c->value].maker != v->id) continue;
         int slot = meg_lower_get(l, c->value, MEG_FORMAT_PLAIN, 0, v);
         send(l, slot, rank_of(l, c->to), c->tag);
@@ -202,7 +202,7 @@ void meg_lower_send(meg_lower *l, const meg_node *v)
 void meg_lower_receive_back(meg_lower *l)
 {
     for (int i = l->crossings - 1; i >= 0; i--) {
-        const meg_crossing *c = &l->crossing[i];
+        const meg_passage *c = &l->crossing[i];
         if (c->from != l->out->stage || !c->back) continue;
         l->coming[i] = received(l, c->value, MEG_ROLE_GRADIENT, rank_of(l, c->to),
                                 c->tag + l->entry->micro);
@@ -221,7 +221,7 @@ static bool first_reader(const meg_lower *l, const meg_node *v, int value)
 void meg_lower_send_back(meg_lower *l, const meg_node *v)
 {
     for (int i = 0; i < l->crossings; i++) {
-        const meg_crossing *c = &l->crossing[i];
+        const meg_passage *c = &l->crossing[i];
         if (c->to != l->out->stage || !c->back || !first_reader(l, v, c->value)) continue;
         meg_lower_gather(l, c->value, 1);
         meg_parts *p = &l->parts[c->value];

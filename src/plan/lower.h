@@ -28,11 +28,11 @@ typedef struct meg_duplicate { /* a value in another format than its home's */
     int value, slot;
 } meg_duplicate;
 
-typedef struct meg_crossing { /* a value that another stage reads, once for each such stage */
+typedef struct meg_passage { /* a value that another stage reads, once for each such stage */
     int value, from, to;      /* stages */
     bool back;                /* its gradient comes back */
     int tag;                  /* of the value; the gradient's follows after all micro-batches */
-} meg_crossing;
+} meg_passage;
 
 enum {
     MEG_BUCKETS = 1 << 10,   /* of a stage, at most */
@@ -76,7 +76,7 @@ typedef struct meg_lower {
     int *held;   /* value * MEG_HELD_KEYS + key: slot; -1 */
 
     int crossings;
-    meg_crossing *crossing;        /* of the whole graph, by value and receiving stage */
+    meg_passage *crossing;        /* of the whole graph, by value and receiving stage */
     int *coming;                   /* crossing: slot of the gradient that came; -1 */
     int states_first, states_last; /* slots of the states that the station writes; -1 */
     int *settled; /* parameters whose gradients are summed, in the order of completion */
