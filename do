@@ -7,6 +7,7 @@
 #   ./do asan           all tests again under the address and undefined-behaviour sanitizers
 #   ./do test-torch     compares losses and gradients with PyTorch (downloads it once, several GB)
 #   ./do test-onnx      runs ONNX's own tests of our operators (downloads onnx once, 40 MB)
+#   ./do fuzz-readers [SECONDS]  feeds nonsense to the readers of files, 10 minutes each
 #   ./do bench-torch    compares speed with PyTorch (same)
 #   ./do fresh          demo and test in a bare Debian, made for the purpose (root only)
 #   ./do format         applies the house style to all C files
@@ -17,8 +18,10 @@ cd "$(dirname "$0")"
 demo="train resnet-cifar --depth 14 --batch 128 --epochs 4 --lr 0.15 --schedule cosine --warmup 0.5
     --momentum 0.9 --nesterov --weight-decay 5e-4 --flip"
 
-packages_build="gcc libc6-dev cmake ninja-build libdnnl-dev zlib1g-dev dataset-fashion-mnist"
-packages_test="libcmocka-dev pkgconf"
+packages_build="gcc libc6-dev cmake ninja-build libdnnl-dev zlib1g-dev dataset-fashion-mnist
+    libopenmpi-dev openmpi-bin"
+packages_test="libcmocka-dev pkgconf libmpich-dev mpich" # a second MPI: both are tested
+packages_fuzz="clang libclang-rt-14-dev"
 packages_torch="libtcmalloc-minimal4" # a fair comparison gives PyTorch its faster malloc
 
 say() { echo "do: $*" >&2; }
@@ -99,6 +102,38 @@ torch()
     .venv-torch/bin/python "$@"
 }
 
+# libFuzzer on each reader in turn, from the committed corpus; ends at the first crash, hang (10 s) or
+# hunger (1 GB), with the file that caused it. What is found on the way stays in build-fuzz.
+fuzz_readers()
+{
+    seconds=${1:-600}
+    case $seconds in
+    '' | *[!0-9]*) fail "fuzz-readers: '$seconds' is no number of seconds" ;;
+    esac
+    need $packages_build $packages_fuzz
+    log=$(mktemp)
+    if ! { CC=clang cmake -S tests/fuzz -B build-fuzz -G Ninja && cmake --build build-fuzz; } \
+        > "$log" 2>&1; then
+        cat "$log" >&2
+        rm -f "$log"
+        fail "the build of the fuzzers failed"
+    fi
+    rm -f "$log"
+    for reader in onnx safetensors plan; do
+        mkdir -p build-fuzz/found/$reader
+        say "fuzzing $reader for $seconds s; log: build-fuzz/$reader.log"
+        build-fuzz/fuzz-$reader -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
+            -malloc_limit_mb=512 -max_len=8192 -use_value_profile=1 -print_final_stats=1 \
+            -artifact_prefix=build-fuzz/ build-fuzz/found/$reader tests/fuzz/corpus/$reader \
+            tests/golden/onnx > build-fuzz/$reader.log 2>&1 || {
+            tail -n 40 build-fuzz/$reader.log >&2
+            fail "the reader of $reader files failed; put the file into tests/fuzz/corpus/$reader"
+        }
+        grep -E 'cov: ' build-fuzz/$reader.log | tail -n 1
+        grep -E 'executed_units|peak_rss' build-fuzz/$reader.log
+    done
+}
+
 # Runs the commands in a bare Debian, on a clean clone, with this machine's mirrors and proxies.
 fresh()
 {
@@ -170,6 +205,9 @@ test-onnx)
     # The last version that ships its tests as files.
     environment .venv-onnx onnx,numpy,safetensors onnx==1.22.0 numpy safetensors
     .venv-onnx/bin/python tools/onnx_conformance.py "$@"
+    ;;
+fuzz-readers)
+    fuzz_readers "$@"
     ;;
 fresh)
     fresh

@@ -21,10 +21,14 @@ function(meg_objects name)
   set(MEG_OBJECTS ${MEG_OBJECTS} ${name} PARENT_SCOPE)
 endfunction()
 
-set(folders base graph ops machine device data import zoo plan exec train)
+set(folders base graph ops machine device comm data import zoo plan exec train)
 list(TRANSFORM folders PREPEND src/)
 list(TRANSFORM folders APPEND /*.c)
 file(GLOB sources CONFIGURE_DEPENDS ${folders})
+list(FILTER sources EXCLUDE REGEX "src/comm/mpi\\.c$") # a plug-in for each MPI: see Mpi.cmake
+file(RELATIVE_PATH plugins ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/megalith)
+set_source_files_properties(src/comm/open.c PROPERTIES COMPILE_DEFINITIONS
+  "MEG_PLUGIN_DIR=\"${CMAKE_INSTALL_FULL_LIBDIR}/megalith\";MEG_PLUGIN_FROM_BIN=\"/${plugins}\"")
 meg_objects(objects SOURCES ${sources})
 
 file(GLOB ops CONFIGURE_DEPENDS src/ops/*.c)

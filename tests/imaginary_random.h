@@ -1,7 +1,7 @@
 /* Random graphs, and random plans for them, from a seed.
  *
- * Graphs: chains of convolutions, pools and norms over 1 to 3 spatial axes, with residual adds and
- * skips, odd sizes, asymmetric padding, groups, tied weights, values read twice by a node; a head.
+ * Graphs: chains of convolutions, pools and norms over 1 to 3 spatial axes, with residual adds,
+ * sums with what is spread, skips, odd sizes, asymmetric padding, groups, tied weights, values read twice by a node; a head.
  *
  * Plans: one to three segments on meshes of 1 to 8 of the 8 ranks, that may overlap or not.
  *
@@ -197,6 +197,25 @@ static inline int add_add(maker *m, int x)
     return add_skip(m, x, "add", false);
 }
 
+/* x plus something smaller that is spread over it: a parameter of its own, with some axes of extent
+ * 1, or the means of x's channels. */
+static inline int add_spread(maker *m, int x)
+{
+    const meg_value *v = &m->g->value[x];
+    char name[32];
+    meg_weight_spec spec = {.kind = MEG_PARAMETER, .shape = v->shape, .rank = v->rank};
+    int b;
+    memcpy(spec.dims, v->dims, sizeof spec.dims);
+    spec.shape.hi[MEG_N] = spec.dims[0] = 1;
+    for (int i = 1; i < v->rank; i++)
+        if (draw(m->state, 0, 1))
+            spec.dims[i] = spec.shape.hi[i == 1 ? MEG_C : MEG_AXES - v->rank + i] = 1;
+    snprintf(name, sizeof name, "rows%d", m->g->nodes);
+    if (draw(m->state, 0, 2)) b = meg_graph_parameter(m->g, name, &spec);
+    else b = meg_graph_add(m->g, "gap", "", "", 1, &x);
+    return meg_graph_add(m->g, "add", "", draw(m->state, 0, 1) ? "relu=1" : "", 2, (int[]){x, b});
+}
+
 static inline int add_concat(maker *m, int x)
 {
     return add_skip(m, x, "concat", true);
@@ -226,7 +245,8 @@ static inline meg_graph *random_graph(uint64_t *state)
 {
     static int (*const layers[])(maker *, int) = {add_conv,     add_conv,    add_conv,
                                                   add_residual, add_add,     add_norm,
-                                                  add_concat,   add_maxpool, add_avgpool};
+                                                  add_concat,   add_maxpool, add_avgpool,
+                                                  add_spread};
     static const int64_t most[] = {14, 11, 5}; /* pixels along each of 1, 2, 3 spatial axes */
     maker m = {meg_graph_create("random"), state};
     int space = (int)(draw(state, 0, 4) + 4) / 3; /* mostly 2 */

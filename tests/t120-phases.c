@@ -364,6 +364,7 @@ static void test_dice(void **state)
     check_cases((phase_case[]){{"dice", "", 3, {3, 5, 7}, false},
                                {"dice", "mode=sigmoid ignore=2", 4, {2, 4, 3, 5}, false},
                                {"dice", "epsilon=1", 5, {2, 3, 2, 3, 4}, false},
+                               {"dice", "mode=sigmoid", 4, {2, 1, 3, 5}, false},
                                {0}});
 }
 
@@ -409,7 +410,8 @@ static void test_messages(void **state)
     int b = meg_graph_input(g, "b", 4, (int64_t[]){2, 3, 4, 6});
     assert_int_equal(meg_graph_add(g, "add", "join", "", 2, (int[]){a, b}), -1);
     assert_string_equal(g->error.message,
-                        "join: 'a' is 2x3x4x5, but 'b' is 2x3x4x6: add wants equal shapes");
+                        "join: 'a' is 2x3x4x5, but 'b' is 2x3x4x6: along each axis add wants the "
+                        "first's extent, or 1");
     meg_graph_destroy(g);
 }
 

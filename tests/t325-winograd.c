@@ -21,6 +21,13 @@ static const meg_sample cases[] = {
     {"1x16x41x45", "filters=16 kernel=3 pad=1"},
     {"2x288x5x5", "filters=288 kernel=3 pad=1"}, /* by filters, two widths */
     {"2x16x1x1", "filters=32 kernel=3 pad=2"},
+    {"2x16x3x9x9", "filters=16 kernel=3 pad=1"}, /* volumes */
+    {"1x24x5x6x7", "filters=40 kernel=3 bias=0"},
+    {"2x32x4x5x6", "filters=16 kernel=3 pad=0:2x1x2:1"},
+    {"1x16x3x9x5", "filters=32 kernel=1x3x3 pad=0x1x1"},
+    {"2x16x4x6x6", "filters=16 kernel=2x3x3 pad=1:0x1x1"},
+    {"1x16x1x5x5", "filters=16 kernel=3 pad=2x1x1"},
+    {"1x144x3x5x5", "filters=144 kernel=3 pad=1"},
 };
 
 enum {
@@ -77,7 +84,10 @@ static meg_winograd job(const layer *l, bool turned)
     const meg_box *x = &l->op.t[turned ? MEG_Y : MEG_X].box;
     const meg_box *y = &l->op.t[turned ? MEG_X : MEG_Y].box;
     meg_winograd j = {.threads = l->threads, .turned = turned, .samples = meg_extent(x, MEG_N)};
-    j.from = blocks_of(meg_extent(x, MEG_C), l->block);
+    j.depths = a->win[0].taps;
+    j.planes[0] = meg_extent(x, MEG_D), j.planes[1] = meg_extent(y, MEG_D);
+    j.above = turned ? j.depths - 1 - a->win[0].before : a->win[0].before;
+    j.from = blocks_of(meg_extent(x, MEG_C), l->block) * j.depths;
     j.to = blocks_of(meg_extent(y, MEG_C), l->block);
     j.filters = meg_extent(y, MEG_C);
     for (int i = 0; i < 2; i++) {
@@ -85,7 +95,7 @@ static meg_winograd job(const layer *l, bool turned)
         j.before[i] = turned ? 2 - a->win[1 + i].before : a->win[1 + i].before;
     }
     j.rows = (j.out[0] + 3) / 4, j.columns = (j.out[1] + 3) / 4;
-    j.tiles = j.samples * j.rows * j.columns;
+    j.tiles = j.samples * j.planes[1] * j.rows * j.columns;
     j.x = l->at[turned ? MEG_DY : MEG_X], j.y = l->at[turned ? MEG_DX : MEG_Y];
     j.weight = l->at[MEG_X + 1], j.bias = turned ? NULL : l->at[MEG_X + 2];
     j.dy = l->at[MEG_DY], j.dweight = l->at[MEG_DX + 1], j.dbias = l->at[MEG_DX + 2];
@@ -166,6 +176,20 @@ static bool answers(meg_device *d, const meg_sample *sample, meg_pass pass)
     return strncmp(describe(d, sample, pass).impl, "winograd", 8) == 0;
 }
 
+/* The same, x being an image as it is loaded. */
+static bool stored_plain(meg_device *d, const meg_sample *sample)
+{
+    meg_error e = {0};
+    layer l = {.device = d, .block = cpu_of(d)->block};
+    meg_spec s;
+    if (plain_open(&e, "conv", sample, MEG_F64, &l.op) != MEG_OK) fail_msg("%s", e.message);
+    meg_request r = request(&l, MEG_FORWARD);
+    r.format[MEG_X] = MEG_FORMAT_PLAIN;
+    meg_device_describe(d, &r, &s);
+    plain_close(&l.op);
+    return strncmp(s.impl, "winograd", 8) == 0;
+}
+
 static void test_refusals(void **state)
 {
     static const meg_sample others[] = {
@@ -175,8 +199,9 @@ static void test_refusals(void **state)
         {"2x16x9x9", "filters=16 kernel=3x1 pad=1x0"},
         {"2x16x9x9", "filters=16 kernel=5 pad=2"},
         {"2x16x9x9", "filters=16 kernel=3 pad=3"},
-        {"2x16x3x9x9", "filters=16 kernel=3 pad=1"},
-        {"2x16x3x9x9", "filters=16 kernel=1x3x3 pad=0x1x1"},
+        {"2x16x3x9x9", "filters=16 kernel=3 stride=2x1x1 pad=1"},
+        {"2x16x5x9x9", "filters=16 kernel=5x3x3 pad=2x1x1"},
+        {"2x16x5x9x9", "filters=16 kernel=2"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_false(answers(devices(state)[0], &others[i], MEG_FORWARD));
@@ -188,6 +213,8 @@ static void test_switch(void **state)
 {
     static const meg_sample few = {"1x3x8x8", "filters=8 kernel=3 pad=1"};
     static const meg_sample many = {"4x64x28x28", "filters=64 kernel=3 pad=1"};
+    static const meg_sample volume = {"1x64x16x16x16", "filters=64 kernel=3 pad=1"};
+    static const meg_sample first = {"1x3x128x128", "filters=64 kernel=3 pad=1"};
     meg_cpu *cpu = meg_device_state(devices(state)[1]);
     assert_int_equal(cpu->winograd, MEG_CPU_ALWAYS);
     assert_int_equal(meg_cpu_winograd_use("0"), MEG_CPU_NEVER);
@@ -200,6 +227,9 @@ static void test_switch(void **state)
     assert_true(answers(devices(state)[1], &many, MEG_BACKWARD));
     assert_true(answers(devices(state)[1], &many, MEG_WEIGHT));
     assert_false(answers(devices(state)[1], &few, MEG_FORWARD));
+    assert_true(answers(devices(state)[1], &volume, MEG_FORWARD));
+    assert_true(answers(devices(state)[1], &volume, MEG_WEIGHT));
+    assert_false(stored_plain(devices(state)[1], &first));
     cpu->winograd = MEG_CPU_ALWAYS;
 }
 

@@ -71,6 +71,7 @@ static void *plain_data(const plain_op *p, int operand, double factor)
     for (int64_t i = 0; i < count; i++) {
         double x = plain_get(p, operand, i);
         if (p->type[operand] == MEG_U8) u[i] = (uint8_t)x;
+        else if (p->type[operand] == MEG_I32) ((int32_t *)f)[i] = (int32_t)x;
         else f[i] = (float)(factor * x);
     }
     return f;
@@ -216,6 +217,24 @@ static void check_pass(meg_device **d, plain_op *p, const char *name, meg_pass p
             }
 }
 
+/* Inputs that are spread are left to plain C; only a sum with the same for all samples is not. */
+static bool spread_by_plain(const plain_op *p, const char *op)
+{
+    const meg_box *a = &p->t[MEG_X].box, *b = &p->t[MEG_X + 1].box;
+    bool add = strcmp(op, "add") == 0;
+    if (!add && strcmp(op, "mul") != 0 && strcmp(op, "sub") != 0) return false;
+    meg_box sample = *a;
+    sample.hi[MEG_N] = 1;
+    return !meg_box_equal(a, b) && !(add && meg_box_equal(b, &sample));
+}
+
+/* "4@10": 10 */
+static double labels_of(const meg_sample *s)
+{
+    const char *at = strchr(s->shapes, '@');
+    return at ? atof(at + 1) : 0;
+}
+
 static void check_sample(meg_device **d, const char *op, const meg_sample *s)
 {
     static const meg_pass passes[] = {MEG_FORWARD, MEG_EVAL, MEG_REPLAY, MEG_BACKWARD};
@@ -229,11 +248,13 @@ static void check_sample(meg_device **d, const char *op, const meg_sample *s)
         for (int64_t k = 0; p.t[i].data && k < meg_box_size(&p.t[i].box); k++) {
             double x = noise(&seed);
             bool variance = strcmp(op, "batchnorm") == 0 && i == MEG_X + 4;
-            plain_set(&p, i, k, variance ? (x + 1) / 2 + 0.125 : x);
+            bool label = p.type[i] == MEG_I32 && i < MEG_Y; /* or index, and some outside */
+            if (variance) x = (x + 1) / 2 + 0.125;
+            if (label) x = floor((x + 1) / 2 * labels_of(s) * 1.1) - 1;
+            plain_set(&p, i, k, x);
         }
-    bool spread = (strcmp(op, "mul") == 0 || strcmp(op, "sub") == 0) &&
-                  !meg_box_equal(&p.t[MEG_X].box, &p.t[MEG_X + 1].box);
-    for (size_t i = 0; i < sizeof passes / sizeof *passes && !spread; i++) { /* that is plain C's */
+    bool spread = spread_by_plain(&p, op);
+    for (size_t i = 0; i < sizeof passes / sizeof *passes && !spread; i++) {
         bool aux_bytes = p.type[MEG_AUX] == MEG_I32 && p.t[MEG_AUX].data;
         if (aux_bytes || !plain_run(&p, passes[i])) continue; /* above 256 taps: plain C */
         check_pass(d, &p, name, passes[i]);
@@ -257,6 +278,8 @@ static const more extra[] = {
     {"batchnorm", {"1x17x4x4", "epsilon=0 relu=1"}},
     {"add", {"2x33x31x17 2x33x31x17", "relu=1"}},
     {"add", {"2x33x31x17 2x33x31x17 2x33x31x17", NULL}},
+    {"add", {"5x33x31x17 1x33x31x17", "relu=1"}},
+    {"add", {"3x48x70 1x48x70", NULL}},
     {"relu", {"3x40x21x20", NULL}},
     {"relu", {"1x1x1x9001", NULL}},
     {"sigmoid", {"3x40x21x20", NULL}},
@@ -272,6 +295,8 @@ static const more extra[] = {
     {"maxpool", {"2x37x23x22", "kernel=3 stride=2 pad=1"}},
     {"maxpool", {"2x37x23x22", "kernel=3 stride=2 pad=1 indices=1"}},
     {"avgpool", {"2x37x23x22", "kernel=3 stride=2 pad=1 count_pad=0 ceil=1"}},
+    {"avgpool", {"1x16x9x7x12", "kernel=2"}}, /* tiles, and pixels that none covers */
+    {"avgpool", {"2x21x11x10", "kernel=3x2"}},
     {"gap", {"2x37x23x29", NULL}},
     {"groupnorm", {"3x20x70x70", "groups=4 relu=1"}},
     {"groupnorm", {"2x9x71x59", "groups=3"}},
@@ -290,6 +315,17 @@ static const more extra[] = {
     {"slice", {"2x48x33x40", "axes=1 begin=16 end=32"}},
     {"slice", {"2x41x33x40", "axes=1 begin=3 end=29"}},
     {"slice", {"3x21x11x10", "axes=1 end=5"}},
+    {"slice", {"2x21x11x10", "axes=2x3 begin=2x1 end=-3x-2"}},
+    {"slice", {"1x16x6x9x10", "begin=1x0x3 end=5x9x10"}},
+    {"prelu", {"2x33x31x17", NULL}},
+    {"prelu", {"2x20x71x60", "single=1"}},
+    {"prelu", {"1x3x130x130", NULL}},
+    {"max_unpool", {"2x37x9x10 2x37x1x9x10@400", "size=20x20"}},
+    {"max_unpool", {"2x16x4x9x10 2x16x4x9x10@2880", "kernel=2"}},
+    {"softmax_xent", {"2x3x70x71 2x70x71@3 1", NULL}},
+    {"softmax_xent", {"2x21x33x18 2x33x18@21 1 1x21", "ignore=3 smoothing=0.1"}},
+    {"softmax_xent", {"1x2x5x6x7 1x5x6x7@2 1", NULL}},
+    {"softmax_xent", {"3x300x9 3x9@300 1", "smoothing=0.2"}},
 };
 
 /* Weights that would have to be blocked. */
@@ -304,7 +340,8 @@ static void operators(void **state)
         "batchnorm", "add",        "relu",         "maxpool",          "avgpool",
         "gap",       "concat",     "resize",       "adaptive_avgpool", "clip",
         "gelu",      "leaky_relu", "mul",          "sigmoid",          "sub",
-        "tanh",      "groupnorm",  "instancenorm", "layernorm"};
+        "tanh",      "groupnorm",  "instancenorm", "layernorm",        "prelu",
+        "max_unpool"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         const meg_op *op = meg_op_find(ops[i]);
         assert_non_null(op);

@@ -8,12 +8,18 @@
 static const struct {
     const char *model, *options;
 } sizes[] = {
+    {"amoebanet-d", "layers=3 filters=32 image=3x128x128 classes=10"},
     {"cnn", ""},
     {"cosmoflow", "image=4x32x32x32 pools=4"},
+    {"gpt", "tokens=40 layers=2 width=96 classes=300"},
+    {"inception-v3", "aux=0 image=3x128x128 classes=10"},
     {"relaynet", "image=1x64x45"},
     {"resnet-cifar", ""},
     {"unet", "width=16 image=3x64x64"},
     {"unet3d", "width=16 image=1x16x24x16"},
+    {"vit_b_16", "image=3x64x64 layers=2"},
+    {"vit_b_32", "image=3x64x64 layers=2"},
+    {"vit_l_16", "image=3x64x64 layers=2"},
 };
 
 static const char *options_of(const meg_model *m)

@@ -200,5 +200,5 @@ CASES = [
     ("relaynet", "image=3x35x18 classes=2 width=8", 3, ("cpu", "ref64")),
     ("cosmoflow", "image=4x18x21x16 pools=3", 3, ("cpu", "ref64")),
     ("cosmoflow", "image=4x37x32x33 form=256 pools=3 bias=0", 2, ("cpu", "ref64")),
-    ("cosmoflow", "image=3x48x50x51 form=512 pools=2 targets=3", 2, ("cpu", "ref64")),
+    ("cosmoflow", "image=3x58x60x61 form=512 pools=2 targets=3", 2, ("cpu", "ref64")),
 ]

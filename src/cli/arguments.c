@@ -102,7 +102,8 @@ static const char *initial_of(const meg_param *table, const char *word)
     return table->initial;
 }
 
-/* An unknown optimizer or model has no table: the library will say what is wrong. */
+/* An unknown optimizer or model has no table: the library will say what is wrong. A plan file may
+ * name the optimizer. */
 static meg_choice choice_of(const reader *r)
 {
     const meg_arguments *a = r->a;
@@ -112,8 +113,10 @@ static meg_choice choice_of(const reader *r)
     if (a->places) choice.model = meg_choice_model(a->place[0]);
     if (!meg_word_find(a->command, &choice, "optimizer", &plan)) return choice;
     choice.optimizer = initial_of(plan.params, "optimizer");
-    for (size_t i = 0; i < r->count; i++)
+    for (size_t i = 0; i < r->count; i++) {
         if (strcmp(r->list[i].word, "optimizer") == 0) choice.optimizer = r->list[i].value;
+        if (strcmp(r->list[i].word, "plan") == 0) return choice.optimizer = NULL, choice;
+    }
     if (!meg_optimizer_find(choice.optimizer)) choice.optimizer = NULL;
     return choice;
 }

@@ -105,7 +105,8 @@ static meg_status make_ready(job *j)
     meg_session *s = &j->s;
     const meg_arguments *a = s->arguments;
     bool plain = meg_arguments_has(a, MEG_TO_PLAN, "momentum") ||
-                 meg_arguments_has(a, MEG_TO_PLAN, "optimizer");
+                 meg_arguments_has(a, MEG_TO_PLAN, "optimizer") ||
+                 meg_arguments_has(a, MEG_TO_PLAN_FILE, "plan");
     MEG_TRY(s->error, meg_session_graph(s));
     MEG_TRY(s->error, meg_session_plan(s, plain ? "" : "momentum=0.9"));
     MEG_TRY(s->error, open_data(j));
@@ -245,7 +246,7 @@ const meg_command meg_command_bench = {
     .usage = "MODEL [--batch N] [--kernels] [--word value ...]",
     .doc = "measures speed and memory of training on synthetic data",
     .more = "Without other words: sgd with momentum=0.9 and lr=0.001.\n",
-    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_TRAINER | MEG_TAKES_MODEL,
+    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_TRAINER | MEG_TAKES_MODEL,
     .places = 1,
     .places_max = 1,
     .params = PARAMS,

@@ -18,6 +18,7 @@ typedef enum meg_target { /* where a word goes */
     MEG_TO_PLAN, /* the optimizer's words, too */
     MEG_TO_TRAINER,
     MEG_TO_MODEL,
+    MEG_TO_PLAN_FILE,
     MEG_TARGETS
 } meg_target;
 
@@ -27,6 +28,7 @@ enum {
     MEG_TAKES_PLAN = 1 << MEG_TO_PLAN,
     MEG_TAKES_TRAINER = 1 << MEG_TO_TRAINER,
     MEG_TAKES_MODEL = 1 << MEG_TO_MODEL,
+    MEG_TAKES_PLAN_FILE = 1 << MEG_TO_PLAN_FILE,
 };
 
 typedef struct meg_arguments { /* a command line, sorted */

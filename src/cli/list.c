@@ -1,8 +1,10 @@
 /* `megalith list [REGISTRY [NAME]]`: what there is to choose from, out of the registries. */
 #include "cli/command.h"
+#include "comm/allreduce.h"
 #include "data/data.h"
 #include "device/device.h"
 #include "import/onnx.h"
+#include "plan/schedule.h"
 #include "zoo/zoo.h"
 
 #include <string.h>
@@ -10,7 +12,8 @@
 typedef struct thing { /* an entry of any registry */
     const char *name, *doc, *paper;
     const meg_param *params;
-    const meg_op *op; /* NULL: is none */
+    const meg_op *op;   /* NULL: is none */
+    const meg_row *row; /* the same */
 } thing;
 
 typedef struct registry {
@@ -23,7 +26,7 @@ typedef struct registry {
 static bool op_at(int i, thing *out)
 {
     const meg_op *o = meg_op_at(i);
-    if (o) *out = (thing){o->name, o->doc, o->paper, o->params, o};
+    if (o) *out = (thing){o->name, o->doc, o->paper, o->params, o, NULL};
     return o != NULL;
 }
 
@@ -44,15 +47,29 @@ static bool reader_at(int i, thing *out)
 static bool optimizer_at(int i, thing *out)
 {
     const meg_optimizer *o = meg_optimizer_at(i);
-    if (o) *out = (thing){o->name, o->doc, o->paper, o->params, NULL};
+    if (o) *out = (thing){o->name, o->doc, o->paper, o->params, NULL, NULL};
     return o != NULL;
 }
 
 static bool model_at(int i, thing *out)
 {
     const meg_model *m = meg_zoo_at(i);
-    if (m) *out = (thing){m->name, m->doc, m->paper, m->params, NULL};
+    if (m) *out = (thing){m->name, m->doc, m->paper, m->params, NULL, NULL};
     return m != NULL;
+}
+
+static bool schedule_at(int i, thing *out)
+{
+    const meg_row *r = meg_row_at(i);
+    if (r) *out = (thing){.name = r->name, .doc = r->doc, .paper = r->paper, .row = r};
+    return r != NULL;
+}
+
+static bool allreduce_at(int i, thing *out)
+{
+    const meg_allreduce_kind *k = meg_allreduce_at(i);
+    if (k) *out = (thing){.name = k->name, .doc = k->doc, .paper = k->paper};
+    return k != NULL;
 }
 
 static bool onnx_at(int i, thing *out)
@@ -68,6 +85,8 @@ static const registry REGISTRIES[] = {
     {"optimizers", "how weights change", optimizer_at},
     {"readers", "where data comes from: --data READER:WORDS", reader_at},
     {"devices", "who computes", device_at},
+    {"allreduce", "how ranks sum their gradients", allreduce_at},
+    {"schedules", "how a pipeline of stages takes its micro-batches", schedule_at},
     {"onnx", "operators of ONNX files that can be read (docs/onnx.md)", onnx_at},
 };
 enum {
@@ -105,6 +124,20 @@ static void print_op(const meg_op *op)
         printf("    %-24s %s\n", s->shapes, s->attrs ? s->attrs : "");
 }
 
+/* Its picture, for four ranks and the fewest micro-batches that fill them. */
+static meg_status print_schedule(const meg_row *row, meg_error *e)
+{
+    meg_pool *pool = meg_pool_new();
+    meg_timetable *t = NULL;
+    meg_pipe p = {.stages = 4, .ranks = 4, .micro = 4};
+    if (meg_row_check(e, row, &p) != MEG_OK) p.stages = 8; /* two stages a rank */
+    meg_error_clear(e);
+    meg_status status = meg_timetable_draw(e, pool, row, &p, &t);
+    if (status == MEG_OK) meg_timetable_print(t, stdout);
+    meg_pool_free(pool);
+    return status;
+}
+
 /* ---- the command ---- */
 
 static const registry *find_registry(const char *name)
@@ -121,7 +154,7 @@ static meg_status print_one(const registry *r, const char *name, meg_error *e)
         if (strcmp(t.name, name) != 0) continue;
         print_thing(&t);
         if (t.op) print_op(t.op);
-        return MEG_OK;
+        return t.row ? print_schedule(t.row, e) : MEG_OK;
     }
     return meg_fail(e, MEG_EARG, "there is no '%s' among the %s: `megalith list %s` prints them",
                     name, r->name, r->name);
@@ -136,7 +169,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
     const registry *r = find_registry(a->place[0]);
     MEG_CHECK(e, r, MEG_EARG,
               "nothing is listed under '%s'; known: models ops optimizers readers devices "
-              "onnx",
+              "schedules allreduce onnx",
               a->place[0]);
     if (a->places == 2) return print_one(r, a->place[1], e);
     for (int i = 0; r->at(i, &t); i++)
@@ -146,7 +179,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 
 const meg_command meg_command_list = {
     .name = "list",
-    .usage = "[models|ops|optimizers|readers|devices|onnx [NAME]]",
+    .usage = "[models|ops|optimizers|readers|devices|schedules|allreduce|onnx [NAME]]",
     .doc = "lists what there is to choose from, with words and papers",
     .places_max = 2,
     .run = run,

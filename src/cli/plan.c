@@ -1,8 +1,9 @@
 /* `megalith plan MODEL`: what training would need, without training. */
+#include "cli/planfile.h"
 #include "cli/session.h"
 
 typedef struct settings {
-    char data[MEG_TEXT];
+    char data[MEG_TEXT], save[MEG_TEXT];
     bool json;
 } settings;
 
@@ -25,6 +26,7 @@ static meg_status print_plan(meg_session *s, const settings *o)
     if (o->data[0]) MEG_TRY(s->error, meg_session_data(s, o->data, &s->data));
     MEG_TRY(s->error, meg_session_graph(s));
     MEG_TRY(s->error, meg_session_plan(s, ""));
+    if (o->save[0]) MEG_TRY(s->error, meg_plan_file_write(s->error, o->save, s->plan));
     if (!o->json) return meg_session_said(s, meg_plan_print(s->plan, "summary", stdout));
     print_json(s);
     return MEG_OK;
@@ -43,6 +45,8 @@ static const meg_param PARAMS[] = {
     {"data", MEG_PARAM_TEXT, offsetof(settings, data), "",
      "data set that would be trained on: READER:WORDS; decides image, classes, last batch", NULL, 0,
      0},
+    {"save", MEG_PARAM_TEXT, offsetof(settings, save), "",
+     "writes the plan as a text for --plan, to be read and edited", NULL, 0, 0},
     {"json", MEG_PARAM_BOOL, offsetof(settings, json), "no", "one JSON object", NULL, 0, 0},
     {0},
 };
@@ -51,7 +55,7 @@ const meg_command meg_command_plan = {
     .name = "plan",
     .usage = "MODEL [--word value ...]",
     .doc = "predicts memory and time of training a model",
-    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_MODEL,
+    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_MODEL,
     .places = 1,
     .places_max = 1,
     .params = PARAMS,

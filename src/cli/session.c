@@ -1,5 +1,6 @@
 /* Sessions: see session.h. */
 #include "cli/session.h"
+#include "cli/planfile.h"
 #include "import/onnx.h"
 
 #include <inttypes.h>
@@ -128,9 +129,27 @@ static const char *joined(const meg_session *s, meg_target target, const char *m
     return meg_pool_text(s->arguments->pool, "%s %s", s->arguments->text[target], more);
 }
 
+/* The words of a plan file, of the command line and of the command. */
+static meg_status read_plan(meg_session *s, const char *path, const char *given, const char **out)
+{
+    const char *all = NULL;
+    meg_plan_text *t = NULL;
+    MEG_TRY(s->error, meg_plan_file_read(s->error, path, &t));
+    meg_status status = meg_plan_text_fits(t, s->error, s->graph);
+    if (status == MEG_OK) status = meg_plan_text_join(t, s->error, given, &all);
+    if (status == MEG_OK) *out = meg_pool_text(s->arguments->pool, "%s", all);
+    meg_plan_text_free(t);
+    return status;
+}
+
 meg_status meg_session_plan(meg_session *s, const char *more)
 {
+    const meg_arguments *a = s->arguments;
+    char path[MEG_TEXT];
     const char *text = joined(s, MEG_TO_PLAN, more);
+    char *file = meg_pool_text(a->pool, "%s", a->text[MEG_TO_PLAN_FILE]);
+    if (meg_options_take(file, "plan", path, sizeof path))
+        MEG_TRY(s->error, read_plan(s, path, text, &text));
     return meg_session_said(s, meg_plan_new(s->graph, s->data, text, &s->plan));
 }
 

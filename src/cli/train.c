@@ -284,7 +284,7 @@ const meg_command meg_command_train = {
         "MODEL is a name (`megalith list models`) or an ONNX file, whose weights it begins with.\n"
         "Ctrl-C finishes the step, saves and ends with exit code 130; a second one kills.\n"
         "image= and classes= of the model are those of the data, unless given.\n",
-    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_TRAINER | MEG_TAKES_MODEL,
+    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_TRAINER | MEG_TAKES_MODEL,
     .places = 1,
     .places_max = 1,
     .params = PARAMS,

@@ -20,6 +20,12 @@ static const meg_param OPTIONS[] = {
     {0},
 };
 
+static const meg_param PLAN_FILE[] = {
+    {"plan", MEG_PARAM_TEXT, 0, "", "a plan file, as `plan --save` writes it, for the words above",
+     NULL, 0, 0},
+    {0},
+};
+
 /* All books, whether they agree with the choice or not; false past the end. */
 static bool any_book(const meg_command *c, int i, meg_book *out)
 {
@@ -27,6 +33,7 @@ static bool any_book(const meg_command *c, int i, meg_book *out)
         {c->name, MEG_TO_COMMAND, c->params, NULL, NULL, false},
         {"device", MEG_TO_CONTEXT, meg_context_params, NULL, NULL, false},
         {"plan", MEG_TO_PLAN, meg_plan_params, NULL, NULL, false},
+        {"plan file", MEG_TO_PLAN_FILE, PLAN_FILE, NULL, NULL, false},
         {"trainer", MEG_TO_TRAINER, meg_trainer_params, NULL, NULL, false},
         {"model", MEG_TO_MODEL, OPTIONS, NULL, NULL, true},
     };

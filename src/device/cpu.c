@@ -1,7 +1,7 @@
 /* The cpu device: oneDNN where it is good, our own vector kernels elsewhere, plain C for the rest.
  *
  *     conv, conv_transpose, dense, reorders of weights   oneDNN  (device/cpu_conv.c, ...)
- *     conv, 3 x 3, of many channels        our own Winograd      (device/cpu_winograd.c)
+ *     conv, 3 x 3 and 3 x 3 x 3, of many channels   our own Winograd (device/cpu_winograd.c)
  *     matmul, attention                    oneDNN's sgemm        (device/cpu_matmul.c, ...)
  *     batchnorm, pools, joins, copies      our own               (device/cpu_norm.c, ...)
  *
@@ -19,7 +19,9 @@
 /* Of several for the same work, the first that answers. */
 static const meg_cpu_op *const table[] = {
     &meg_cpu_winograd, /* before conv */
+    &meg_cpu_crop,     /* before slice */
     &meg_cpu_adaptive_avgpool,
+    &meg_cpu_spread, /* before add */
     &meg_cpu_add,
     &meg_cpu_attention,
     &meg_cpu_avgpool,
@@ -37,13 +39,16 @@ static const meg_cpu_op *const table[] = {
     &meg_cpu_layernorm,
     &meg_cpu_leaky_relu,
     &meg_cpu_matmul,
+    &meg_cpu_max_unpool,
     &meg_cpu_maxpool,
     &meg_cpu_mul,
+    &meg_cpu_prelu,
     &meg_cpu_relu,
     &meg_cpu_reorder,
     &meg_cpu_resize,
     &meg_cpu_sigmoid,
     &meg_cpu_slice,
+    &meg_cpu_softmax_xent,
     &meg_cpu_sub,
     &meg_cpu_sum,
     &meg_cpu_tanh,

@@ -43,7 +43,9 @@ extern const meg_cpu_op meg_cpu_gap, meg_cpu_maxpool, meg_cpu_relu;
 extern const meg_cpu_op meg_cpu_winograd; /* conv; before meg_cpu_conv */
 extern const meg_cpu_op meg_cpu_clip, meg_cpu_gelu, meg_cpu_leaky_relu, meg_cpu_mul;
 extern const meg_cpu_op meg_cpu_sigmoid, meg_cpu_sub, meg_cpu_tanh;
-extern const meg_cpu_op meg_cpu_slice;
+extern const meg_cpu_op meg_cpu_slice, meg_cpu_max_unpool, meg_cpu_prelu, meg_cpu_softmax_xent;
+extern const meg_cpu_op meg_cpu_crop; /* slice; before meg_cpu_slice */
+extern const meg_cpu_op meg_cpu_spread; /* add, its second input the same in all samples */
 extern const meg_cpu_op meg_cpu_copy; /* of activations: request.node is NULL */
 extern const meg_cpu_op meg_cpu_sum, meg_cpu_update, meg_cpu_zero;
 

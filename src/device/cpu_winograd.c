@@ -129,12 +129,11 @@ static bool applies(const meg_request *r)
 {
     const meg_conv_attr *a = r->node->attr;
     if (!meg_cpu_covers(r) || a->groups != 1) return false;
-    const meg_box *x = &r->box[meg_cpu_roles[r->pass].x], *y = &r->box[meg_cpu_roles[r->pass].y];
-    if (meg_extent(x, MEG_D) != 1 || meg_extent(y, MEG_D) != 1 || a->win[0].taps != 1) return false;
-    for (int i = 1; i < MEG_SPACE; i++) {
+    for (int i = 0; i < MEG_SPACE; i++) {
         const meg_window *w = &a->win[i];
-        if (w->taps != 3 || w->stride != 1 || w->dilation != 1 || w->before > 2 || w->after > 2)
-            return false;
+        if ((i > 0 && w->taps != 3) || w->taps > 3) return false;
+        if (w->stride != 1 || w->dilation != 1) return false;
+        if (w->before > w->taps - 1 || w->after > w->taps - 1) return false;
     }
     return true;
 }
@@ -155,9 +154,12 @@ static meg_winograd job_of(const meg_cpu *cpu, const meg_request *r)
     meg_winograd j = {.threads = cpu->threads,
                       .turned = turned,
                       .samples = meg_extent(x, MEG_N),
-                      .from = quotient_up(meg_extent(x, MEG_C), cpu->block),
+                      .depths = a->win[0].taps,
+                      .planes = {meg_extent(x, MEG_D), meg_extent(y, MEG_D)},
+                      .from = quotient_up(meg_extent(x, MEG_C), cpu->block) * a->win[0].taps,
                       .to = quotient_up(meg_extent(y, MEG_C), cpu->block),
                       .filters = meg_extent(y, MEG_C)};
+    j.above = turned ? j.depths - 1 - a->win[0].before : a->win[0].before;
     for (int i = 0; i < 2; i++) {
         const meg_window *w = &a->win[1 + i];
         j.in[i] = meg_extent(x, MEG_H + i), j.out[i] = meg_extent(y, MEG_H + i);
@@ -165,7 +167,7 @@ static meg_winograd job_of(const meg_cpu *cpu, const meg_request *r)
     }
     j.rows = quotient_up(j.out[0], MEG_WINOGRAD_TILE);
     j.columns = quotient_up(j.out[1], MEG_WINOGRAD_TILE);
-    j.tiles = j.samples * j.rows * j.columns;
+    j.tiles = j.samples * j.planes[1] * j.rows * j.columns;
     return j;
 }
 
@@ -199,23 +201,36 @@ static double flops(const meg_winograd *j, int block, meg_pass pass)
     return 2 * all * (pass == MEG_WEIGHT ? 1 : idle(j));
 }
 
-/* oneDNN's direct kernels reach 0.85 of the machine's peak, 0.75 in the weight gradient. */
-static double direct_flops(const meg_winograd *j, int block, meg_pass pass)
+/* Plain images of few channels need no padding to a block there: cpu_conv.c's thin way. */
+static bool thin(const meg_request *r)
 {
-    double pixels = (double)(j->samples * j->out[0] * j->out[1]);
-    double pairs = (double)(j->from * j->to * block * block);
-    return 2 * 9 * pairs * pixels / (pass == MEG_WEIGHT ? 0.75 : 0.85);
+    return r->pass != MEG_BACKWARD && r->format[MEG_X] == MEG_FORMAT_PLAIN &&
+           meg_extent(&r->box[MEG_X], MEG_C) <= MEG_CPU_THIN;
 }
 
-static bool worth(const meg_winograd *j, int block, meg_pass pass)
+/* The direct kernels reach 0.85 of the machine's peak, 0.75 in the weight gradient, which is 0.45
+ * of thin images. */
+static double direct_flops(const meg_winograd *j, int block, const meg_request *r)
 {
-    return flops(j, block, pass) * margin < direct_flops(j, block, pass);
+    double pixels = (double)(j->samples * j->planes[1] * j->out[0] * j->out[1]);
+    double from = (double)(j->from * block), share = r->pass == MEG_WEIGHT ? 0.75 : 0.85;
+    if (thin(r)) {
+        from = (double)(j->depths * meg_extent(&r->box[MEG_X], MEG_C));
+        if (r->pass == MEG_WEIGHT) share = 0.45;
+    }
+    return 2 * 9 * from * (double)(j->to * block) * pixels / share;
+}
+
+static bool worth(const meg_winograd *j, int block, const meg_request *r)
+{
+    return flops(j, block, r->pass) * margin < direct_flops(j, block, r);
 }
 
 static double seconds(meg_device *d, const meg_winograd *j, int block, meg_pass pass)
 {
     const meg_rates *rates = meg_device_rates(d);
-    double x = (double)(j->from * j->in[0] * j->in[1]), y = (double)(j->to * j->out[0] * j->out[1]);
+    double x = (double)(j->from / j->depths * j->planes[0] * j->in[0] * j->in[1]);
+    double y = (double)(j->to * j->planes[1] * j->out[0] * j->out[1]);
     double floats = ((x + y) * (double)j->samples + 9.0 * (double)(j->from * j->to * block)) *
                     block;
     double traffic = floats * (double)sizeof(float) / rates->bandwidth;
@@ -232,7 +247,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     meg_winograd j = job_of(cpu, r);
     int64_t scratch = cut_work(&j, cpu->block, r->pass);
     if (scratch > SCRATCH_MAX) return false;
-    if (cpu->winograd == MEG_CPU_IF_FASTER && !worth(&j, cpu->block, r->pass)) return false;
+    if (cpu->winograd == MEG_CPU_IF_FASTER && !worth(&j, cpu->block, r)) return false;
 
     const meg_cpu_role *role = &meg_cpu_roles[r->pass];
     *s = (meg_spec){0};

@@ -63,11 +63,14 @@ static bool may_overwrite(const meg_op *op)
     return false;
 }
 
-static meg_mask gradients(const meg_node *v)
+/* Of an addition: those that equal the output's; what is spread has a sum of it. */
+static meg_mask gradients(const meg_request *r)
 {
     meg_mask mask = 0;
-    for (int i = 0; i < v->inputs; i++)
-        mask |= MEG_BIT(MEG_DX + i);
+    const meg_value *y = &r->graph->value[r->node->out[0]];
+    for (int i = 0; i < r->node->inputs; i++)
+        if (meg_box_equal(&r->graph->value[r->node->in[i]].shape, &y->shape))
+            mask |= MEG_BIT(MEG_DX + i);
     return mask;
 }
 
@@ -88,13 +91,13 @@ static bool reads_once(const meg_node *v)
 static void describe_kernel(const meg_request *r, meg_spec *s)
 {
     const meg_op *op = r->node->op;
-    bool add = strcmp(op->name, "add") == 0; /* all its inputs get the same gradient */
+    bool add = strcmp(op->name, "add") == 0; /* all its equal inputs get the same gradient */
     bool forward = r->pass == MEG_FORWARD || r->pass == MEG_EVAL || r->pass == MEG_REPLAY;
-    if (add && r->pass == MEG_BACKWARD) s->shared = gradients(r->node);
+    if (add && r->pass == MEG_BACKWARD) s->shared = gradients(r);
     if (!may_overwrite(op)) return;
     if (forward && no_rim(r, MEG_X, MEG_Y) && reads_once(r->node)) s->in_place = MEG_BIT(MEG_Y);
     if (r->pass == MEG_BACKWARD && no_rim(r, MEG_DY, MEG_DX))
-        s->in_place = add ? gradients(r->node) : MEG_BIT(MEG_DX);
+        s->in_place = add ? gradients(r) : MEG_BIT(MEG_DX);
 }
 
 /* The format of what is changed decides; the others must lie as it does. */

@@ -5,6 +5,7 @@
 #ifndef MEG_GRAPH_STORED_H
 #define MEG_GRAPH_STORED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum meg_stored_type {
@@ -20,9 +21,11 @@ typedef struct meg_stored {
     int64_t rows,
         columns;  /* columns > 0: the value is a matrix (rows, columns), stored transposed */
     double scale; /* 0: as they are */
+    bool mapped;  /* lies in a mapped file, whose pages may be let go */
 } meg_stored;
 
-/* Elements first .. first + count - 1 of the value, in its own row-major order. */
+/* Elements first .. first + count - 1 of the value, in its own row-major order. Of a mapped file,
+ * pages that were read in order are given back, so that weights are not in memory twice. */
 void meg_stored_read(const meg_stored *s, int64_t first, int64_t count, double *out);
 
 #endif

@@ -1,6 +1,8 @@
 /* What the operators of ONNX need to become nodes: see onnx_build.h. */
 #include "import/onnx_build.h"
+#include "import/onnx_view.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -128,7 +130,7 @@ static meg_status missing(const meg_onnx_build *b, const meg_onnx_node *n, int i
 
 static bool is_made(const meg_onnx_symbol *s)
 {
-    return s && (s->value >= 0 || s->front >= 0);
+    return s && (s->value >= 0 || s->front >= 0 || s->view);
 }
 
 bool meg_onnx_is_front(const meg_onnx_symbol *s)
@@ -147,6 +149,32 @@ static int add_transpose(meg_onnx_build *b, int x, bool to_front)
     return meg_graph_add(b->graph, "transpose", meg_onnx_fresh(b, "transpose"), axes, 1, &x);
 }
 
+int meg_onnx_swap(meg_onnx_build *b, int x, int axis)
+{
+    char words[32] = "axes=0";
+    for (int i = 1; i < b->graph->value[x].rank; i++)
+        snprintf(words + strlen(words), sizeof words - strlen(words), "x%d",
+                 i == 1      ? axis
+                 : i == axis ? 1
+                             : i);
+    return meg_graph_add(b->graph, "transpose", meg_onnx_fresh(b, "transpose"), words, 1, &x);
+}
+
+int meg_onnx_shaped(meg_onnx_build *b, int x, int rank, const int64_t dims[])
+{
+    char words[128] = "dims=0";
+    const meg_value *v = &b->graph->value[x];
+    bool same = v->rank == rank;
+    for (int i = 1; same && i < rank; i++)
+        same = v->dims[i] == dims[i];
+    if (same) return x;
+    for (int i = 1; i < rank; i++)
+        snprintf(words + strlen(words), sizeof words - strlen(words), "x%" PRId64, dims[i]);
+    bool flat = rank == 2;
+    return meg_graph_add(b->graph, flat ? "flatten" : "reshape",
+                         meg_onnx_fresh(b, flat ? "flatten" : "reshape"), flat ? "" : words, 1, &x);
+}
+
 meg_status meg_onnx_straighten(meg_onnx_build *b, meg_onnx_symbol *s, int *out)
 {
     if (s->value < 0) s->value = add_transpose(b, s->front, false);
@@ -161,6 +189,11 @@ static meg_status want_data(const meg_onnx_build *b, const meg_onnx_node *n, int
     if (s && s->constant)
         return meg_onnx_refuse(b, n, "input %d, '%.*s', is a constant, but must depend on the data",
                                i, MEG_SPAN_TEXT(s->name));
+    if (s && s->view)
+        return meg_onnx_refuse(b, n, "the batch must be the first axis of '%.*s'",
+                               MEG_SPAN_TEXT(s->name));
+    if (s && s->parts)
+        return meg_onnx_refuse(b, n, "input %d, '%.*s', is a sequence", i, MEG_SPAN_TEXT(s->name));
     return is_made(s) ? MEG_OK : missing(b, n, i);
 }
 
@@ -252,11 +285,15 @@ meg_status meg_onnx_scalar(const meg_onnx_build *b, const meg_onnx_node *n, int 
 
 int meg_onnx_rank(const meg_onnx_build *b, const meg_onnx_symbol *s)
 {
+    if (!is_made(s)) return 0;
+    if (s->view) return s->view->axes;
     return s->rank ? s->rank : b->graph->value[s->value >= 0 ? s->value : s->front].rank;
 }
 
 int meg_onnx_dims(const meg_onnx_build *b, const meg_onnx_symbol *s, int64_t out[MEG_ONNX_RANK])
 {
+    if (!is_made(s)) return 0;
+    if (s->view) return meg_onnx_view_dims(s->view, out);
     const meg_value *v = &b->graph->value[s->value >= 0 ? s->value : s->front];
     int rank = meg_onnx_rank(b, s);
     for (int i = 0; i < rank; i++) {
@@ -310,8 +347,12 @@ static meg_stored stored_of(const meg_onnx_tensor *t, const meg_onnx_weight *w,
                  {MEG_ONNX_BFLOAT16, MEG_STORED_BF16}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (t->type == types[i].type)
-            return (meg_stored){t->data, types[i].stored, w->transposed ? s->dims[0] : 0,
-                                w->transposed ? s->dims[1] : 0, w->scale};
+            return (meg_stored){t->data,
+                                types[i].stored,
+                                w->transposed ? s->dims[0] : 0,
+                                w->transposed ? s->dims[1] : 0,
+                                w->scale,
+                                t->mapped};
     return (meg_stored){0};
 }
 
@@ -335,7 +376,9 @@ static meg_status parameter_of(meg_onnx_build *b, const meg_onnx_node *n, const 
         return meg_onnx_refuse(b, n, "weight '%.*s' is %s, but must be real",
                                MEG_SPAN_TEXT(w->symbol->name), meg_onnx_type_name(t->type));
     if (w->symbol->parameter < 0) {
-        char *name = meg_pool_text(g->pool, "%.*s", MEG_SPAN_TEXT(w->symbol->name));
+        const meg_onnx_symbol *s = w->symbol;
+        char *name = meg_pool_text(g->pool, "%.*s",
+                                   MEG_SPAN_TEXT(s->label.at ? s->label : s->name));
         w->symbol->parameter = meg_graph_parameter(g, name, spec);
         if (w->symbol->parameter < 0) return g->error.status;
         g->value[w->symbol->parameter].stored = stored;
@@ -397,5 +440,6 @@ void meg_onnx_bind_same(meg_onnx_build *b, const meg_onnx_node *n, const meg_onn
     y->of = s->of;
     y->value = s->value;
     y->front = s->front;
+    y->view = s->view;
     y->rank = s->rank;
 }

@@ -21,16 +21,20 @@
 
 typedef struct meg_onnx_symbol {
     meg_span name;
+    meg_span label;                   /* of a weight: what it was called before its axes moved */
     const meg_onnx_tensor *constant;  /* NULL: is none */
     bool turned;                      /* a constant: the transpose of this matrix */
     const struct meg_onnx_symbol *of; /* the same: whose numbers it has; NULL: its own */
     int value, front;                 /* of the graph; -1: none (yet) */
+    struct meg_onnx_view *view;       /* where the batch is not the first axis: see onnx_view.c */
+    int *parts, part_count;           /* of a sequence: what SequenceAt takes */
     int parameter;                    /* made of the constant; -1: none */
     int maker;                        /* node of the file; -1: none */
     int uses;                         /* inputs of needed nodes, outputs of the graph */
     int user;                         /* one of those nodes; -1: none */
     int rank;                         /* in the file, where it is not that of the value; 0: it is */
     bool needed, output;
+    bool trained; /* a constant that a node made of a weight: it is one, too */
 } meg_onnx_symbol;
 
 typedef struct meg_onnx_build {
@@ -59,7 +63,7 @@ typedef struct meg_onnx_row {
 
 /* Tables of rows; each ends with a row without op. */
 extern const meg_onnx_row meg_onnx_layers[], meg_onnx_norms[], meg_onnx_points[], meg_onnx_shapes[],
-    meg_onnx_constants[];
+    meg_onnx_constants[], meg_onnx_helpers[];
 
 /* Makes one node of groups that are one operator here. */
 void meg_onnx_find_patterns(meg_onnx_build *b);
@@ -148,10 +152,17 @@ void meg_onnx_bind_same(meg_onnx_build *b, const meg_onnx_node *n, const meg_onn
 int meg_onnx_dims(const meg_onnx_build *b, const meg_onnx_symbol *s, int64_t out[MEG_ONNX_RANK]);
 int meg_onnx_rank(const meg_onnx_build *b, const meg_onnx_symbol *s);
 
-/* Arithmetic of shapes: Concat, Squeeze and Unsqueeze of constants. */
-meg_status meg_onnx_join_shapes(meg_onnx_build *b, const meg_onnx_node *n);
-meg_status meg_onnx_rank_shape(meg_onnx_build *b, const meg_onnx_node *n, int rank);
-meg_status meg_onnx_compute(meg_onnx_build *b, const meg_onnx_node *n); /* Add, Sub, Mul, Div */
+/* A transpose that exchanges axis 1 and another one; its own inverse. -1 on error. */
+int meg_onnx_swap(meg_onnx_build *b, int x, int axis);
+
+/* A reshape to these extents behind the batch; x itself where it has them. -1 on error. */
+int meg_onnx_shaped(meg_onnx_build *b, int x, int rank, const int64_t dims[]);
+
+/* Resolves 0 and -1 of a new shape; false: it does not fit. */
+bool meg_onnx_resolve(const int64_t from[], int rank, bool zeros, meg_onnx_list *to);
+
+/* Reshape, Squeeze, Unsqueeze, Flatten of a weight: the same numbers, other extents. */
+meg_status meg_onnx_reshape_weight(meg_onnx_build *b, const meg_onnx_node *n);
 
 /* An axis as the file counts, from the end if negative; -1: there is no such axis. */
 int meg_onnx_axis(int64_t axis, int rank);

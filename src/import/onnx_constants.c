@@ -2,7 +2,8 @@
  * x.view(x.size(0), -1) write Shape, Gather, Unsqueeze, Concat, Reshape: all but the last are known
  * as soon as the shape of the input is.
  */
-#include "import/onnx_build.h"
+#include "import/onnx_fold.h"
+#include "import/onnx_view.h"
 
 #include <string.h>
 
@@ -51,9 +52,16 @@ static meg_status read_constant(meg_onnx_build *b, const meg_onnx_node *n)
 static meg_status read_shape(meg_onnx_build *b, const meg_onnx_node *n)
 {
     int64_t dims[MEG_ONNX_RANK];
-    int x;
-    MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &x));
-    int rank = meg_onnx_dims(b, meg_onnx_in(b, n, 0), dims);
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
+    int x, rank;
+    if (s && s->constant) {
+        rank = s->constant->rank;
+        for (int i = 0; i < rank; i++)
+            dims[i] = s->constant->dims[s->turned ? rank - 1 - i : i];
+    } else {
+        if (!s || !s->view) MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &x));
+        rank = meg_onnx_dims(b, s, dims);
+    }
     int64_t begin = meg_onnx_int(n, "start", 0), end = meg_onnx_int(n, "end", rank);
     if (begin < 0) begin += rank;
     if (end < 0) end += rank;
@@ -65,18 +73,31 @@ static meg_status read_shape(meg_onnx_build *b, const meg_onnx_node *n)
 
 /* ---- arithmetic of shapes ---- */
 
-static meg_status gather_shape(meg_onnx_build *b, const meg_onnx_node *n)
+/* The first rows of a weight, all of them perhaps: learned positions. */
+static meg_status gather_positions(meg_onnx_build *b, const meg_onnx_node *n)
 {
-    meg_onnx_list from, index;
-    int64_t out[MEG_ONNX_RANK];
-    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 0, &from));
-    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &index));
-    for (int i = 0; i < index.count; i++) {
-        int at = meg_onnx_axis(index.at[i], from.count);
-        if (at < 0) return meg_onnx_refuse(b, n, "an index that does not exist");
-        out[i] = from.at[at];
-    }
-    bind_wholes(b, n, meg_onnx_in(b, n, 1)->constant->rank, out, index.count);
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
+    const meg_onnx_tensor *index = meg_onnx_in(b, n, 1)->constant;
+    meg_onnx_tensor t = *s->constant;
+    bool first = t.rank == 2 && meg_onnx_int(n, "axis", 0) == 0 && !s->turned && index->size >= 1 &&
+                 index->size <= t.dims[0] && index->rank + 1 <= MEG_ONNX_RANK;
+    for (int64_t i = 0, at; first && i < index->size; i++)
+        first = meg_onnx_whole(index, i, &at) && at == i;
+    if (!first)
+        return meg_onnx_refuse(b, n,
+                               "of a weight only its first rows, or rows by ids that "
+                               "are data, can be gathered");
+    bool all = index->size == t.dims[0];
+    t.rank = index->rank + 1;
+    t.size = index->size * s->constant->dims[1];
+    for (int i = 0; i < index->rank; i++)
+        t.dims[i] = index->dims[i];
+    t.dims[index->rank] = s->constant->dims[1];
+    if (all) meg_onnx_bind_same(b, n, s);
+    bind_constant(b, n, &t);
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (y && all && !y->of) y->of = s;
+    if (y) y->trained = true;
     return MEG_OK;
 }
 
@@ -128,100 +149,171 @@ static meg_status read_gather(meg_onnx_build *b, const meg_onnx_node *n)
 {
     const meg_onnx_symbol *s = meg_onnx_in(b, n, 0), *index = meg_onnx_in(b, n, 1);
     if (!s || !s->constant) return gather_entry(b, n);
-    return index && index->constant ? gather_shape(b, n) : gather_rows(b, n);
+    return index && index->constant ? gather_positions(b, n) : gather_rows(b, n);
+}
+
+/* All real numbers are the device's, all whole ones have 32 bits; fewer bits would round. */
+static meg_status cast(meg_onnx_build *b, const meg_onnx_node *n, bool real, bool whole)
+{
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
+    int x;
+    if (!s || !s->constant) {
+        if (!s || !s->view) MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &x));
+        else x = s->view->value;
+        if (b->graph->value[x].dtype == MEG_F32 ? !real : !whole)
+            return meg_onnx_refuse(b, n,
+                                   "only real to float or double, whole to int32 or int64 are "
+                                   "supported");
+    } else if (!real) return meg_onnx_refuse(b, n, "a weight can only be cast to float or double");
+    meg_onnx_bind_same(b, n, s);
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (y && s->constant && !y->of) y->of = s;
+    return MEG_OK;
 }
 
 static meg_status read_cast(meg_onnx_build *b, const meg_onnx_node *n)
 {
-    meg_onnx_symbol *s = meg_onnx_in(b, n, 0), *y = meg_onnx_symbol_of(b, n->out[0]);
-    int64_t to = meg_onnx_int(n, "to", 0), unused;
-    bool whole = to == MEG_ONNX_INT64 || to == MEG_ONNX_INT32;
-    bool real = to == MEG_ONNX_FLOAT || to == MEG_ONNX_DOUBLE || to == MEG_ONNX_FLOAT16 ||
-                to == MEG_ONNX_BFLOAT16;
-    if (s && s->constant && whole && meg_onnx_whole(s->constant, 0, &unused)) {
-        y->constant = s->constant;
-        return MEG_OK;
+    int64_t to = meg_onnx_int(n, "to", 0);
+    return cast(b, n, to == MEG_ONNX_FLOAT || to == MEG_ONNX_DOUBLE,
+                to == MEG_ONNX_INT64 || to == MEG_ONNX_INT32);
+}
+
+static meg_status read_cast_like(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    const meg_onnx_symbol *like = meg_onnx_in(b, n, 1);
+    int x = like ? like->view         ? like->view->value
+                   : like->value >= 0 ? like->value
+                                      : like->front
+                 : -1;
+    int type = like && like->constant ? like->constant->type : 0;
+    bool real = x >= 0 ? b->graph->value[x].dtype == MEG_F32 : type == MEG_ONNX_FLOAT;
+    bool whole = x >= 0 ? !real : type == MEG_ONNX_INT64 || type == MEG_ONNX_INT32;
+    return cast(b, n, real, whole);
+}
+
+/* ---- weights with other extents ---- */
+
+/* Are the extents the same but for ones? Then it is the same weight. */
+static bool same_but_ones(const meg_onnx_tensor *a, const meg_onnx_tensor *c)
+{
+    int i = 0, k = 0;
+    for (;;) {
+        while (i < a->rank && a->dims[i] == 1)
+            i++;
+        while (k < c->rank && c->dims[k] == 1)
+            k++;
+        if (i == a->rank || k == c->rank) return i == a->rank && k == c->rank;
+        if (a->dims[i++] != c->dims[k++]) return false;
     }
-    int x;
-    MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &x));
-    bool same = b->graph->value[x].dtype == MEG_F32 ? real : whole;
-    if (!same) return meg_onnx_refuse(b, n, "only from real to real, whole to whole is supported");
-    meg_onnx_bind_same(b, n,
-                       s); /* all real numbers are the device's, all whole ones have 32 bits */
-    return MEG_OK;
 }
 
-static bool compute(meg_span op, int64_t a, int64_t c, int64_t *out)
+static int new_rank(const meg_onnx_node *n, const meg_onnx_tensor *t, const meg_onnx_list *axes,
+                    int64_t dims[MEG_ONNX_RANK])
 {
-    if (meg_span_is(op, "Add")) return !__builtin_add_overflow(a, c, out);
-    if (meg_span_is(op, "Sub")) return !__builtin_sub_overflow(a, c, out);
-    if (meg_span_is(op, "Mul")) return !__builtin_mul_overflow(a, c, out);
-    if (c == 0 || (a == INT64_MIN && c == -1)) return false;
-    *out = a / c;
-    return true;
-}
-
-meg_status meg_onnx_compute(meg_onnx_build *b, const meg_onnx_node *n)
-{
-    meg_onnx_list a, c;
-    int64_t out[MEG_ONNX_RANK];
-    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 0, &a));
-    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &c));
-    int count = a.count > c.count ? a.count : c.count;
-    if ((a.count != count && a.count != 1) || (c.count != count && c.count != 1))
-        return meg_onnx_refuse(b, n, "lists of different lengths");
-    for (int i = 0; i < count; i++)
-        if (!compute(n->op, a.at[a.count > 1 ? i : 0], c.at[c.count > 1 ? i : 0], &out[i]))
-            return meg_onnx_refuse(b, n, "its result is no number");
-    int rank = meg_onnx_in(b, n, 0)->constant->rank | meg_onnx_in(b, n, 1)->constant->rank;
-    bind_wholes(b, n, rank > 0, out, count);
-    return MEG_OK;
-}
-
-/* Lists of whole numbers, one behind the other. */
-meg_status meg_onnx_join_shapes(meg_onnx_build *b, const meg_onnx_node *n)
-{
-    int64_t out[MEG_ONNX_RANK];
-    int count = 0;
-    for (int i = 0; i < n->inputs; i++) {
-        meg_onnx_list part;
-        MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, i, &part));
-        if (count + part.count > MEG_ONNX_RANK)
-            return meg_onnx_refuse(b, n, "a shape of more than %d axes", MEG_ONNX_RANK);
-        for (int k = 0; k < part.count; k++)
-            out[count++] = part.at[k];
+    unsigned marked = 0;
+    bool more = meg_span_is(n->op, "Unsqueeze");
+    int count = t->rank + (more ? axes->count : 0), rank = 0, from = 0;
+    for (int i = 0; count <= MEG_ONNX_RANK && i < axes->count; i++) {
+        int axis = meg_onnx_axis(axes->at[i], count);
+        bool fits = axis >= 0 && !(marked >> axis & 1) && (more || t->dims[axis] == 1);
+        if (!fits) return -1;
+        marked |= 1u << axis;
     }
-    bind_wholes(b, n, 1, out, count);
+    if (count > MEG_ONNX_RANK) return -1;
+    for (int i = 0; i < count; i++) {
+        bool mark = axes->count < 0 ? t->dims[i] == 1 : marked >> i & 1;
+        if (more || !mark) dims[rank++] = more && mark ? 1 : t->dims[from];
+        from += !more || !mark;
+    }
+    return rank;
+}
+
+meg_status meg_onnx_new_dims(const meg_onnx_build *b, const meg_onnx_node *n,
+                             const meg_onnx_tensor *t, int64_t dims[MEG_ONNX_RANK], int *rank)
+{
+    meg_onnx_list list;
+    bool reshape = meg_span_is(n->op, "Reshape");
+    MEG_TRY(b->error, meg_onnx_list_of(b, n, reshape ? NULL : "axes", 1, &list));
+    if (meg_span_is(n->op, "Flatten")) {
+        int64_t axis = meg_onnx_int(n, "axis", 1);
+        if (axis < 0) axis += t->rank;
+        list = (meg_onnx_list){2, {1, 1}};
+        for (int i = 0; i < t->rank; i++)
+            list.at[i >= axis] *= t->dims[i];
+        reshape = true;
+    }
+    if (reshape &&
+        (list.count < 0 ||
+         !meg_onnx_resolve(t->dims, t->rank, meg_onnx_int(n, "allowzero", 0) == 0, &list)))
+        return meg_onnx_refuse(b, n, "the new shape does not have as many elements as the input");
+    *rank = reshape ? list.count : new_rank(n, t, &list, dims);
+    if (*rank < 0) return meg_onnx_refuse(b, n, "axes that do not exist, or too many");
+    if (reshape) memcpy(dims, list.at, sizeof list.at);
     return MEG_OK;
 }
 
-/* A matrix of weights with axes of extent 1 behind it: as a convolution has it. */
-static meg_status widen(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_symbol *s)
+meg_status meg_onnx_reshape_weight(meg_onnx_build *b, const meg_onnx_node *n)
 {
-    meg_onnx_list axes;
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
     meg_onnx_tensor t = *s->constant;
-    MEG_TRY(b->error, meg_onnx_list_of(b, n, "axes", 1, &axes));
-    for (int i = 0; i < axes.count; i++)
-        if (axes.at[i] != s->constant->rank + i || t.rank == MEG_ONNX_RANK || s->turned)
-            return meg_onnx_refuse(b, n, "of weights, only axes at the end are supported");
-        else t.dims[t.rank++] = 1;
+    if (s->turned) return meg_onnx_refuse(b, n, "its input is a transposed weight");
+    MEG_TRY(b->error, meg_onnx_new_dims(b, n, s->constant, t.dims, &t.rank));
     meg_onnx_bind_same(b, n, s);
     bind_constant(b, n, &t);
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
-    if (y && !y->of) y->of = s;
+    if (y && !y->of && same_but_ones(&t, s->constant)) y->of = s;
     return MEG_OK;
 }
 
-/* A number becomes a list of one, or the other way round. */
-meg_status meg_onnx_rank_shape(meg_onnx_build *b, const meg_onnx_node *n, int rank)
+/* ---- sequences ---- */
+
+/* Equal parts along an axis, as PyTorch's split() writes them. */
+static meg_status read_split_to_sequence(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    meg_onnx_list sizes;
+    int x;
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
+    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &sizes));
+    const meg_value v = b->graph->value[x]; /* the array moves */
+    int axis = meg_onnx_axis(meg_onnx_int(n, "axis", 0), v.rank);
+    bool single = sizes.count == 1 && meg_onnx_in(b, n, 1)->constant->rank == 0;
+    if (axis < 1 || sizes.count < 1 || !y || !meg_onnx_int(n, "keepdims", 1))
+        return meg_onnx_refuse(b, n, "only parts of given sizes, not of the batch, are supported");
+    int64_t at = 0, most = v.dims[axis];
+    if (single && (sizes.at[0] < 1 || (most + sizes.at[0] - 1) / sizes.at[0] > 64))
+        return meg_onnx_refuse(b, n, "more than 64 parts");
+    y->part_count = single ? (int)((most + sizes.at[0] - 1) / sizes.at[0]) : sizes.count;
+    y->parts = meg_pool_alloc(b->file->pool, (size_t)y->part_count * sizeof *y->parts);
+    for (int i = 0; i < y->part_count; i++) {
+        int64_t size = sizes.at[single ? 0 : i], end = size < most - at ? at + size : most;
+        char words[96];
+        snprintf(words, sizeof words, "axes=%d begin=%lld end=%lld", axis, (long long)at,
+                 (long long)end);
+        if (size < 1 || end <= at) return meg_onnx_refuse(b, n, "a part of %lld", (long long)size);
+        y->parts[i] = meg_graph_add(b->graph, "slice", meg_onnx_fresh(b, "slice"), words, 1, &x);
+        if (y->parts[i] < 0) return b->graph->error.status;
+        at = end;
+    }
+    return MEG_OK;
+}
+
+static meg_status read_sequence_at(meg_onnx_build *b, const meg_onnx_node *n)
 {
     const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
-    meg_onnx_list list;
-    if (rank == 1 && s->constant->type == MEG_ONNX_FLOAT) return widen(b, n, s);
-    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 0, &list));
-    if (rank == 0 && list.count != 1) return meg_onnx_refuse(b, n, "more than one number");
-    bind_wholes(b, n, rank, list.at, list.count);
+    meg_onnx_list index;
+    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &index));
+    int at = s && s->parts && index.count == 1 ? meg_onnx_axis(index.at[0], s->part_count) : -1;
+    if (at < 0) return meg_onnx_refuse(b, n, "its input is no sequence, or has no such part");
+    meg_onnx_bind(b, n, 0, s->parts[at]);
     return MEG_OK;
+}
+
+/* ---- of constants alone ---- */
+
+static meg_status read_helper(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    return meg_onnx_refuse(b, n, "it is supported of constants only");
 }
 
 const meg_onnx_row meg_onnx_constants[] = {
@@ -229,4 +321,26 @@ const meg_onnx_row meg_onnx_constants[] = {
     {"Shape", "start end", 1, 1, read_shape},
     {"Gather", "axis", 2, 2, read_gather},
     {"Cast", "to saturate round_mode", 1, 1, read_cast},
+    {"CastLike", "saturate round_mode", 2, 2, read_cast_like},
+    {"SplitToSequence", "axis keepdims", 1, 2, read_split_to_sequence},
+    {"SequenceAt", "", 2, 2, read_sequence_at},
     {0}};
+
+/* Computed where all inputs are known: see onnx_fold.c. */
+const meg_onnx_row meg_onnx_helpers[] = {{"ConstantOfShape", "value", 1, 1, read_helper},
+                                         {"Range", "", 3, 3, read_helper},
+                                         {"Trilu", "upper", 1, 2, read_helper},
+                                         {"Where", "", 3, 3, read_helper},
+                                         {"Mod", "fmod", 2, 2, read_helper},
+                                         {"Pow", "", 2, 2, read_helper},
+                                         {"Equal", "", 2, 2, read_helper},
+                                         {"Less", "", 2, 2, read_helper},
+                                         {"Greater", "", 2, 2, read_helper},
+                                         {"And", "", 2, 2, read_helper},
+                                         {"Or", "", 2, 2, read_helper},
+                                         {"Not", "", 1, 1, read_helper},
+                                         {"Neg", "", 1, 1, read_helper},
+                                         {"Sqrt", "", 1, 1, read_helper},
+                                         {"Reciprocal", "", 1, 1, read_helper},
+                                         {"Floor", "", 1, 1, read_helper},
+                                         {0}};

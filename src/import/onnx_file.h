@@ -32,6 +32,7 @@ typedef struct meg_onnx_tensor {
     int64_t dims[MEG_ONNX_RANK];
     int64_t size;     /* elements; may be none */
     const void *data; /* little-endian, row-major, perhaps not aligned; lives as long as the file */
+    bool mapped;      /* it lies in a mapped file, not in memory */
 } meg_onnx_tensor;
 
 typedef struct meg_onnx_node {

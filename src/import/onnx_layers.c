@@ -196,6 +196,15 @@ static meg_status want_matrix(const meg_onnx_build *b, const meg_onnx_node *n, b
     return MEG_OK;
 }
 
+/* Tokens are pixels: a dense layer for each of them is a convolution with one tap. */
+static void dense_words(meg_onnx_layer *l, int64_t units, int rank)
+{
+    l->front = rank > 2;
+    l->op = l->front ? "conv" : "dense";
+    meg_onnx_attr(l, "%s=%" PRId64 " bias=%d%s", l->front ? "filters" : "units", units,
+                  l->weights - 1, l->front ? " kernel=1" : "");
+}
+
 static meg_status read_gemm(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "dense", .inputs = 1, .weights = 1};
@@ -203,8 +212,10 @@ static meg_status read_gemm(meg_onnx_build *b, const meg_onnx_node *n)
     matrix m;
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
     MEG_TRY(b->error, want_matrix(b, n, meg_onnx_int(n, "transB", 0) != 0, &m));
-    if (meg_onnx_int(n, "transA", 0) || b->graph->value[l.in[0]].rank != 2)
+    int rank = b->graph->value[l.in[0]].rank; /* 3: tokens of samples, see onnx_view.c */
+    if (meg_onnx_int(n, "transA", 0) || rank < 2 || rank > 3)
         return meg_onnx_refuse(b, n, "only rows times a matrix is supported, without transA");
+    if (rank == 3) MEG_TRY(b->error, meg_onnx_data_front(b, n, 0, &l.in[0]));
     l.weight[0] = m.weight;
     if (alpha < 1 || alpha > 1) l.weight[0].scale = alpha;
     if (meg_onnx_in(b, n, 2)) {
@@ -212,7 +223,7 @@ static meg_status read_gemm(meg_onnx_build *b, const meg_onnx_node *n)
         if (beta < 1 || beta > 1) l.weight[1].scale = beta;
         l.weights = 2;
     }
-    meg_onnx_attr(&l, "units=%" PRId64 " bias=%d", m.units, l.weights - 1);
+    dense_words(&l, m.units, rank);
     return meg_onnx_add(b, n, &l);
 }
 
@@ -227,15 +238,6 @@ static meg_onnx_symbol *bias_after(const meg_onnx_build *b, const meg_onnx_node 
         if (t && t->rank >= 1 && t->size == units && t->dims[t->rank - 1] == units) return s;
     }
     return NULL;
-}
-
-/* Tokens are pixels: a dense layer for each of them is a convolution with one tap. */
-static void dense_words(meg_onnx_layer *l, int64_t units, int rank)
-{
-    l->front = rank > 2;
-    l->op = l->front ? "conv" : "dense";
-    meg_onnx_attr(l, "%s=%" PRId64 " bias=%d%s", l->front ? "filters" : "units", units,
-                  l->weights - 1, l->front ? " kernel=1" : "");
 }
 
 static meg_status read_matmul(meg_onnx_build *b, const meg_onnx_node *n)
@@ -325,7 +327,37 @@ static meg_status read_global_max(meg_onnx_build *b, const meg_onnx_node *n)
     return pool_all(b, n, "maxpool");
 }
 
-/* The mean over all pixels is what Keras writes for its global pool. */
+/* The mean over some axes: they go to the end and are pooled. */
+static meg_status mean_over(meg_onnx_build *b, const meg_onnx_node *n, int x, unsigned seen)
+{
+    meg_onnx_layer l = {.op = "gap", .inputs = 1};
+    const meg_value v = b->graph->value[x]; /* the array moves */
+    bool keep = meg_onnx_int(n, "keepdims", 1) != 0;
+    int64_t flat[3] = {v.dims[0], 1, 1}, dims[MEG_AXES] = {v.dims[0]};
+    int rank = 1, kept[MEG_AXES], keeps = 0;
+    for (int i = 1; i < v.rank; i++) {
+        bool gone = seen >> i & 1;
+        flat[gone ? 2 : 1] *= v.dims[i];
+        if (!gone) kept[keeps++] = i;
+        if (!gone || keep) dims[rank++] = gone ? 1 : v.dims[i];
+    }
+    meg_onnx_attr(&l, "axes=0");
+    for (int i = 0; i < keeps; i++)
+        meg_onnx_attr(&l, "x%d", kept[i]);
+    for (int i = 1; i < v.rank; i++)
+        if (seen >> i & 1) meg_onnx_attr(&l, "x%d", i);
+    if (rank < 2) return meg_onnx_refuse(b, n, "nothing would be left but the batch");
+    x = meg_graph_add(b->graph, "transpose", meg_onnx_fresh(b, "transpose"), l.attrs, 1, &x);
+    if (x >= 0) l.in[0] = meg_onnx_shaped(b, x, 3, flat);
+    l.attrs[0] = '\0';
+    if (b->graph->error.status == MEG_OK) MEG_TRY(b->error, meg_onnx_add(b, n, &l));
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (b->graph->error.status == MEG_OK) y->value = meg_onnx_shaped(b, y->value, rank, dims);
+    return b->graph->error.status;
+}
+
+/* The mean over all pixels is what Keras writes for its global pool; of features that lie last the
+ * pixels are those before them. */
 static meg_status read_reduce_mean(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "gap", .inputs = 1};
@@ -333,13 +365,14 @@ static meg_status read_reduce_mean(meg_onnx_build *b, const meg_onnx_node *n)
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
     MEG_TRY(b->error, meg_onnx_list_of(b, n, "axes", 1, &axes));
     int rank = b->graph->value[l.in[0]].rank;
-    unsigned seen = 0;
+    unsigned seen = axes.count > 0 ? 0 : 1;
     for (int i = 0; i < axes.count; i++) {
         int axis = meg_onnx_axis(axes.at[i], rank);
         seen |= axis < 0 ? 1u : 1u << axis;
     }
-    if (rank < 3 || seen != (1u << rank) - 4)
-        return meg_onnx_refuse(b, n, "only the mean over all spatial axes is supported");
+    if (seen & 1)
+        return meg_onnx_refuse(b, n, "the mean over the batch, or over axes that do not exist");
+    if (rank < 3 || seen != (1u << rank) - 4) return mean_over(b, n, l.in[0], seen);
     if (meg_onnx_int(n, "keepdims", 1)) return read_global(b, n);
     return meg_onnx_add(b, n, &l);
 }

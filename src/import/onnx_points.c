@@ -2,8 +2,9 @@
  * one number it is taken for a parameter, since that is what an initializer of a network is; one
  * number, or the output of a Constant, stays as it is.
  */
-#include "import/onnx_build.h"
+#include "import/onnx_fold.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- one input ---- */
@@ -52,7 +53,7 @@ static meg_status read_clip(meg_onnx_build *b, const meg_onnx_node *n)
     double lo, hi;
     MEG_TRY(b->error, meg_onnx_scalar(b, n, 1, -3.4028235e38, &lo));
     MEG_TRY(b->error, meg_onnx_scalar(b, n, 2, 3.4028235e38, &hi));
-    if (lo > hi) lo = hi; /* as ONNX has it: everything becomes the upper bound */
+    if (lo >= hi) lo = (double)nextafterf((float)hi, -INFINITY); /* all becomes the upper bound */
     meg_onnx_attr(&l, "lo=%.9g hi=%.9g", lo, hi);
     return point(b, n, &l);
 }
@@ -65,10 +66,15 @@ static meg_status read_softmax(meg_onnx_build *b, const meg_onnx_node *n)
     int rank = meg_onnx_rank(b, meg_onnx_in(b, n, 0));
     int axis = meg_onnx_axis(meg_onnx_int(n, "axis", -1), rank);
     l.front = axis == rank - 1;
-    if (axis < 1 || (axis > 1 && !l.front))
-        return meg_onnx_refuse(b, n, "only axis 1 or the last is supported");
+    if (axis < 1) return meg_onnx_refuse(b, n, "axis=%d: not over the batch", axis);
     MEG_TRY(b->error, (l.front ? meg_onnx_data_front : meg_onnx_data)(b, n, 0, &l.in[0]));
-    return meg_onnx_add(b, n, &l);
+    bool middle = axis > 1 && !l.front;
+    if (middle) l.in[0] = meg_onnx_swap(b, l.in[0], axis);
+    if (l.in[0] < 0) return b->graph->error.status;
+    MEG_TRY(b->error, meg_onnx_add(b, n, &l));
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (middle) y->value = meg_onnx_swap(b, y->value, axis);
+    return b->graph->error.status;
 }
 
 static meg_status read_same(meg_onnx_build *b, const meg_onnx_node *n)
@@ -78,25 +84,6 @@ static meg_status read_same(meg_onnx_build *b, const meg_onnx_node *n)
     if (!s || !s->constant) MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &unused));
     meg_onnx_bind_same(b, n, s);
     return MEG_OK;
-}
-
-/* A slope per channel, or one for all. */
-static meg_status read_prelu(meg_onnx_build *b, const meg_onnx_node *n)
-{
-    meg_onnx_layer l = {.op = "prelu", .inputs = 1, .weights = 1};
-    const meg_onnx_tensor *t;
-    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
-    MEG_TRY(b->error, meg_onnx_constant(b, n, 1, &t));
-    const meg_value *x = &b->graph->value[l.in[0]];
-    int channels = t ? t->rank - x->rank + 1 : -1; /* the slope's axis of channels */
-    bool single = t && t->size == 1;
-    bool each = t && channels >= 0 && t->size == t->dims[channels] && x->rank > 1 &&
-                t->size == x->dims[1];
-    if (!single && !each)
-        return meg_onnx_refuse(b, n, "the slope must be one constant, or one per channel");
-    l.weight[0].symbol = meg_onnx_in(b, n, 1);
-    meg_onnx_attr(&l, "single=%d", single);
-    return meg_onnx_add(b, n, &l);
 }
 
 /* ---- two inputs ---- */
@@ -132,13 +119,14 @@ static meg_status value_of_constant(meg_onnx_build *b, const meg_onnx_node *n, c
 {
     meg_onnx_symbol *s = c->symbol;
     const meg_onnx_tensor *t = s->constant;
-    bool fixed = c->fixed || s->maker >= 0 || t->size == 1;
+    bool fixed = c->fixed || !meg_onnx_is_weight(s);
     meg_weight_spec spec = {.kind = fixed ? MEG_STATE : MEG_PARAMETER};
     meg_graph *g = b->graph;
     if (t->type != MEG_ONNX_FLOAT || s->turned || !spread(t, &g->value[c->other], c->front, &spec))
         return meg_onnx_refuse(b, n, "the constant '%.*s' does not fit the other input",
                                MEG_SPAN_TEXT(s->name));
-    meg_stored stored = {.data = t->data, .type = MEG_STORED_F32, .scale = c->scale};
+    meg_stored stored = {
+        .data = t->data, .type = MEG_STORED_F32, .scale = c->scale, .mapped = t->mapped};
     if (s->parameter < 0) {
         char *name = meg_pool_text(g->pool, "%.*s", MEG_SPAN_TEXT(s->name));
         s->parameter = meg_graph_parameter(g, name, &spec);
@@ -152,6 +140,42 @@ static meg_status value_of_constant(meg_onnx_build *b, const meg_onnx_node *n, c
                                MEG_SPAN_TEXT(s->name));
     *out = s->parameter;
     return MEG_OK;
+}
+
+/* Slopes that are spread otherwise: max(x, 0) + slope * (x - max(x, 0)). */
+static meg_status spread_prelu(meg_onnx_build *b, const meg_onnx_node *n, int x)
+{
+    meg_graph *g = b->graph;
+    meg_onnx_layer l = {.op = "add", .inputs = 2};
+    int slope;
+    int up = meg_graph_add(g, "relu", meg_onnx_fresh(b, "relu"), "", 1, &x);
+    int down = meg_graph_add(g, "sub", meg_onnx_fresh(b, "sub"), "", 2, (int[]){x, up});
+    if (down < 0) return g->error.status;
+    MEG_TRY(b->error, value_of_constant(
+                          b, n, &(operand){meg_onnx_in(b, n, 1), down, false, false, 0}, &slope));
+    l.in[0] = up;
+    l.in[1] = meg_graph_add(g, "mul", meg_onnx_fresh(b, "mul"), "", 2, (int[]){down, slope});
+    if (l.in[1] < 0) return g->error.status;
+    return meg_onnx_add(b, n, &l);
+}
+
+/* A slope per channel, or one for all. */
+static meg_status read_prelu(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    meg_onnx_layer l = {.op = "prelu", .inputs = 1, .weights = 1};
+    const meg_onnx_tensor *t;
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    MEG_TRY(b->error, meg_onnx_constant(b, n, 1, &t));
+    const meg_value *x = &b->graph->value[l.in[0]];
+    int channels = t ? t->rank - x->rank + 1 : -1; /* the slope's axis of channels */
+    bool single = t && t->size == 1;
+    bool each = t && channels >= 0 && t->size == t->dims[channels] && x->rank > 1 &&
+                t->size == x->dims[1];
+    if (!t) return meg_onnx_refuse(b, n, "the slope is missing");
+    if (!single && !each) return spread_prelu(b, n, l.in[0]);
+    l.weight[0].symbol = meg_onnx_in(b, n, 1);
+    meg_onnx_attr(&l, "single=%d", single);
+    return meg_onnx_add(b, n, &l);
 }
 
 static bool narrower(const meg_graph *g, int a, int c)
@@ -173,24 +197,43 @@ static meg_status pair_data(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_
     return MEG_OK;
 }
 
-/* Both inputs are constants: sizes of a shape, computed at once. */
+/* Both inputs are constants, one a weight; others were computed at once. */
 static bool both_constant(const meg_onnx_build *b, const meg_onnx_node *n)
 {
     const meg_onnx_symbol *x = meg_onnx_in(b, n, 0), *y = meg_onnx_in(b, n, 1);
     return x && y && x->constant && y->constant;
 }
 
+/* Data of fewer axes has them at the end, in ONNX: axes of extent 1 are put behind the batch. That
+ * needs the batch to be among them: a vector beside (n, c, h, w) would be one per sample here. */
+static meg_status line_up(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_layer *l)
+{
+    const meg_graph *g = b->graph;
+    if (g->value[l->in[0]].rank == g->value[l->in[1]].rank) return MEG_OK;
+    return meg_onnx_refuse(b, n,
+                           "data of rank %d and %d: the first axis, the batch, would not be the "
+                           "same one",
+                           g->value[l->in[0]].rank, g->value[l->in[1]].rank);
+}
+
+static bool both_data(const meg_onnx_build *b, const meg_onnx_node *n)
+{
+    const meg_onnx_symbol *x = meg_onnx_in(b, n, 0), *y = meg_onnx_in(b, n, 1);
+    return x && y && !x->constant && !y->constant;
+}
+
 /* The first input must have the shape of the output. */
 static meg_status pair(meg_onnx_build *b, const meg_onnx_node *n, const char *op, bool commutes)
 {
     meg_onnx_layer l = {.op = op};
-    if (both_constant(b, n)) return meg_onnx_compute(b, n);
+    if (both_constant(b, n)) return meg_onnx_refuse(b, n, "both inputs are weights");
     MEG_TRY(b->error, pair_data(b, n, &l));
     for (int i = 0; i < 2; i++) {
         if (l.in[i] >= 0) continue;
         operand c = {meg_onnx_in(b, n, i), l.in[1 - i], l.front, false, 0};
         MEG_TRY(b->error, value_of_constant(b, n, &c, &l.in[i]));
     }
+    if (both_data(b, n)) MEG_TRY(b->error, line_up(b, n, &l));
     if (narrower(b->graph, l.in[0], l.in[1])) {
         if (!commutes)
             return meg_onnx_refuse(b, n, "only the second input may be spread over the first");
@@ -233,22 +276,18 @@ static bool whole_sample(const meg_onnx_tensor *t, const meg_value *x, bool fron
     return true;
 }
 
-/* x + constant: learned positions, or x - (-constant), which spreads. */
+/* x + constant: learned positions, or a parameter that is spread over x. */
 static meg_status add_constant(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l, int i)
 {
-    operand c = {meg_onnx_in(b, n, i), l->in[1 - i], l->front, true, -1};
+    operand c = {meg_onnx_in(b, n, i), l->in[1 - i], l->front, false, 0};
     const meg_onnx_tensor *t = c.symbol->constant;
     l->in[0] = c.other;
-    if (c.symbol->maker < 0 && whole_sample(t, &b->graph->value[c.other], l->front)) {
+    if (meg_onnx_is_weight(c.symbol) && whole_sample(t, &b->graph->value[c.other], l->front)) {
         l->op = "position";
         l->inputs = l->weights = 1;
-        l->weight[0] = (meg_onnx_weight){c.symbol, l->front, 0};
+        l->weight[0] = (meg_onnx_weight){meg_onnx_owner(b, c.symbol), l->front, 0};
         return meg_onnx_add(b, n, l);
     }
-    if (c.symbol->maker < 0 && t->size > 1)
-        meg_onnx_warn(b, "the constant '%.*s' is added as it is: it will not be trained",
-                      MEG_SPAN_TEXT(c.symbol->name));
-    l->op = "sub";
     MEG_TRY(b->error, value_of_constant(b, n, &c, &l->in[1]));
     return meg_onnx_add(b, n, l);
 }
@@ -256,12 +295,15 @@ static meg_status add_constant(meg_onnx_build *b, const meg_onnx_node *n, meg_on
 static meg_status read_add(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "add"};
-    if (both_constant(b, n)) return meg_onnx_compute(b, n);
+    if (both_constant(b, n)) return meg_onnx_refuse(b, n, "both inputs are weights");
     MEG_TRY(b->error, pair_data(b, n, &l));
     for (int i = 0; i < 2; i++)
         if (l.in[i] < 0) return add_constant(b, n, &l, i);
-    if (shapes_differ(b->graph, l.in[0], l.in[1]))
-        return meg_onnx_refuse(b, n, "its inputs must have equal shapes");
+    MEG_TRY(b->error, line_up(b, n, &l));
+    if (narrower(b->graph, l.in[0], l.in[1])) {
+        int first = l.in[0];
+        l.in[0] = l.in[1], l.in[1] = first;
+    }
     return meg_onnx_add(b, n, &l);
 }
 

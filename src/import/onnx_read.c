@@ -9,7 +9,8 @@
  * normalisation trains again, its statistics become running ones; a softmax at the end is left to
  * the loss; what cannot be brought back is told to the listener.
  */
-#include "import/onnx_build.h"
+#include "import/onnx_fold.h"
+#include "import/onnx_view.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -21,8 +22,8 @@ enum {
     EXTENT_MAX = 1 << 24 /* of an input, as options have it */
 };
 
-static const meg_onnx_row *const TABLES[] = {meg_onnx_layers, meg_onnx_norms, meg_onnx_points,
-                                             meg_onnx_shapes, meg_onnx_constants};
+static const meg_onnx_row *const TABLES[] = {meg_onnx_layers, meg_onnx_norms,     meg_onnx_points,
+                                             meg_onnx_shapes, meg_onnx_constants, meg_onnx_helpers};
 
 static const meg_onnx_row *row_at(int i)
 {
@@ -273,6 +274,8 @@ static meg_status build_node(meg_onnx_build *b, const meg_onnx_node *n)
         return meg_onnx_refuse(b, n, "%d inputs and %d outputs, but takes %d to %d inputs",
                                n->inputs, n->outputs, row->inputs, row->inputs_max);
     MEG_TRY(b->error, check_attributes(b, n, row));
+    if (meg_onnx_folds(b, n)) return meg_onnx_fold(b, n);
+    if (meg_onnx_has_view(b, n)) return meg_onnx_read_view(b, n, row);
     return row->read(b, n);
 }
 
@@ -284,7 +287,8 @@ static meg_status build_nodes(meg_onnx_build *b)
         MEG_TRY(b->error, build_node(b, n));
         for (int k = 0; k < n->outputs; k++) {
             const meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->out[k]);
-            if (s && s->needed && s->value < 0 && s->front < 0 && !s->constant)
+            if (s && s->needed && s->value < 0 && s->front < 0 && !s->view && !s->parts &&
+                !s->constant)
                 return meg_onnx_refuse(b, n, "its output '%.*s' is not supported",
                                        MEG_SPAN_TEXT(s->name));
         }
@@ -312,9 +316,12 @@ static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int co
 {
     meg_graph *g = b->graph;
     for (int i = 0; i < count; i++) {
-        MEG_CHECK(b->error, out[i]->value >= 0 || out[i]->front >= 0, MEG_EUNSUPPORTED,
-                  "%s: output '%.*s' is a constant or comes from nowhere", b->file->path,
+        MEG_CHECK(b->error, !out[i]->view, MEG_EUNSUPPORTED,
+                  "%s: the batch must be the first axis of output '%.*s'", b->file->path,
                   MEG_SPAN_TEXT(out[i]->name));
+        MEG_CHECK(b->error, out[i]->value >= 0 || out[i]->front >= 0, MEG_EUNSUPPORTED,
+                  "%s: output '%.*s' is a constant, a sequence, or comes from nowhere",
+                  b->file->path, MEG_SPAN_TEXT(out[i]->name));
         MEG_TRY(b->error, meg_onnx_straighten(b, out[i], &g->output[i]));
         g->outputs++;
     }

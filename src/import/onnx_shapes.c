@@ -3,7 +3,8 @@
  * The batch is the first axis and stays there: models are read for one batch and trained with
  * another, so an operator that would move or split it is refused.
  */
-#include "import/onnx_build.h"
+#include "import/onnx_fold.h"
+#include "import/onnx_view.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -31,8 +32,7 @@ static meg_status read_flatten(meg_onnx_build *b, const meg_onnx_node *n)
 
 /* ---- reshape ---- */
 
-/* Resolves 0 and -1 of a shape; false: it does not fit. */
-static bool resolve(const int64_t from[], int rank, bool zeros, meg_onnx_list *to)
+bool meg_onnx_resolve(const int64_t from[], int rank, bool zeros, meg_onnx_list *to)
 {
     int64_t size = 1, known = 1;
     int open = -1;
@@ -63,7 +63,7 @@ static meg_status add_reshape(meg_onnx_build *b, const meg_onnx_node *n, int x,
         return MEG_OK;
     }
     if (to->count < 1 || to->count > MEG_AXES || to->at[0] != v->dims[0])
-        return meg_onnx_refuse(b, n, "the batch must stay the first of at most %d axes", MEG_AXES);
+        return meg_onnx_view_reshape(b, n, to);
     if (to->count == 2) {
         l.op = "flatten";
         return meg_onnx_add(b, n, &l);
@@ -80,10 +80,11 @@ static meg_status read_reshape(meg_onnx_build *b, const meg_onnx_node *n)
     meg_onnx_list to;
     int64_t dims[MEG_ONNX_RANK];
     int x;
+    if (s && s->constant) return meg_onnx_reshape_weight(b, n);
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
     MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &to));
     int rank = meg_onnx_dims(b, s, dims);
-    if (!resolve(dims, rank, meg_onnx_int(n, "allowzero", 0) == 0, &to))
+    if (!meg_onnx_resolve(dims, rank, meg_onnx_int(n, "allowzero", 0) == 0, &to))
         return meg_onnx_refuse(b, n, "the new shape does not have as many elements as the input");
     return add_reshape(b, n, x, &to);
 }
@@ -95,7 +96,7 @@ static meg_status read_squeeze(meg_onnx_build *b, const meg_onnx_node *n)
     int64_t dims[MEG_ONNX_RANK];
     int x;
     unsigned gone = 0;
-    if (s && s->constant) return meg_onnx_rank_shape(b, n, 0);
+    if (s && s->constant) return meg_onnx_reshape_weight(b, n);
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
     MEG_TRY(b->error, meg_onnx_list_of(b, n, "axes", 1, &axes));
     int rank = meg_onnx_dims(b, s, dims);
@@ -119,7 +120,7 @@ static meg_status read_unsqueeze(meg_onnx_build *b, const meg_onnx_node *n)
     int64_t dims[MEG_ONNX_RANK];
     int x, from = 0;
     unsigned made = 0;
-    if (s && s->constant) return meg_onnx_rank_shape(b, n, 1);
+    if (s && s->constant) return meg_onnx_reshape_weight(b, n);
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
     MEG_TRY(b->error, meg_onnx_list_of(b, n, "axes", 1, &axes));
     int rank = meg_onnx_dims(b, s, dims), count = rank + axes.count;
@@ -136,29 +137,148 @@ static meg_status read_unsqueeze(meg_onnx_build *b, const meg_onnx_node *n)
 
 /* ---- concat, transpose ---- */
 
+/* A weight that was spread over the batch when the file was written: one sample of it. */
+static void unspread(meg_onnx_build *b, meg_onnx_symbol *s, int64_t batch)
+{
+    const meg_onnx_tensor *t = s->constant;
+    if (t->rank < 2 || t->type != MEG_ONNX_FLOAT || t->dims[0] != batch || batch < 2) return;
+    size_t bytes = (size_t)(t->size / batch) * sizeof(float);
+    for (int64_t i = 1; i < batch; i++)
+        if (memcmp(t->data, (const char *)t->data + (size_t)i * bytes, bytes) != 0) return;
+    meg_onnx_tensor *one = meg_pool_alloc(b->file->pool, sizeof *one);
+    *one = *t;
+    one->dims[0] = 1;
+    one->size /= batch;
+    s->constant = one;
+}
+
+/* A weight among data (the class token of a transformer): zeros of the data's shape plus the weight,
+ * which is learned as positions are. The extents beside the axis must be those of the data. */
+static meg_status token_of(meg_onnx_build *b, const meg_onnx_node *n, int i, int like, int *out)
+{
+    meg_onnx_layer l = {.op = "position", .inputs = 1, .weights = 1};
+    meg_onnx_symbol *s = meg_onnx_in(b, n, i);
+    const meg_value x = b->graph->value[like]; /* the array moves */
+    unspread(b, s, x.dims[0]);
+    const meg_onnx_tensor *t = s->constant;
+    bool fits = t->rank == x.rank && t->rank > 1 && t->dims[0] == 1 && !s->turned &&
+                t->type == MEG_ONNX_FLOAT && t->dims[1] >= 1 && t->dims[1] <= x.dims[1];
+    for (int k = 2; fits && k < x.rank; k++)
+        fits = t->dims[k] == x.dims[k];
+    if (!fits)
+        return meg_onnx_refuse(b, n, "the constant '%.*s' does not fit beside the data",
+                               MEG_SPAN_TEXT(s->name));
+    meg_onnx_attr(&l, "axes=1 begin=0 end=%" PRId64, t->dims[1]);
+    int part = meg_graph_add(b->graph, "slice", meg_onnx_fresh(b, "slice"), l.attrs, 1, &like);
+    if (part < 0) return b->graph->error.status;
+    l.in[0] = meg_graph_add(b->graph, "sub", meg_onnx_fresh(b, "zeros"), "", 2,
+                            (int[]){part, part});
+    if (l.in[0] < 0) return b->graph->error.status;
+    l.attrs[0] = '\0';
+    l.weight[0].symbol = meg_onnx_owner(b, s);
+    MEG_TRY(b->error, meg_onnx_add(b, n, &l));
+    return meg_onnx_straighten(b, meg_onnx_symbol_of(b, n->out[0]), out);
+}
+
+/* Input i with the joined axis at place 1. */
+static meg_status part_of(meg_onnx_build *b, const meg_onnx_node *n, int i, int axis, int *out)
+{
+    MEG_TRY(b->error, meg_onnx_data_any(b, n, i, out));
+    int rank = meg_onnx_rank(b, meg_onnx_in(b, n, i));
+    if (axis == rank - 1) return meg_onnx_data_front(b, n, i, out);
+    MEG_TRY(b->error, meg_onnx_data(b, n, i, out));
+    if (axis > 1 && axis < rank) *out = meg_onnx_swap(b, *out, axis);
+    return b->graph->error.status;
+}
+
+static bool is_constant(const meg_onnx_build *b, const meg_onnx_node *n, int i)
+{
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
+    return s && s->constant;
+}
+
+/* All parts, the joined axis at place 1; weights come after the data whose shape they take. */
+static meg_status read_parts(meg_onnx_build *b, const meg_onnx_node *n, int axis, int part[])
+{
+    int like = -1;
+    for (int i = 0; i < n->inputs; i++) {
+        if (is_constant(b, n, i)) continue;
+        MEG_TRY(b->error, part_of(b, n, i, axis, &part[i]));
+        if (like < 0) like = part[i];
+    }
+    for (int i = 0; i < n->inputs; i++) {
+        if (!is_constant(b, n, i)) continue;
+        if (like < 0 || axis != 1)
+            return meg_onnx_refuse(b, n, "weights can only be joined on axis 1");
+        MEG_TRY(b->error, token_of(b, n, i, like, &part[i]));
+    }
+    return MEG_OK;
+}
+
 /* The operator takes eight: more are joined eight at a time. */
+static meg_status join(meg_onnx_build *b, const meg_onnx_node *n, const int part[],
+                       meg_onnx_layer *l)
+{
+    meg_graph *g = b->graph;
+    for (int i = 0; i < n->inputs; i++) {
+        if (l->inputs == MEG_INPUTS) {
+            l->in[0] = meg_graph_add(g, "concat", meg_onnx_fresh(b, "concat"), "", l->inputs,
+                                     l->in);
+            if (l->in[0] < 0) return g->error.status;
+            l->inputs = 1;
+        }
+        l->in[l->inputs++] = part[i];
+    }
+    return meg_onnx_add(b, n, l);
+}
+
 static meg_status read_concat(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "concat"};
-    meg_graph *g = b->graph;
-    if (meg_onnx_in(b, n, 0) && meg_onnx_in(b, n, 0)->constant) return meg_onnx_join_shapes(b, n);
-    MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &l.in[0]));
-    int rank = meg_onnx_rank(b, meg_onnx_in(b, n, 0));
+    int first = 0, unused;
+    while (first < n->inputs - 1 && is_constant(b, n, first))
+        first++;
+    MEG_TRY(b->error, meg_onnx_data_any(b, n, first, &unused));
+    int rank = meg_onnx_rank(b, meg_onnx_in(b, n, first));
     int axis = meg_onnx_axis(meg_onnx_int(n, "axis", 0), rank);
-    l.front = axis == rank - 1;
-    if (axis < 1 || (axis > 1 && !l.front) || squeezed(meg_onnx_in(b, n, 0)))
-        return meg_onnx_refuse(b, n, "only axis 1 or the last is supported");
-    for (int i = 0; i < n->inputs; i++) {
-        if (l.inputs == MEG_INPUTS) {
-            l.in[0] = meg_graph_add(g, "concat", meg_onnx_fresh(b, "concat"), "", l.inputs, l.in);
-            if (l.in[0] < 0) return g->error.status;
-            l.inputs = 1;
-        }
-        MEG_TRY(b->error,
-                (l.front ? meg_onnx_data_front : meg_onnx_data)(b, n, i, &l.in[l.inputs++]));
+    if (axis < 1 || squeezed(meg_onnx_in(b, n, first)))
+        return meg_onnx_refuse(b, n, "axis=%d: the batch cannot be joined", axis);
+    if (n->inputs == 1) {
+        meg_onnx_bind_same(b, n, meg_onnx_in(b, n, 0));
+        return MEG_OK;
     }
-    if (n->inputs > 1) return meg_onnx_add(b, n, &l);
-    meg_onnx_bind_same(b, n, meg_onnx_in(b, n, 0));
+    int *part = meg_pool_alloc(b->file->pool, (size_t)n->inputs * sizeof *part);
+    MEG_TRY(b->error, read_parts(b, n, axis, part));
+    l.front = axis == rank - 1;
+    MEG_TRY(b->error, join(b, n, part, &l));
+    if (axis == 1 || l.front) return MEG_OK;
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    y->value = meg_onnx_swap(b, y->value, axis);
+    return b->graph->error.status;
+}
+
+/* Of weights, along the batch: each sample gets the same. Of data: what has the shape already. */
+static meg_status read_expand(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
+    meg_onnx_list to;
+    int64_t dims[MEG_ONNX_RANK];
+    int rank = 0, unused;
+    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &to));
+    if (!s || !s->constant) {
+        MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &unused));
+        rank = meg_onnx_dims(b, s, dims);
+    } else memcpy(dims, s->constant->dims, sizeof dims), rank = s->constant->rank;
+    bool same = to.count <= rank;
+    for (int i = 0; same && i < to.count; i++) {
+        int axis = rank - to.count + i;
+        same = to.at[i] == dims[axis] || to.at[i] == 1 ||
+               (axis == 0 && s->constant && dims[0] == 1);
+    }
+    if (!same) return meg_onnx_refuse(b, n, "only weights can be spread, over the batch");
+    meg_onnx_bind_same(b, n, s);
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (y && s->constant && !y->of) y->of = s;
     return MEG_OK;
 }
 
@@ -170,10 +290,19 @@ static bool moves(const int64_t perm[], int rank, int by)
     return true;
 }
 
+/* A weight of more axes (Keras has taps first, filters last): its numbers are moved at once. */
+static meg_status turn_kernel(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_symbol *s)
+{
+    MEG_TRY(b->error, meg_onnx_fold_weight(b, n));
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (y) y->trained = true, y->label = s->label.at ? s->label : s->name;
+    return MEG_OK;
+}
+
 /* The transpose of a matrix of weights: what PyTorch writes for a dense layer. */
 static meg_status turn_constant(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_symbol *s)
 {
-    if (s->constant->rank != 2) return meg_onnx_refuse(b, n, "a constant that is no matrix");
+    if (s->constant->rank != 2) return turn_kernel(b, n, s);
     meg_onnx_bind_same(b, n, s);
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
     if (y) y->turned = !s->turned;
@@ -192,8 +321,9 @@ static meg_status read_transpose(meg_onnx_build *b, const meg_onnx_node *n)
     int rank = meg_onnx_rank(b, s), count = meg_onnx_ints(n, "perm", perm, MEG_ONNX_RANK);
     for (int i = 0; count < 0 && i < rank; i++)
         perm[i] = rank - 1 - i;
-    if ((count >= 0 && count != rank) || perm[0] != 0 || squeezed(s))
-        return meg_onnx_refuse(b, n, "the batch must stay the first axis");
+    if ((count >= 0 && count != rank) || squeezed(s))
+        return meg_onnx_refuse(b, n, "perm has %d numbers, but the input %d axes", count, rank);
+    if (perm[0] != 0) return meg_onnx_view_transpose(b, n, perm);
     bool ours = meg_span_bytes(meg_onnx_note(n, "megalith.scope")) > 0; /* wants to be a node */
     if (!ours && rank > 2 && moves(perm, rank, -1) && meg_onnx_is_front(s)) {
         y->value = s->front;
@@ -453,14 +583,10 @@ static meg_status read_resize(meg_onnx_build *b, const meg_onnx_node *n)
     "mode coordinate_transformation_mode nearest_mode antialias keep_aspect_ratio_policy "         \
     "cubic_coeff_a exclude_outside extrapolation_value axes"
 
-const meg_onnx_row meg_onnx_shapes[] = {{"Flatten", "axis", 1, 1, read_flatten},
-                                        {"Reshape", "allowzero", 2, 2, read_reshape},
-                                        {"Squeeze", "axes", 1, 2, read_squeeze},
-                                        {"Unsqueeze", "axes", 1, 2, read_unsqueeze},
-                                        {"Concat", "axis", 1, 1 << 16, read_concat},
-                                        {"Transpose", "perm", 1, 1, read_transpose},
-                                        {"Slice", "", 3, 5, read_slice},
-                                        {"Split", "axis num_outputs", 1, 2, read_split},
-                                        {"Pad", "mode", 2, 4, read_pad},
-                                        {"Resize", RESIZE, 1, 4, read_resize},
-                                        {0}};
+const meg_onnx_row meg_onnx_shapes[] = {
+    {"Flatten", "axis", 1, 1, read_flatten},         {"Reshape", "allowzero", 2, 2, read_reshape},
+    {"Squeeze", "axes", 1, 2, read_squeeze},         {"Unsqueeze", "axes", 1, 2, read_unsqueeze},
+    {"Concat", "axis", 1, 1 << 16, read_concat},     {"Expand", "", 2, 2, read_expand},
+    {"Transpose", "perm", 1, 1, read_transpose},     {"Slice", "", 3, 5, read_slice},
+    {"Split", "axis num_outputs", 1, 2, read_split}, {"Pad", "mode", 2, 4, read_pad},
+    {"Resize", RESIZE, 1, 4, read_resize},           {0}};

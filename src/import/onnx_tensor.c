@@ -242,6 +242,7 @@ static meg_status find_data(meg_onnx_file *f, meg_error *e, meg_span body, const
               "%s: tensor '%.*s' has %" PRId64 " bytes of numbers, but its shape asks for %" PRId64,
               f->path, MEG_SPAN_TEXT(t->name), meg_span_bytes(data), bytes);
     t->data = data.at;
+    t->mapped = p->external || p->has_raw || packed;
     return MEG_OK;
 }
 

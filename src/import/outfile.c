@@ -34,6 +34,8 @@ meg_status meg_outfile_open(meg_outfile *f, meg_error *e, const char *path)
     int why = errno;
     free(f->temporary);
     f->temporary = NULL;
+    MEG_CHECK(e, why != EEXIST, MEG_EIO, "cannot write %s: remove the left-over %s.*.tmp", path,
+              path);
     return meg_fail(e, MEG_EIO, "cannot write %s: %s", path, strerror(why));
 }
 
@@ -49,32 +51,43 @@ meg_status meg_outfile_write(meg_outfile *f, meg_error *e, const void *data, int
     return MEG_OK;
 }
 
-/* A power cut could undo the renaming; some file systems cannot sync folders. */
-static void sync_folder(const char *path)
+/* A power cut could undo the renaming. Some folders may be written to, but not opened; some file
+ * systems cannot sync folders. */
+static bool sync_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
     size_t length = slash ? (size_t)(slash - path) + 1 : 1;
     char *folder = malloc(length + 1);
-    if (!folder) return;
+    if (!folder) abort();
     memcpy(folder, slash ? path : ".", length);
     folder[length] = '\0';
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        fsync(fd);
-        close(fd);
-    }
     free(folder);
+    if (fd < 0) return errno == EACCES;
+    bool synced = fsync(fd) == 0 || errno == EINVAL;
+    int why = errno;
+    close(fd);
+    errno = why;
+    return synced;
 }
 
-meg_status meg_outfile_commit(meg_outfile *f, meg_error *e)
+meg_status meg_outfile_sync(meg_outfile *f, meg_error *e)
 {
     int fd = f->fd;
     if (fsync(fd) != 0) return failed(f, e);
     f->fd = -1;
-    if (close(fd) != 0 || rename(f->temporary, f->path) != 0) return failed(f, e);
+    return close(fd) == 0 ? MEG_OK : failed(f, e);
+}
+
+meg_status meg_outfile_commit(meg_outfile *f, meg_error *e)
+{
+    if (f->fd >= 0) MEG_TRY(e, meg_outfile_sync(f, e));
+    MEG_CHECK(e, rename(f->temporary, f->path) == 0, MEG_EIO, "cannot replace %s: %s", f->path,
+              strerror(errno));
     free(f->temporary);
     f->temporary = NULL;
-    sync_folder(f->path);
+    MEG_CHECK(e, sync_folder(f->path), MEG_EIO,
+              "%s is written, but its folder could not be synced: %s", f->path, strerror(errno));
     return MEG_OK;
 }
 

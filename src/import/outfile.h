@@ -14,7 +14,8 @@ typedef struct meg_outfile {
 
 meg_status meg_outfile_open(meg_outfile *f, meg_error *e, const char *path);
 meg_status meg_outfile_write(meg_outfile *f, meg_error *e, const void *data, int64_t bytes);
-meg_status meg_outfile_commit(meg_outfile *f, meg_error *e); /* syncs and renames */
+meg_status meg_outfile_sync(meg_outfile *f, meg_error *e);   /* the content is complete */
+meg_status meg_outfile_commit(meg_outfile *f, meg_error *e); /* syncs, if need be, and renames */
 void meg_outfile_close(meg_outfile *f); /* in any case; removes what was not committed */
 
 #endif

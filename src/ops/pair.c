@@ -1,23 +1,29 @@
 /* Operators of two inputs that work point by point: see pair.h. */
 #include "ops/pair.h"
 
-meg_status meg_pair_infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])
+meg_status meg_pair_fits(const meg_graph *g, const meg_node *v, meg_error *e, int i)
 {
-    const meg_value *a = &g->value[v->in[0]], *b = &g->value[v->in[1]];
+    const meg_value *a = &g->value[v->in[0]], *b = &g->value[v->in[i]];
     char first[96], second[96];
     bool fits = true;
-    MEG_CHECK(e, v->inputs == 2, MEG_EARG, "%s: %s has %d inputs, but takes 2", v->name,
-              v->op->name, v->inputs);
     meg_shape_text(a, first);
     meg_shape_text(b, second);
-    for (int i = 0; i < MEG_AXES; i++)
-        fits = fits && (b->shape.hi[i] == a->shape.hi[i] || b->shape.hi[i] == 1);
+    for (int x = 0; x < MEG_AXES; x++)
+        fits = fits && (b->shape.hi[x] == a->shape.hi[x] || b->shape.hi[x] == 1);
     MEG_TRY(e, meg_want_real(g, v, e, 0));
-    MEG_TRY(e, meg_want_real(g, v, e, 1));
+    MEG_TRY(e, meg_want_real(g, v, e, i));
     MEG_CHECK(e, fits, MEG_EARG,
               "%s: '%s' is %s, but '%s' is %s: along each axis %s wants the first's extent, or 1",
               v->name, a->name, first, b->name, second, v->op->name);
-    meg_shape_like(&out[0], a);
+    return MEG_OK;
+}
+
+meg_status meg_pair_infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])
+{
+    MEG_CHECK(e, v->inputs == 2, MEG_EARG, "%s: %s has %d inputs, but takes 2", v->name,
+              v->op->name, v->inputs);
+    MEG_TRY(e, meg_pair_fits(g, v, e, 1));
+    meg_shape_like(&out[0], &g->value[v->in[0]]);
     return MEG_OK;
 }
 

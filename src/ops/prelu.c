@@ -58,7 +58,7 @@ static void forward(const meg_call *c)
 
 static void backward(const meg_call *c)
 {
-    meg_pair_other(c, &c->t[MEG_X], pull_slope);
+    meg_pair_other(c, 1, &c->t[MEG_X], pull_slope);
     meg_pair_first(c, &c->t[MEG_X], pull);
 }
 

@@ -27,7 +27,7 @@ static void forward(const meg_call *c)
 
 static void backward(const meg_call *c)
 {
-    meg_pair_other(c, &NONE, pull_other);
+    meg_pair_other(c, 1, &NONE, pull_other);
     meg_pair_first(c, &NONE, pull);
 }
 

@@ -9,10 +9,6 @@
 
 static const char FIRST_LINE[] = "megalith plan 1";
 
-enum {
-    TEXT_MAX = 1 << 20 /* bytes: beyond any plan that a person would edit */
-};
-
 const meg_plan_section meg_plan_sections[] = {
     {NULL, NULL, NULL, 0}, /* none yet: a plan for one rank is words alone */
 };
@@ -212,8 +208,8 @@ static void cut_comment(char *line)
 
 static meg_status read_all(reader *r, const char *text, size_t size)
 {
-    MEG_CHECK(r->error, size <= TEXT_MAX, MEG_EDATA, "%s: more than %d bytes", r->out->what,
-              TEXT_MAX);
+    MEG_CHECK(r->error, size <= MEG_PLAN_TEXT_MAX, MEG_EDATA, "%s: more than %d bytes",
+              r->out->what, MEG_PLAN_TEXT_MAX);
     const char *end = text + size;
     for (r->number = 1; text < end; r->number++) {
         const char *stop = memchr(text, '\n', (size_t)(end - text));
@@ -274,7 +270,9 @@ meg_status meg_plan_text_join(const meg_plan_text *t, meg_error *e, const char *
     for (; meg_options_next(&at, word, value) > 0; begin = at) {
         char *copy = meg_pool_text(t->pool, "%s", t->options);
         if (!meg_options_take(copy, word, held, sizeof held)) {
-            all = meg_pool_text(t->pool, "%s %.*s", all, (int)(at - begin), begin);
+            begin += strspn(begin, " ");
+            all = meg_pool_text(t->pool, "%s%s%.*s", all, *all ? " " : "", (int)(at - begin),
+                                begin);
             continue;
         }
         const meg_param *param = find_any(word);

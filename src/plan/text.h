@@ -16,6 +16,10 @@
 
 #include "plan/plan.h"
 
+enum {
+    MEG_PLAN_TEXT_MAX = 1 << 20 /* bytes: beyond any plan that a person would edit */
+};
+
 typedef struct meg_plan_section {
     const char *word, *doc;  /* NULL ends the table */
     const meg_param *params; /* the words of its lines */

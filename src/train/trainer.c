@@ -28,6 +28,8 @@ const meg_param meg_trainer_params[] = {
     {"shift", MEG_PARAM_INT, AT(shift), "0", "augmentation: shift by up to so many pixels", NULL, 0,
      1 << 20},
     {"flip", MEG_PARAM_BOOL, AT(flip), "no", "augmentation: mirror at random", NULL, 0, 0},
+    {"shard", MEG_PARAM_BYTES, AT(shard), "0",
+     "saves weights as files of at most so many bytes, e.g. 5GB (0: as one)", NULL, 0, 0},
     {NULL, 0, 0, NULL, NULL, NULL, 0, 0}};
 
 static double now(void)

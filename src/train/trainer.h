@@ -10,6 +10,7 @@ typedef struct meg_trainer_options {
     meg_schedule schedule;
     bool shuffle, flip;
     int64_t shift;
+    int64_t shard; /* bytes of a file of saved weights, at most; 0: one file */
 } meg_trainer_options;
 
 extern const meg_param meg_trainer_params[];

@@ -10,12 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct sink {
-    const meg_value *value;
-    char *to;
-    int64_t element;
-    bool finite;
-} sink;
+/* ---- saving ---- */
+
+typedef struct saving { /* tensors leave the engine one by one, in pieces */
+    meg_trainer *trainer;
+    const meg_saved *list;
+    int *value;         /* (list): of the engine's graph */
+    meg_role role;      /* of parameters */
+    meg_saved_put *put; /* of the tensor at hand */
+    void *to;
+    const char *name;
+    meg_status status;
+} saving;
 
 static bool all_finite(const void *data, int64_t count, int64_t element)
 {
@@ -25,12 +31,16 @@ static bool all_finite(const void *data, int64_t count, int64_t element)
     return isfinite(sum);
 }
 
+/* A last step may have spoilt weights without a loss to show it: such are not saved. */
 static void take(void *context, const meg_box *box, void *data)
 {
-    sink *s = context;
-    s->finite = s->finite && all_finite(data, meg_box_size(box), s->element);
-    memcpy(s->to + meg_box_at(&s->value->shape, box->lo) * s->element, data,
-           (size_t)(meg_box_size(box) * s->element));
+    saving *s = context;
+    int64_t count = meg_box_size(box), element = meg_dtype_bytes(meg_engine_real(s->trainer->engine));
+    if (s->status != MEG_OK) return;
+    if (all_finite(data, count, element)) s->status = s->put(s->to, data, count * element);
+    else
+        s->status = meg_fail(&s->trainer->ctx->error, MEG_ENAN,
+                             "%s is not finite: nothing is saved", s->name);
 }
 
 static bool saved_kind(const meg_value *v)
@@ -38,56 +48,68 @@ static bool saved_kind(const meg_value *v)
     return v->kind == MEG_PARAMETER || v->kind == MEG_STATE;
 }
 
-/* One tensor of the file, with its own memory; 0: the value is not held in this role. A last step
- * may have spoilt weights without a loss to show it: such are not saved. */
-static int collect(meg_trainer *t, const meg_value *v, meg_role role, meg_saved *out)
+static meg_role role_of(const saving *s, const meg_value *v)
 {
-    meg_dtype real = meg_engine_real(t->engine);
-    int64_t element = meg_dtype_bytes(real);
-    sink s = {v, malloc((size_t)(meg_box_size(&v->shape) * element)), element, true};
-    if (!s.to) abort();
-    *out = (meg_saved){.name = v->name, .dtype = real, .rank = v->rank, .data = s.to};
-    memcpy(out->dims, v->dims, sizeof v->dims);
-    bool held = meg_engine_get(t->engine, v->id, role, 0, take, &s);
-    if (held && s.finite) return 1;
-    free(s.to);
-    if (held) meg_fail(&t->ctx->error, MEG_ENAN, "%s is not finite: nothing is saved", v->name);
-    return held ? -1 : 0;
+    return v->kind == MEG_PARAMETER ? s->role : MEG_ROLE_VALUE;
 }
 
-static meg_status save(meg_trainer *t, const char *path, meg_role parameters)
+static meg_status get_tensor(void *context, const meg_saved *t, meg_saved_put *put, void *to)
+{
+    saving *s = context;
+    int id = s->value[t - s->list];
+    const meg_value *v = &meg_engine_graph(s->trainer->engine)->value[id];
+    s->put = put;
+    s->to = to;
+    s->name = t->name;
+    s->status = MEG_OK;
+    meg_engine_get(s->trainer->engine, id, role_of(s, v), 0, take, s);
+    return s->status;
+}
+
+static bool held(const saving *s, const meg_value *v)
+{
+    const meg_plan *p = meg_engine_plan(s->trainer->engine);
+    for (int i = 0; i < p->held_slots; i++)
+        if (p->held[i].value == v->id && p->held[i].role == role_of(s, v)) return true;
+    return false;
+}
+
+static meg_status save(meg_trainer *t, const char *path, meg_role parameters, int64_t shard)
 {
     const meg_graph *g = meg_engine_graph(t->engine);
-    meg_saved *list = calloc((size_t)g->values + 1, sizeof *list);
-    if (!list) abort();
-    int count = 0, got = 1;
-    for (int i = 0; i < g->values && got >= 0; i++) {
+    meg_pool *pool = meg_pool_new();
+    meg_saved *list = meg_pool_alloc(pool, (size_t)g->values * sizeof *list);
+    saving s = {.trainer = t, .list = list, .role = parameters};
+    s.value = meg_pool_alloc(pool, (size_t)g->values * sizeof *s.value);
+    int count = 0;
+    for (int i = 0; i < g->values; i++) {
         const meg_value *v = &g->value[i];
-        if (!saved_kind(v)) continue;
-        got = collect(t, v, v->kind == MEG_PARAMETER ? parameters : MEG_ROLE_VALUE, &list[count]);
-        count += got > 0;
+        if (!saved_kind(v) || !held(&s, v)) continue;
+        list[count] = (meg_saved){
+            .name = v->name, .dtype = meg_engine_real(t->engine), .rank = v->rank};
+        memcpy(list[count].dims, v->dims, sizeof v->dims);
+        s.value[count++] = i;
     }
     char step[32];
     snprintf(step, sizeof step, "%" PRId64, t->step);
     meg_saved_note notes[] = {{"megalith.model", g->name}, {"megalith.step", step}};
     meg_saved_file file = {count, 2, list, notes};
-    meg_status status = got < 0 ? MEG_ENAN : meg_safetensors_write(&t->ctx->error, path, &file);
-    for (int i = 0; i < count; i++)
-        free((void *)(uintptr_t)list[i].data);
-    free(list);
+    meg_status status = meg_safetensors_stream(&t->ctx->error, path, &file,
+                                               &(meg_saved_source){get_tensor, &s}, shard);
+    meg_pool_free(pool);
     return status;
 }
 
 meg_status meg_trainer_save(meg_trainer *t, const char *path)
 {
-    return save(t, path, MEG_ROLE_VALUE);
+    return save(t, path, MEG_ROLE_VALUE, t->options.shard);
 }
 
 meg_status meg_trainer_save_gradients(meg_trainer *t, const char *path)
 {
     MEG_CHECK(&t->ctx->error, t->plan->options.keep_grads || t->plan->options.micro > 1, MEG_EARG,
               "gradients are only there after a step of a plan with keep_grads=1");
-    return save(t, path, MEG_ROLE_GRADIENT);
+    return save(t, path, MEG_ROLE_GRADIENT, 0);
 }
 
 /* ---- loading ---- */

@@ -31,6 +31,18 @@ typedef struct meg_simd_flat {
     float *y[MEG_SIMD_INPUTS];       /* all get the same; any may be x[0] */
 } meg_simd_flat;
 
+/* A value of one sample added to every sample, any format: positions, learned or not. */
+typedef struct meg_simd_spread {
+    int64_t samples, count; /* floats of a sample */
+    int threads;
+    bool relu;
+    const float *a, *a2; /* (samples, count): x; or dy and a second one, NULL: there is none */
+    const float *b;      /* (count) */
+    const float *sign;   /* (samples, count): no gradient passes where this is <= 0; NULL: all */
+    float *y;            /* (samples, count); may be a; NULL: not wanted */
+    float *sum;          /* (count): of y over the samples; NULL: not wanted */
+} meg_simd_spread;
+
 typedef enum meg_simd_kind { /* MEG_POINT_SIGMOID, ... */
 #define MEG_POINT(kind, function) MEG_POINT_##kind,
 #include "device/simd/points.def"
@@ -167,6 +179,52 @@ typedef struct meg_simd_copy { /* between plain and blocked */
     float *to;
 } meg_simd_copy;
 
+typedef struct meg_simd_prelu { /* rectifier with learned slopes */
+    int64_t samples, channels, blocks, pixels;
+    bool single; /* one slope for all channels */
+    int threads;
+    const float *x;        /* (samples, blocks, pixels, block) */
+    const float *slope;    /* (channels), or one */
+    float *y;              /* as x; may be x */
+    const float *dy, *dy2; /* as x; dy2 NULL: only one gradient */
+    float *dx;             /* as x; may be dy; NULL: not wanted */
+    float *dslope;         /* as slope; NULL: not wanted */
+    void *scratch;         /* prelu_bytes */
+} meg_simd_prelu;
+
+typedef struct meg_simd_unpool { /* pixels go to places; values blocked, places plain */
+    int64_t samples, channels, blocks;
+    int64_t in, out; /* pixels */
+    int threads;
+    const int32_t *index; /* (samples, channels, in) */
+    const float *x;       /* (samples, blocks, in, block) */
+    float *y;             /* (samples, blocks, out, block) */
+    const float *dy;      /* as y */
+    float *dx;            /* as x */
+} meg_simd_unpool;
+
+typedef struct meg_simd_crop { /* all channels of some consecutive pixels */
+    int64_t planes;            /* samples * blocks */
+    int64_t in[3], out[3], begin[3];
+    int threads;
+    const float *from; /* (planes, in, block); back: (planes, out, block) */
+    float *to;         /* the other */
+} meg_simd_crop;
+
+typedef struct meg_simd_xent { /* softmax cross-entropy; values plain */
+    int64_t samples, classes, pixels;
+    int threads;
+    float sure, spread;   /* of a label: at its class, and at every class */
+    int32_t ignore;       /* label that does not count */
+    double scale;         /* of the sum: 1 / count; back: times dy */
+    const float *x;       /* (samples, classes, pixels) */
+    const int32_t *label; /* (samples, pixels) */
+    const float *weights; /* (classes); NULL: all 1 */
+    float *y;             /* one */
+    float *dx;            /* as x */
+    void *scratch;        /* xent_bytes */
+} meg_simd_xent;
+
 struct meg_direct;
 struct meg_thin;
 struct meg_winograd;
@@ -177,6 +235,8 @@ typedef struct meg_simd {
     int block;
     void (*add)(const meg_simd_flat *j);           /* y = relu?(sum of x) */
     void (*mask)(const meg_simd_flat *j);          /* y = sign > 0 ? x0 [+ x1] : 0 */
+    void (*spread)(const meg_simd_spread *j);      /* y = relu?(a + b) */
+    void (*spread_back)(const meg_simd_spread *j); /* y = sign > 0 ? a [+ a2] : 0, and its sum */
     void (*point)(const meg_simd_point *j);        /* y = f(a [+ a2], b) */
     int64_t (*norm_bytes)(const meg_simd_norm *j); /* of scratch */
     void (*norm_train)(const meg_simd_norm *j);    /* sets mean and variance, too */
@@ -201,6 +261,16 @@ typedef struct meg_simd {
     void (*bias)(const meg_simd_bias *j);
     void (*bias_back)(const meg_simd_bias *j);
     void (*gather)(const meg_simd_gather *j);
+    int64_t (*prelu_bytes)(const meg_simd_prelu *j);
+    void (*prelu)(const meg_simd_prelu *j);
+    void (*prelu_back)(const meg_simd_prelu *j);
+    void (*unpool)(const meg_simd_unpool *j);
+    void (*unpool_back)(const meg_simd_unpool *j);
+    void (*crop)(const meg_simd_crop *j);
+    void (*crop_back)(const meg_simd_crop *j);
+    int64_t (*xent_bytes)(const meg_simd_xent *j);
+    void (*xent)(const meg_simd_xent *j);
+    void (*xent_back)(const meg_simd_xent *j);
     void (*pack)(const meg_simd_copy *j);           /* plain -> blocked */
     void (*unpack)(const meg_simd_copy *j);         /* blocked -> plain */
     void (*thin_forward)(const struct meg_thin *j); /* convolution of few channels: simd/thin.h */

@@ -6,6 +6,8 @@
 
 void MEG_SIMD(add)(const meg_simd_flat *j);
 void MEG_SIMD(mask)(const meg_simd_flat *j);
+void MEG_SIMD(spread)(const meg_simd_spread *j);
+void MEG_SIMD(spread_back)(const meg_simd_spread *j);
 void MEG_SIMD(point)(const meg_simd_point *j);
 int64_t MEG_SIMD(norm_bytes)(const meg_simd_norm *j);
 void MEG_SIMD(norm_train)(const meg_simd_norm *j);
@@ -30,6 +32,16 @@ void MEG_SIMD(spans_back)(const meg_simd_spans *j);
 void MEG_SIMD(bias)(const meg_simd_bias *j);
 void MEG_SIMD(bias_back)(const meg_simd_bias *j);
 void MEG_SIMD(gather)(const meg_simd_gather *j);
+int64_t MEG_SIMD(prelu_bytes)(const meg_simd_prelu *j);
+void MEG_SIMD(prelu)(const meg_simd_prelu *j);
+void MEG_SIMD(prelu_back)(const meg_simd_prelu *j);
+void MEG_SIMD(unpool)(const meg_simd_unpool *j);
+void MEG_SIMD(unpool_back)(const meg_simd_unpool *j);
+void MEG_SIMD(crop)(const meg_simd_crop *j);
+void MEG_SIMD(crop_back)(const meg_simd_crop *j);
+int64_t MEG_SIMD(xent_bytes)(const meg_simd_xent *j);
+void MEG_SIMD(xent)(const meg_simd_xent *j);
+void MEG_SIMD(xent_back)(const meg_simd_xent *j);
 void MEG_SIMD(pack)(const meg_simd_copy *j);
 void MEG_SIMD(unpack)(const meg_simd_copy *j);
 void MEG_SIMD(thin_forward)(const struct meg_thin *j);
@@ -45,6 +57,8 @@ const meg_simd MEG_SIMD(simd) = {
     .block = MEG_BLOCK,
     .add = MEG_SIMD(add),
     .mask = MEG_SIMD(mask),
+    .spread = MEG_SIMD(spread),
+    .spread_back = MEG_SIMD(spread_back),
     .point = MEG_SIMD(point),
     .norm_bytes = MEG_SIMD(norm_bytes),
     .norm_train = MEG_SIMD(norm_train),
@@ -69,6 +83,16 @@ const meg_simd MEG_SIMD(simd) = {
     .bias = MEG_SIMD(bias),
     .bias_back = MEG_SIMD(bias_back),
     .gather = MEG_SIMD(gather),
+    .prelu_bytes = MEG_SIMD(prelu_bytes),
+    .prelu = MEG_SIMD(prelu),
+    .prelu_back = MEG_SIMD(prelu_back),
+    .unpool = MEG_SIMD(unpool),
+    .unpool_back = MEG_SIMD(unpool_back),
+    .crop = MEG_SIMD(crop),
+    .crop_back = MEG_SIMD(crop_back),
+    .xent_bytes = MEG_SIMD(xent_bytes),
+    .xent = MEG_SIMD(xent),
+    .xent_back = MEG_SIMD(xent_back),
     .pack = MEG_SIMD(pack),
     .unpack = MEG_SIMD(unpack),
     .thin_forward = MEG_SIMD(thin_forward),

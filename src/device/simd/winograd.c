@@ -35,20 +35,15 @@ static range cut(int64_t first, int64_t size, int64_t end)
 
 /* ---- stage 1: inputs ---- */
 
-/* Tiles t of the batch that begins with tile `begin`, of block c. */
+/* Tiles t of the batch that begins with tile `begin`, of layer c. */
 static void transform_inputs(const meg_winograd *j, float *v, int64_t begin, range t, int64_t c)
 {
     int64_t step = meg_winograd_inputs(j, B);
     range chunk = cut(c / j->depth * j->depth, j->depth, j->from);
     float *to = v + chunk.first * B * j->batch + (c - chunk.first) * GROUP * B;
     tile at = tile_at(j, begin + t.first);
-    float room[POINTS * B];
-    for (int64_t i = t.first; i < t.first + t.count; i++, tile_next(j, &at)) {
-        int64_t yx[] = {at.row * TILE - j->before[0], at.column * TILE - j->before[1]};
-        const float *plane = plane_of(j->x, j->in, at.n * j->from + c);
-        data_tile(to + (i / GROUP * chunk.count * GROUP + i % GROUP) * B, step,
-                  pixels_of(plane, j->in, yx, SIDE, room));
-    }
+    for (int64_t i = t.first; i < t.first + t.count; i++, tile_next(j, &at))
+        layer_tile(j, to + (i / GROUP * chunk.count * GROUP + i % GROUP) * B, step, &at, c);
 }
 
 /* ---- weights ---- */
@@ -86,7 +81,7 @@ MEG_INLINE void transpose(float *restrict to, const float *restrict from)
         store(to + i * B, row[i]);
 }
 
-/* The weights (3, 3, B of c, B of k) between block c of x and block k of y. */
+/* The weights (3, 3, B of c, B of k) between layer c of x and block k of y. */
 static const float *weights_of(const meg_winograd *j, int64_t c, int64_t k, float *room)
 {
     enum {
@@ -94,7 +89,8 @@ static const float *weights_of(const meg_winograd *j, int64_t c, int64_t k, floa
         ALL = TAPS * TAPS
     };
     if (!j->turned) return j->weight + (k * j->from + c) * ALL * SIZE;
-    const float *w = j->weight + (c * j->to + k) * ALL * SIZE;
+    int64_t n = j->depths, pair = c / n * j->to + k, depth = n - 1 - c % n;
+    const float *w = j->weight + (pair * n + depth) * ALL * SIZE;
     for (int t = 0; t < ALL; t++)
         transpose(room + t * SIZE, w + (ALL - 1 - t) * SIZE);
     return room;
@@ -238,9 +234,8 @@ static void transform_outputs(const meg_winograd *j, const float *y, range t, ra
             int64_t first[] = {at.row * TILE, at.column * TILE};
             int64_t rows = least(TILE, j->out[0] - first[0]);
             int64_t columns = least(TILE, w - first[1]);
-            float *to = j->y +
-                        ((at.n * j->to + k.first + q) * j->out[0] * w + first[0] * w + first[1]) *
-                            B;
+            float *to = j->y + plane_of_block(j, at.plane, k.first + q) +
+                        (first[0] * w + first[1]) * B;
 #pragma GCC unroll 36
             for (int a = 0; a < TILE; a++)
 #pragma GCC unroll 36

@@ -72,13 +72,14 @@ MEG_INLINE void from_points(vec *o, int q, const vec *m, int s, const int count)
 /* ---- where tiles are ---- */
 
 typedef struct tile {
-    int64_t n, row, column;
+    int64_t plane; /* of y, over all samples */
+    int64_t row, column;
 } tile;
 
 static inline tile tile_at(const meg_winograd *j, int64_t i)
 {
-    int64_t sample = j->rows * j->columns, rest = i % sample;
-    return (tile){i / sample, rest / j->columns, rest % j->columns};
+    int64_t plane = j->rows * j->columns, rest = i % plane;
+    return (tile){i / plane, rest / j->columns, rest % j->columns};
 }
 
 static inline void tile_next(const meg_winograd *j, tile *t)
@@ -87,13 +88,29 @@ static inline void tile_next(const meg_winograd *j, tile *t)
     t->column = 0;
     if (++t->row < j->rows) return;
     t->row = 0;
-    t->n++;
+    t->plane++;
 }
 
 typedef struct pixels { /* vectors, B apart in a row */
     const float *at;
     int64_t row; /* floats to the next */
 } pixels;
+
+/* The plane of x that layer c of a plane of y is; NULL: it lies in the padding. */
+static inline const float *plane_of_layer(const meg_winograd *j, int64_t plane, int64_t c)
+{
+    int64_t n = plane / j->planes[1], d = plane % j->planes[1] - j->above + c % j->depths;
+    int64_t blocks = j->from / j->depths;
+    if (d < 0 || d >= j->planes[0]) return NULL;
+    return j->x + ((n * blocks + c / j->depths) * j->planes[0] + d) * j->in[0] * j->in[1] * B;
+}
+
+/* Where plane `plane` of block k of y, or dy, begins: floats. */
+static inline int64_t plane_of_block(const meg_winograd *j, int64_t plane, int64_t k)
+{
+    int64_t n = plane / j->planes[1], d = plane % j->planes[1];
+    return ((n * j->to + k) * j->planes[1] + d) * j->out[0] * j->out[1] * B;
+}
 
 /* `side` x `side` pixels of a plane (extent, B) from (y, x) on: where they are if all lie inside,
  * else copied to `room` with zeros around. */
@@ -136,6 +153,18 @@ MEG_INLINE void data_tile(float *restrict out, int64_t step, pixels p)
     }
 }
 
+/* Of tile `at` of layer c; y, x of its first output are a multiple of the tile. */
+MEG_INLINE void layer_tile(const meg_winograd *j, float *restrict out, int64_t step, const tile *at,
+                           int64_t c)
+{
+    float room[POINTS * B];
+    const float *plane = plane_of_layer(j, at->plane, c);
+    int64_t yx[] = {at->row * TILE - j->before[0], at->column * TILE - j->before[1]};
+    if (plane) data_tile(out, step, pixels_of(plane, j->in, yx, SIDE, room));
+    for (int i = 0; !plane && i < POINTS; i++)
+        store(out + i * step, splat(0));
+}
+
 /* taps x taps coefficients: weights, or a tile of dy */
 MEG_INLINE void taps_tile(float *restrict out, int64_t step, const vec *g, const int taps)
 {
@@ -176,12 +205,6 @@ static inline float *aligned(float *scratch)
 {
     uintptr_t unit = MEG_WINOGRAD_ALIGN, at = (uintptr_t)scratch;
     return scratch + (unit - at % unit) % unit / sizeof(float);
-}
-
-/* Plane `block` of a blocked tensor, counted over samples and blocks. */
-static inline const float *plane_of(const float *x, const int64_t extent[2], int64_t block)
-{
-    return x + block * extent[0] * extent[1] * B;
 }
 
 #endif

@@ -63,12 +63,8 @@ static void transform_inputs(const meg_winograd *j, float *v, const turn *o, int
     int64_t step = meg_winograd_inputs(j, B), first = part * j->part;
     int64_t end = least(first + j->part, o->tiles);
     tile at = tile_at(j, o->first + first);
-    float room[POINTS * B];
-    for (int64_t i = first; i < end; i++, tile_next(j, &at)) {
-        int64_t yx[] = {at.row * TILE - j->before[0], at.column * TILE - j->before[1]};
-        const float *plane = plane_of(j->x, j->in, at.n * j->from + c);
-        data_tile(v + (c * j->batch + i) * B, step, pixels_of(plane, j->in, yx, SIDE, room));
-    }
+    for (int64_t i = first; i < end; i++, tile_next(j, &at))
+        layer_tile(j, v + (c * j->batch + i) * B, step, &at, c);
 }
 
 /* Block k of the width; adds its tiles to the part's sum for the bias. */
@@ -82,7 +78,7 @@ static void transform_gradients(const meg_winograd *j, const memory *m, const tu
     vec sum = splat(0);
     for (int64_t i = first; i < end; i++, tile_next(j, &at)) {
         int64_t yx[] = {at.row * TILE, at.column * TILE};
-        const float *plane = plane_of(j->dy, j->out, at.n * j->to + o->k + k);
+        const float *plane = j->dy + plane_of_block(j, at.plane, o->k + k);
         pixels p = pixels_of(plane, j->out, yx, TILE, room);
         vec g[TILE * TILE];
 #pragma GCC unroll 36
@@ -170,7 +166,7 @@ static void multiply_panel(const meg_winograd *j, const memory *m, const turn *o
 
 /* ---- results ---- */
 
-/* Of block c, and block k of the width. */
+/* Of layer c, and block k of the width. */
 static void transform_back(const meg_winograd *j, const memory *m, const turn *o, int64_t c,
                            int64_t k)
 {

@@ -1,0 +1,40 @@
+/* Plan files on disk: see planfile.h. */
+#include "cli/planfile.h"
+#include "import/outfile.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+meg_status meg_plan_file_read(meg_error *e, const char *path, meg_plan_text **out)
+{
+    size_t most = MEG_PLAN_TEXT_MAX + 1; /* one more: the reader refuses what is too long */
+    FILE *file = fopen(path, "rb");
+    MEG_CHECK(e, file, MEG_EIO, "cannot open plan %s: %s", path, strerror(errno));
+    char *text = malloc(most);
+    if (!text) abort();
+    size_t size = fread(text, 1, most, file);
+    bool bad = ferror(file);
+    fclose(file);
+    meg_status status = bad ? meg_fail(e, MEG_EIO, "cannot read plan %s", path)
+                            : meg_plan_text_read(e, path, text, size, meg_plan_sections, out);
+    free(text);
+    return status;
+}
+
+meg_status meg_plan_file_write(meg_error *e, const char *path, const meg_plan *p)
+{
+    char *text = NULL;
+    size_t size = 0;
+    meg_outfile file = {.fd = -1};
+    FILE *out = open_memstream(&text, &size);
+    if (!out) abort();
+    meg_plan_text_write(p, out);
+    fclose(out);
+    meg_status status = meg_outfile_open(&file, e, path);
+    if (status == MEG_OK) status = meg_outfile_write(&file, e, text, (int64_t)size);
+    if (status == MEG_OK) status = meg_outfile_commit(&file, e);
+    meg_outfile_close(&file);
+    free(text);
+    return status;
+}

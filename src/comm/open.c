@@ -1,0 +1,148 @@
+/* The communicator of the job. The library links no MPI: one plug-in per MPI lies beside it, and
+ * the launcher's marks in the environment say which of them this job needs.
+ */
+#define _GNU_SOURCE /* dladdr */
+#include "comm/kind.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct launcher {
+    const char *mark;    /* in the environment of the ranks it starts */
+    const char *size;    /* where it says how many; NULL: nowhere */
+    const char *library; /* that can talk to it */
+} launcher;
+
+/* The first whose mark is there. Open MPI's own launcher sets PMIx marks, too. */
+static const launcher LAUNCHERS[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "openmpi"}, /* mpirun of Open MPI */
+    {"PMI_RANK", "PMI_SIZE", "mpich"},                           /* mpirun of MPICH, srun pmi2 */
+    {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", "openmpi"},            /* srun --mpi=pmix */
+};
+
+typedef struct package { /* what to install for a library */
+    const char *library, *debian;
+} package;
+
+static const package PACKAGES[] = {
+    {"openmpi", "libopenmpi-dev"},
+    {"mpich", "libmpich-dev"},
+};
+
+static const package *package_find(const char *library)
+{
+    for (size_t i = 0; i < sizeof PACKAGES / sizeof *PACKAGES; i++)
+        if (strcmp(PACKAGES[i].library, library) == 0) return &PACKAGES[i];
+    return NULL;
+}
+
+static const launcher *launcher_find(void)
+{
+    for (size_t i = 0; i < sizeof LAUNCHERS / sizeof *LAUNCHERS; i++)
+        if (getenv(LAUNCHERS[i].mark)) return &LAUNCHERS[i];
+    return NULL;
+}
+
+/* ---- loading ---- */
+
+/* The folder of a path, in place. */
+static bool folder(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash) *slash = '\0';
+    return slash != NULL;
+}
+
+/* Where this code is: in libmegalith.so, or in the program that has the archive in it. */
+static bool find_library_folder(char out[PATH_MAX])
+{
+    Dl_info info;
+    if (!dladdr((const void *)LAUNCHERS, &info) || !info.dli_fname) return false;
+    return realpath(info.dli_fname, out) && folder(out);
+}
+
+static bool find_program_folder(char out[PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", out, PATH_MAX - 1);
+    if (length <= 0) return false;
+    out[length] = '\0';
+    return folder(out);
+}
+
+/* Tries the places that a build tree, an installed tree and a moved one have below a folder. */
+static void *load_below(const char *base, const char *library)
+{
+    static const char *const below[] = {"", "/..", "/megalith", MEG_PLUGIN_FROM_BIN};
+    char path[2 * PATH_MAX];
+    void *handle = NULL;
+    for (size_t i = 0; !handle && i < sizeof below / sizeof *below; i++) {
+        snprintf(path, sizeof path, "%s%s/libmegalith_mpi_%s.so", base, below[i], library);
+        /* Global: parts of Open MPI are plug-ins themselves and look for it. */
+        if (access(path, R_OK) == 0) handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    }
+    return handle;
+}
+
+static void *load(const char *library)
+{
+    char base[PATH_MAX], path[PATH_MAX];
+    void *handle = find_library_folder(base) ? load_below(base, library) : NULL;
+    if (!handle && find_program_folder(base)) handle = load_below(base, library);
+    if (handle) return handle;
+    snprintf(path, sizeof path, "%s/libmegalith_mpi_%s.so", MEG_PLUGIN_DIR, library);
+    return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+}
+
+static meg_status open_plugin(meg_error *e, const package *p, meg_comm **out)
+{
+    void *handle = load(p->library);
+    const char *why = handle ? "" : dlerror();
+    MEG_CHECK(e, handle, MEG_EUNSUPPORTED,
+              "this job needs %s, but libmegalith_mpi_%s.so cannot be loaded (%s): build Megalith "
+              "where %s is installed (Debian: %s)",
+              p->library, p->library, why ? why : "no reason given", p->library, p->debian);
+    const meg_comm_plugin *plugin = dlsym(handle, MEG_COMM_PLUGIN);
+    MEG_CHECK(
+        e, plugin && strcmp(plugin->version, MEG_VERSION) == 0 && plugin->layout == MEG_COMM_LAYOUT,
+        MEG_EUNSUPPORTED,
+        "libmegalith_mpi_%s.so is of another build than this library: build both anew", p->library);
+    return plugin->open(e, out);
+}
+
+/* ---- choosing ---- */
+
+static meg_status open_launched(meg_error *e, const launcher *l, const package *p, meg_comm **out)
+{
+    const char *text = l && l->size ? getenv(l->size) : NULL;
+    int size = text ? atoi(text) : 0;
+    meg_comm *c = NULL;
+    MEG_TRY(e, open_plugin(e, p, &c));
+    if (size <= 1 || c->size > 1) {
+        *out = c;
+        return MEG_OK;
+    }
+    meg_comm_free(c);
+    return meg_fail(e, MEG_EUNSUPPORTED,
+                    "the launcher started %d ranks, but %s sees one: launcher and library must be "
+                    "of the same MPI (the launcher is %s's; MEGALITH_MPI=%s)",
+                    size, p->library, l->library, p->library);
+}
+
+meg_status meg_comm_open(meg_error *e, meg_comm **out)
+{
+    const char *wish = getenv("MEGALITH_MPI");
+    const launcher *l = launcher_find();
+    if (wish && strcmp(wish, "none") == 0) return meg_comm_alone(e, out);
+    if (wish && *wish) {
+        const package *p = package_find(wish);
+        MEG_CHECK(e, p, MEG_EARG, "MEGALITH_MPI=%s: known are openmpi mpich none", wish);
+        return open_launched(e, l, p, out);
+    }
+    if (!l) return meg_comm_alone(e, out);
+    const char *size = l->size ? getenv(l->size) : NULL;
+    if (size && atoi(size) == 1) return meg_comm_alone(e, out); /* one rank needs no MPI */
+    return open_launched(e, l, package_find(l->library), out);
+}

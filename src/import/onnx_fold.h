@@ -1,0 +1,21 @@
+/* Constants computed while a file is read: see onnx_fold.c. */
+#ifndef MEG_IMPORT_ONNX_FOLD_H
+#define MEG_IMPORT_ONNX_FOLD_H
+
+#include "import/onnx_build.h"
+
+/* Can the node be computed now? Then its first output becomes a constant. */
+bool meg_onnx_folds(const meg_onnx_build *b, const meg_onnx_node *n);
+meg_status meg_onnx_fold(meg_onnx_build *b, const meg_onnx_node *n);
+
+/* The same of a weight, which the caller keeps one; of any size. */
+meg_status meg_onnx_fold_weight(meg_onnx_build *b, const meg_onnx_node *n);
+
+/* Numbers that are trained: real, more than one, an initializer or made of one. */
+bool meg_onnx_is_weight(const meg_onnx_symbol *s);
+
+/* The extents that Reshape, Flatten, Squeeze or Unsqueeze give a tensor. */
+meg_status meg_onnx_new_dims(const meg_onnx_build *b, const meg_onnx_node *n,
+                             const meg_onnx_tensor *t, int64_t dims[MEG_ONNX_RANK], int *rank);
+
+#endif

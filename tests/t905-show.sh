@@ -1,0 +1,101 @@
+#!/bin/sh
+# `show` and plan files as a user meets them: tables, drawings, plans that are written, edited, used.
+# Usage: t905-show.sh SOURCE_DIR BUILD_DIR
+set -u
+source=$1 megalith=$2/megalith
+[ -x "$megalith" ] || { echo "there is no $megalith: build first"; exit 1; }
+work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-show.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$work" || exit 1
+failures=0
+
+fail()
+{
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    sed 's/^/    out: /;6q' out
+    sed 's/^/    err: /;6q' err
+}
+
+# run CODE WORDS..: runs the command; the exit code must be CODE.
+run()
+{
+    want=$1
+    shift
+    what="megalith $*"
+    "$megalith" "$@" > out 2> err
+    code=$?
+    [ $code = "$want" ] || fail "$what: exit code $code, not $want"
+}
+
+# has FILE PATTERN: a file must have a line that matches.
+has()
+{
+    grep -q -e "$2" "$1" || fail "$what: $1 has no '$2'"
+}
+
+echo "== show"
+run 0 show resnet50
+has out '^resnet50: image 3x224x224, 25557032 parameters, .* 177 nodes in 20 groups$'
+has out '^layer1.0  *256x56x56  *75008 .*conv 4, batchnorm 4, relu 3, add$'
+run 0 show resnet50 --level module
+has out ' in 8 groups$'
+run 0 show resnet-cifar --level layer
+has out '^layer1.0.add .*<- relu1$' # a skip
+run 0 show amoebanet-d
+has out '^cells.21  *3328x7x7 .*<- cells.19$' # a cell reads the two before it
+run 0 show unet
+has out '^dec4 .*<- enc4$'
+run 0 show unet --format dot
+has out '^digraph "unet" {$'
+has out 'n[0-9]* -> n[0-9]* \[constraint=false\];$'
+run 0 show unet --format svg --out unet.svg
+[ ! -s out ] || fail "$what: prints what goes to a file"
+has unet.svg '^<svg xmlns='
+has unet.svg '>enc1</text>$'
+[ "$(grep -c 'class="skip"' unet.svg)" = 4 ] || fail "$what: not 4 skips"
+[ "$(tail -n 1 unet.svg)" = '</svg>' ] || fail "$what: does not end"
+run 0 show "$source/tests/golden/onnx/tokens.onnx" # several outputs: shown without a loss
+run 0 show "$source/tests/golden/onnx/cnn.onnx" --format svg
+run 2 show cnn --lvl block
+run 1 show cnn --level atom
+has err "layer|block|module"
+run 1 show cnn --out /nowhere/a.svg
+
+echo "== plan files"
+run 0 plan cnn --batch 16 --micro 2 --norm 8 --optimizer adam --save cnn.plan
+cp out summary
+[ "$(head -n 1 cnn.plan)" = 'megalith plan 1' ] || fail "$what: first line"
+has cnn.plan '^batch=16$'
+has cnn.plan '^optimizer=adam$'
+has cnn.plan '^fingerprint=[0-9a-f]\{16\}$'
+run 0 plan cnn --plan cnn.plan --save again.plan
+cmp -s cnn.plan again.plan || fail "$what: another plan"
+sed 's/batch=16/batch=32/' cnn.plan > edited.plan
+run 0 plan cnn --plan edited.plan
+has out 'batch 32 in 2 micro-batches, adam'
+run 1 plan cnn --plan cnn.plan --batch 8
+has err 'batch=8 was given, but cnn.plan has batch=16'
+run 0 plan cnn --plan cnn.plan --batch 16
+run 1 plan cnn --plan cnn.plan --momentum 0.9
+has err "unknown word 'momentum'"
+run 1 explain cnn --classes 7 --plan cnn.plan
+has err 'cnn.plan was made for another graph'
+run 1 plan cnn --plan nothing.plan
+has err 'cannot open plan nothing.plan: No such file'
+run 1 plan cnn --plan summary
+has err "summary:1: not a plan"
+run 0 bench cnn --plan cnn.plan --device ref --warmup 1 --repeat 1 --iterations 1
+run 0 explain cnn --plan cnn.plan
+small="--data synthetic:image=1x28x28\ classes=10\ count=32"
+eval run 0 train cnn $small --plan cnn.plan --epochs 1 --device ref --save w.safetensors --shard 40KB
+[ -e w.safetensors.index.json ] || fail "$what: no index"
+eval run 0 train cnn $small --plan cnn.plan --epochs 1 --device ref --load w.safetensors
+eval run 1 train cnn $small --plan cnn.plan --epochs 1 --batch 4
+rm -f w-00002-of-*
+eval run 1 train cnn $small --epochs 1 --device ref --load w.safetensors.index.json
+has err 'shard w-00002-of-0000[0-9].safetensors is missing'
+
+[ $failures = 0 ] || { echo "$failures failed"; exit 1; }
+echo "show and plan files: as they should be"

@@ -1,0 +1,272 @@
+"""Reads ONNX files as PyTorch's two exporters and Keras write them, and files that Megalith wrote after
+training, and compares with onnxruntime.
+
+    python3 tools/onnx_exports.py [--build build] [--match WORD] [--folder DIR]
+
+One line per file:
+
+    equal     read; its outputs are those of onnxruntime; worst difference, relative by norm
+    trained   the same, of the file that `megalith train --steps 5 --save` wrote; its outputs are also
+              those of `megalith forward` on it
+    refused   Megalith refused it and named operator and node
+    no file   the exporter itself failed
+    FAILED    a crash, a wrong result, a refusal that names nothing
+
+Warnings follow, indented. Any FAILED makes the exit status 1.
+"""
+import argparse
+import contextlib
+import io
+import logging
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+
+os.environ.setdefault("KERAS_BACKEND", "torch")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
+
+import numpy
+import onnx
+import onnxruntime
+import torch
+from safetensors.numpy import load_file, save_file
+
+import onnx_models
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CLOSE = 1e-4    # float against float, over up to 50 layers, relative by norm
+TRAINED = 1e-5  # one file, two evaluations
+NAMES_NODE = re.compile(r"[A-Za-z]+ '[^']*': ")
+
+# Of the zoo: words that make each small, and its data.
+ZOO = {
+    "resnet18": ("--classes 10", "synthetic:image=3x64x64 classes=10 count=32"),
+    "resnet-cifar": ("--depth 14", "synthetic:image=3x32x32 classes=10 count=32"),
+}
+
+
+# ---- the exporters ----
+
+def quiet(work):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        return work()
+
+
+def by_dynamo(model, x, path, optimize):
+    batch = torch.export.Dim("batch") if x.shape[0] > 1 and not optimize else None
+    shapes = ({0: batch},) if batch else None
+    quiet(lambda: torch.onnx.export(model.eval() if optimize else model.train(), (x,), path, dynamo=True,
+                                    optimize=optimize, dynamic_shapes=shapes, external_data=False))
+
+
+def by_script(model, x, path, training):
+    mode = torch.onnx.TrainingMode.TRAINING if training else torch.onnx.TrainingMode.EVAL
+    axes = {} if training else {"input": {0: "N"}, "output": {0: "N"}}
+    quiet(lambda: torch.onnx.export(model, (x,), path, dynamo=False, training=mode, opset_version=17,
+                                    do_constant_folding=not training, input_names=["input"],
+                                    output_names=["output"], dynamic_axes=axes))
+
+
+WAYS = {
+    "dynamo": lambda m, x, p: by_dynamo(m, x, p, True),
+    "dynamo-raw": lambda m, x, p: by_dynamo(m, x, p, False),
+    "script-train": lambda m, x, p: by_script(m, x, p, True),
+    "script-eval": lambda m, x, p: by_script(m, x, p, False),
+}
+
+
+def torch_files(folder, match):
+    """(name, path or what went wrong, input)"""
+    for name in onnx_models.TORCH:
+        for way, export in WAYS.items():
+            title = f"torch/{name}/{way}"
+            if match not in title:
+                continue
+            model, x = onnx_models.torch_model(name)
+            path = os.path.join(folder, title.replace("/", "-") + ".onnx")
+            try:
+                export(model, x, path)
+            except Exception as e:
+                yield title, f"{type(e).__name__}: {str(e).strip().splitlines()[0][:150]}", None
+                continue
+            yield title, path, x.numpy()
+
+
+def keras_files(folder, match):
+    backend = os.environ["KERAS_BACKEND"]
+    if match and not match.startswith("keras") and match not in "keras":
+        return
+    for name, (model, shape) in onnx_models.keras_models().items():
+        title = f"keras/{name}/{backend}"
+        if match not in title:
+            continue
+        x = numpy.random.default_rng(1).standard_normal(shape).astype(numpy.float32)
+        path = os.path.join(folder, title.replace("/", "-") + ".onnx")
+        try:
+            quiet(lambda: (model(x), model.export(path, format="onnx", verbose=False)))
+        except Exception as e:
+            yield title, f"{type(e).__name__}: {str(e).strip().splitlines()[0][:150]}", None
+            continue
+        yield title, path, x
+
+
+# ---- who evaluates ----
+
+def for_inference(path):
+    """The file with its normalisations and dropouts as in inference: onnxruntime does no other."""
+    model = onnx.load(path)
+    falsehood = onnx.numpy_helper.from_array(numpy.array(False), "megalith.test.false")
+    model.graph.initializer.append(falsehood)
+    for node in model.graph.node:
+        for a in node.attribute:
+            if a.name == "training_mode":
+                a.i = 0
+        if node.op_type == "BatchNormalization":
+            del node.output[1:]
+        if node.op_type == "Dropout" and len(node.input) > 2:
+            node.input[2] = falsehood.name
+            del node.output[1:]
+    return model.SerializeToString()
+
+
+def reference(path, inputs):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(for_inference(path), options)
+    names = {i.name: i.type for i in session.get_inputs()}
+    feed = {k: v.astype(numpy.int64) if names[k] == "tensor(int64)" else v for k, v in inputs.items()}
+    return session.run(None, feed)
+
+
+def megalith(build, words):
+    done = subprocess.run([os.path.join(build, "megalith")] + words, capture_output=True, text=True,
+                          timeout=900)
+    return done.returncode, done.stderr.strip()
+
+
+def forward(build, path, inputs):
+    """(outputs, None, warnings) or (None, message, warnings)"""
+    with tempfile.TemporaryDirectory() as folder:
+        x, y = os.path.join(folder, "x"), os.path.join(folder, "y")
+        plain = {k: numpy.ascontiguousarray(v, numpy.float32 if v.dtype.kind == "f" else numpy.int32)
+                 for k, v in inputs.items()}
+        save_file(plain, x)
+        status, text = megalith(build, ["forward", path, "--input", x, "--out", y, "--loss", "none"])
+        lines = [line.replace(path, "F").removeprefix("megalith: ") for line in text.splitlines()]
+        if status == 0:
+            got = load_file(y)
+            return [got[f"output{i}"] for i in range(len(got))], None, lines
+        if status != 1 or not lines:
+            raise RuntimeError(f"exit status {status}: {text[-200:]}")
+        return None, lines[-1], lines[:-1]
+
+
+def difference(got, want):
+    """The worst relative difference; a constant reference would prove nothing."""
+    worst = 0.0
+    for a, b in zip(got, want):
+        if a.shape != b.shape:
+            raise RuntimeError(f"shape {a.shape}, but should be {b.shape}")
+        if not numpy.std(b) > 1e-4 * numpy.linalg.norm(b) / numpy.sqrt(b.size):
+            raise RuntimeError("the reference is constant")
+        worst = max(worst, float(numpy.linalg.norm(a - b) / numpy.linalg.norm(b)))
+    return worst
+
+
+# ---- verdicts ----
+
+def inputs_of(path, x):
+    model = onnx.load(path, load_external_data=False)
+    given = {t.name for t in model.graph.initializer}
+    return {next(i.name for i in model.graph.input if i.name not in given): x}
+
+
+def compare(build, path, x, allowed):
+    inputs = inputs_of(path, x)
+    got, refusal, told = forward(build, path, inputs)
+    if refusal:
+        return ("refused" if NAMES_NODE.search(refusal) else "FAILED"), refusal, told
+    worst = difference(got, reference(path, inputs))
+    return ("equal" if worst <= allowed else "FAILED"), f"{worst:.1e}", told
+
+
+def data_of(x, classes):
+    if x.dtype.kind == "f":
+        image = "x".join(str(k) for k in x.shape[1:])
+        return f"synthetic:image={image} classes={classes} count=16"
+    return None
+
+
+def train(build, model, words, x, out):
+    """Five steps, written as ONNX; then both evaluate it."""
+    status, text = megalith(build, ["train", model, "--steps", "5", "--batch", "4", "--lr", "0.001",
+                                    "--save", out, "--no-test", "--log", "quiet"] + words)
+    if status:
+        line = (text.splitlines() or ["no message"])[-1].replace(model, "F")
+        named = status == 1 and ("'" in line or "classes" in line)
+        return ("refused" if named else "FAILED"), "training: " + line.removeprefix("megalith: ")
+    verdict, text, _ = compare(build, out, x, TRAINED)
+    return ("trained" if verdict == "equal" else "FAILED"), text
+
+
+def attempt(work):
+    try:
+        return work()
+    except Exception as e:
+        return "FAILED", f"{type(e).__name__}: {str(e)[:300]}", []
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--match", default="", help="only files whose names contain this")
+    parser.add_argument("--folder", help="keep the files here")
+    arguments = parser.parse_args()
+    failed, count = 0, 0
+
+    def tell(title, verdict, text, told=()):
+        nonlocal failed, count
+        failed, count = failed + (verdict == "FAILED"), count + 1
+        print(f"{verdict:8} {title}: {text}", flush=True)
+        for line in told:
+            print(f"         {line}")
+
+    with contextlib.ExitStack() as stack:
+        folder = arguments.folder or stack.enter_context(tempfile.TemporaryDirectory())
+        for source in (torch_files, keras_files):
+            for title, path, x in source(folder, arguments.match):
+                if x is None:
+                    tell(title, "no file", path)
+                    continue
+                verdict, text, told = attempt(lambda: compare(arguments.build, path, x, CLOSE))
+                tell(title, verdict, text, told)
+                data = data_of(x, 10)
+                if verdict == "equal" and data and text:
+                    out = path.replace(".onnx", "-trained.onnx")
+                    words = ["--data", data] + (["--loss", "softmax_xent"])
+                    result = attempt(lambda: train(arguments.build, path, words, x, out))
+                    tell(title, *result[:2])
+                if not arguments.folder:
+                    os.remove(path)
+        for name, (words, data) in ZOO.items():
+            title = f"zoo/{name}"
+            if arguments.match not in title:
+                continue
+            shape = re.search(r"image=([0-9x]+)", data).group(1)
+            x = numpy.random.default_rng(1).standard_normal(
+                [2] + [int(k) for k in shape.split("x")]).astype(numpy.float32)
+            out = os.path.join(folder, f"zoo-{name}.onnx")
+            result = attempt(lambda: train(arguments.build, name, words.split() + ["--data", data], x, out))
+            tell(title, *result[:2])
+    if not count:
+        sys.exit("no file was selected")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
