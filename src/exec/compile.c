@@ -168,8 +168,9 @@ void meg_load_run(void *load)
     if (s->role == MEG_ROLE_SCALARS) {
         memcpy(l->to, &l->feed->scalars, sizeof l->feed->scalars);
     } else if (s->role == MEG_ROLE_SEED) {
-        float weight = (float)l->entry->graph->loss[s->index].weight;
-        load_numbers(s->dtype, l->to, &weight, 1);
+        double weight = l->entry->graph->loss[s->index].weight;
+        if (s->dtype == MEG_F64) *(double *)l->to = weight;
+        else *(float *)l->to = (float)weight;
     } else if (l->entry->graph->value[s->value].kind == MEG_LABEL) {
         load_labels(l);
     } else {
