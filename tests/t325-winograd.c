@@ -176,6 +176,20 @@ static bool answers(meg_device *d, const meg_sample *sample, meg_pass pass)
     return strncmp(describe(d, sample, pass).impl, "winograd", 8) == 0;
 }
 
+/* The same, x being an image as it is loaded. */
+static bool stored_plain(meg_device *d, const meg_sample *sample)
+{
+    meg_error e = {0};
+    layer l = {.device = d, .block = cpu_of(d)->block};
+    meg_spec s;
+    if (plain_open(&e, "conv", sample, MEG_F64, &l.op) != MEG_OK) fail_msg("%s", e.message);
+    meg_request r = request(&l, MEG_FORWARD);
+    r.format[MEG_X] = MEG_FORMAT_PLAIN;
+    meg_device_describe(d, &r, &s);
+    plain_close(&l.op);
+    return strncmp(s.impl, "winograd", 8) == 0;
+}
+
 static void test_refusals(void **state)
 {
     static const meg_sample others[] = {
@@ -199,6 +213,8 @@ static void test_switch(void **state)
 {
     static const meg_sample few = {"1x3x8x8", "filters=8 kernel=3 pad=1"};
     static const meg_sample many = {"4x64x28x28", "filters=64 kernel=3 pad=1"};
+    static const meg_sample volume = {"1x64x16x16x16", "filters=64 kernel=3 pad=1"};
+    static const meg_sample first = {"1x3x128x128", "filters=64 kernel=3 pad=1"};
     meg_cpu *cpu = meg_device_state(devices(state)[1]);
     assert_int_equal(cpu->winograd, MEG_CPU_ALWAYS);
     assert_int_equal(meg_cpu_winograd_use("0"), MEG_CPU_NEVER);
@@ -211,6 +227,9 @@ static void test_switch(void **state)
     assert_true(answers(devices(state)[1], &many, MEG_BACKWARD));
     assert_true(answers(devices(state)[1], &many, MEG_WEIGHT));
     assert_false(answers(devices(state)[1], &few, MEG_FORWARD));
+    assert_true(answers(devices(state)[1], &volume, MEG_FORWARD));
+    assert_true(answers(devices(state)[1], &volume, MEG_WEIGHT));
+    assert_false(stored_plain(devices(state)[1], &first));
     cpu->winograd = MEG_CPU_ALWAYS;
 }
 

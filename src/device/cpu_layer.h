@@ -6,6 +6,10 @@
 
 #include "device/cpu.h"
 
+enum {
+    MEG_CPU_THIN = 4 /* channels of x at most: convolution may take it in plain format */
+};
+
 typedef struct meg_cpu_role {
     bool known; /* the layer has this pass */
     int x, y, weight;

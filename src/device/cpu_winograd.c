@@ -201,17 +201,29 @@ static double flops(const meg_winograd *j, int block, meg_pass pass)
     return 2 * all * (pass == MEG_WEIGHT ? 1 : idle(j));
 }
 
-/* oneDNN's direct kernels reach 0.85 of the machine's peak, 0.75 in the weight gradient. */
-static double direct_flops(const meg_winograd *j, int block, meg_pass pass)
+/* Plain images of few channels need no padding to a block there: cpu_conv.c's thin way. */
+static bool thin(const meg_request *r)
 {
-    double pixels = (double)(j->samples * j->planes[1] * j->out[0] * j->out[1]);
-    double pairs = (double)(j->from * j->to * block * block);
-    return 2 * 9 * pairs * pixels / (pass == MEG_WEIGHT ? 0.75 : 0.85);
+    return r->pass != MEG_BACKWARD && r->format[MEG_X] == MEG_FORMAT_PLAIN &&
+           meg_extent(&r->box[MEG_X], MEG_C) <= MEG_CPU_THIN;
 }
 
-static bool worth(const meg_winograd *j, int block, meg_pass pass)
+/* The direct kernels reach 0.85 of the machine's peak, 0.75 in the weight gradient, which is 0.45
+ * of thin images. */
+static double direct_flops(const meg_winograd *j, int block, const meg_request *r)
 {
-    return flops(j, block, pass) * margin < direct_flops(j, block, pass);
+    double pixels = (double)(j->samples * j->planes[1] * j->out[0] * j->out[1]);
+    double from = (double)(j->from * block), share = r->pass == MEG_WEIGHT ? 0.75 : 0.85;
+    if (thin(r)) {
+        from = (double)(j->depths * meg_extent(&r->box[MEG_X], MEG_C));
+        if (r->pass == MEG_WEIGHT) share = 0.45;
+    }
+    return 2 * 9 * from * (double)(j->to * block) * pixels / share;
+}
+
+static bool worth(const meg_winograd *j, int block, const meg_request *r)
+{
+    return flops(j, block, r->pass) * margin < direct_flops(j, block, r);
 }
 
 static double seconds(meg_device *d, const meg_winograd *j, int block, meg_pass pass)
@@ -235,7 +247,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     meg_winograd j = job_of(cpu, r);
     int64_t scratch = cut_work(&j, cpu->block, r->pass);
     if (scratch > SCRATCH_MAX) return false;
-    if (cpu->winograd == MEG_CPU_IF_FASTER && !worth(&j, cpu->block, r->pass)) return false;
+    if (cpu->winograd == MEG_CPU_IF_FASTER && !worth(&j, cpu->block, r)) return false;
 
     const meg_cpu_role *role = &meg_cpu_roles[r->pass];
     *s = (meg_spec){0};

@@ -8,8 +8,8 @@
  * some neighbouring lines of the output, as many as make it worth loading and storing the sums.
  *
  *     for each share of the lines           summed apart, added in order at the end
- *         for each panel of filters, block of channels       one piece of work
- *             for each strip, tap, ROWS channels
+ *         for each panel of filters, group of channels       one piece of work
+ *             for each strip, block of channels, tap, ROWS channels
  *                 dw += dy x
  *
  * What a tap reads outside of x is left out, not multiplied by zero.
@@ -24,13 +24,15 @@ enum {
 };
 
 typedef struct shape { /* what is worked out once */
-    int64_t from, to, panels, shares;
+    int64_t from, to, group, groups, panels, shares;
     int64_t taps, weights, lines;
 } shape;
 
 static shape shape_of(const meg_direct *j)
 {
     shape s = {.from = (j->channels + B - 1) / B, .to = (j->filters + B - 1) / B};
+    s.group = meg_direct_group(j, B);
+    s.groups = (s.from + s.group - 1) / s.group;
     s.panels = (s.to + PANEL - 1) / PANEL;
     s.shares = meg_direct_shares(j, B);
     s.taps = j->taps[0] * j->taps[1] * j->taps[2];
@@ -133,11 +135,12 @@ static range inside(const meg_direct *j, int axis, int64_t tap, range r)
 }
 
 typedef struct piece { /* of the work */
-    int64_t share, k, vectors, c;
+    int64_t share, k, vectors;
+    int64_t c, end; /* blocks of channels */
     float *sums;
 } piece;
 
-static void one_tap(const meg_direct *j, const shape *s, const piece *w, const strip *t,
+static void one_tap(const meg_direct *j, const shape *s, const piece *w, const strip *t, int64_t c,
                     const int64_t tap[3])
 {
     range d = inside(j, 0, tap[0], (range){t->d, t->d + 1});
@@ -148,7 +151,7 @@ static void one_tap(const meg_direct *j, const shape *s, const piece *w, const s
     for (int i = 0; i < 3; i++)
         at[i] = first[i] * j->stride[i] - j->before[i] + tap[i] * j->dilation[i];
     int64_t volume = j->out[0] * j->out[1] * j->out[2];
-    int64_t pixel = ((t->n * s->from + w->c) * j->in[0] + at[0]) * j->in[1] + at[1];
+    int64_t pixel = ((t->n * s->from + c) * j->in[0] + at[0]) * j->in[1] + at[1];
     int64_t number = (tap[0] * j->taps[1] + tap[1]) * j->taps[2] + tap[2];
     product p = {.lines = h.hi - h.lo, .pixels = x.hi - x.lo};
     p.x = j->x + (pixel * j->in[2] + at[2]) * B;
@@ -159,17 +162,18 @@ static void one_tap(const meg_direct *j, const shape *s, const piece *w, const s
     p.z_line = j->out[2] * B;
     p.z_apart = volume * B;
     p.dw_apart = s->from * s->taps * B * B;
-    p.dw = w->sums + ((w->k * s->from + w->c) * s->taps + number) * B * B;
-    add_channels(p, w->vectors, lanes_of(j->channels, w->c));
+    p.dw = w->sums + ((w->k * s->from + c) * s->taps + number) * B * B;
+    add_channels(p, w->vectors, lanes_of(j->channels, c));
 }
 
 static void one_strip(const meg_direct *j, const shape *s, const piece *w, const strip *t)
 {
-    int64_t tap[3];
-    for (tap[0] = 0; tap[0] < j->taps[0]; tap[0]++)
-        for (tap[1] = 0; tap[1] < j->taps[1]; tap[1]++)
-            for (tap[2] = 0; tap[2] < j->taps[2]; tap[2]++)
-                one_tap(j, s, w, t, tap);
+    for (int64_t c = w->c; c < w->end; c++)
+        for (int64_t i = 0; i < s->taps; i++) {
+            int64_t hw = j->taps[1] * j->taps[2];
+            int64_t tap[] = {i / hw, i / j->taps[2] % j->taps[1], i % j->taps[2]};
+            one_tap(j, s, w, t, c, tap);
+        }
 }
 
 /* Block k of filters: the strip's gradients, summed into `bias`. */
@@ -192,8 +196,9 @@ static void add_bias(const meg_direct *j, const shape *s, const strip *t, int64_
 /* Panels of equal size, up to one block. */
 static piece piece_at(const meg_direct *j, const shape *s, int64_t i)
 {
-    int64_t panel = i / s->from % s->panels, k = s->to * panel / s->panels;
-    piece w = {.share = i / s->from / s->panels, .k = k, .c = i % s->from};
+    int64_t panel = i / s->groups % s->panels, k = s->to * panel / s->panels;
+    piece w = {.share = i / s->groups / s->panels, .k = k, .c = i % s->groups * s->group};
+    w.end = least(w.c + s->group, s->from);
     w.vectors = s->to * (panel + 1) / s->panels - k;
     w.sums = sums_of(j, s, w.share);
     return w;
@@ -205,7 +210,8 @@ static void one_piece(const meg_direct *j, const shape *s, const piece *w)
     float *bias = bias_of(j, s, w->share);
     for (int64_t k = w->k; k < w->k + w->vectors; k++) {
         int64_t floats = s->taps * B * B;
-        memset(w->sums + (k * s->from + w->c) * floats, 0, sizeof(float) * (size_t)floats);
+        memset(w->sums + (k * s->from + w->c) * floats, 0,
+               sizeof(float) * (size_t)((w->end - w->c) * floats));
         if (w->c == 0) store(bias + k * B, splat(0));
     }
     while (line < end) {
@@ -243,7 +249,7 @@ void MEG_SIMD(direct_weight)(const meg_direct *j)
 #pragma omp parallel num_threads(j->threads)
     {
 #pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < s.shares * s.panels * s.from; i++) {
+        for (int64_t i = 0; i < s.shares * s.panels * s.groups; i++) {
             piece w = piece_at(j, &s, i);
             one_piece(j, &s, &w);
         }

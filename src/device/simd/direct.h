@@ -33,6 +33,19 @@ static inline int64_t meg_direct_weights(const meg_direct *j, int block) /* floa
     return to * from * j->taps[0] * j->taps[1] * j->taps[2] * block * block;
 }
 
+/* Blocks of channels that one piece of work sums: as many as leave its sums in a cache. */
+static inline int64_t meg_direct_group(const meg_direct *j, int block)
+{
+    enum {
+        SUMS = 64 << 10 /* floats */
+    };
+    int64_t from = (j->channels + block - 1) / block;
+    int64_t sums = j->taps[0] * j->taps[1] * j->taps[2] * block * block * MEG_DIRECT_PANEL;
+    int64_t group = SUMS / sums < 1 ? 1 : SUMS / sums;
+    int64_t groups = (from + group - 1) / group;
+    return (from + groups - 1) / groups;
+}
+
 /* Shares of the lines, each summed apart. They follow from the shapes alone, so that the result does
  * not depend on the number of threads: as many as give 64 pieces of work, if they have pixels enough
  * to pay for their sums and the sums are small. */
@@ -44,7 +57,8 @@ static inline int64_t meg_direct_shares(const meg_direct *j, int block)
         MOST = 4 << 20 /* floats of sums */
     };
     int64_t from = (j->channels + block - 1) / block, to = (j->filters + block - 1) / block;
-    int64_t pieces = from * ((to + MEG_DIRECT_PANEL - 1) / MEG_DIRECT_PANEL);
+    int64_t group = meg_direct_group(j, block), groups = (from + group - 1) / group;
+    int64_t pieces = groups * ((to + MEG_DIRECT_PANEL - 1) / MEG_DIRECT_PANEL);
     int64_t shares = (PIECES + pieces - 1) / pieces, lines = meg_direct_lines(j);
     int64_t limit[] = {lines, lines * j->out[2] / PIXELS, MOST / meg_direct_weights(j, block)};
     for (int i = 0; i < 3; i++)
