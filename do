@@ -8,6 +8,7 @@
 #   ./do test-torch     compares losses and gradients with PyTorch (downloads it once, several GB)
 #   ./do test-onnx      runs ONNX's own tests of our operators (downloads onnx once, 40 MB)
 #   ./do fuzz-readers [SECONDS]  feeds nonsense to the readers of files, 10 minutes each
+#   ./do test-export    reads what PyTorch and Keras export, trains it (downloads both once, several GB)
 #   ./do bench-torch    compares speed with PyTorch (same)
 #   ./do fresh          demo and test in a bare Debian, made for the purpose (root only)
 #   ./do format         applies the house style to all C files
@@ -18,8 +19,9 @@ cd "$(dirname "$0")"
 demo="train resnet-cifar --depth 14 --batch 128 --epochs 4 --lr 0.15 --schedule cosine --warmup 0.5
     --momentum 0.9 --nesterov --weight-decay 5e-4 --flip"
 
-packages_build="gcc libc6-dev cmake ninja-build libdnnl-dev zlib1g-dev dataset-fashion-mnist"
-packages_test="libcmocka-dev pkgconf"
+packages_build="gcc libc6-dev cmake ninja-build libdnnl-dev zlib1g-dev dataset-fashion-mnist
+    libopenmpi-dev openmpi-bin"
+packages_test="libcmocka-dev pkgconf libmpich-dev mpich" # a second MPI: both are tested
 packages_fuzz="clang libclang-rt-14-dev"
 packages_torch="libtcmalloc-minimal4" # a fair comparison gives PyTorch its faster malloc
 
@@ -207,6 +209,15 @@ test-onnx)
     ;;
 fuzz-readers)
     fuzz_readers "$@"
+    ;;
+test-export)
+    need $packages_build
+    build default megalith_command
+    [ -d .venv-export ] ||
+        say "installing PyTorch, Keras and onnxruntime into .venv-export: several GB, once"
+    environment .venv-export torch,torchvision,onnx,onnxscript,onnxruntime,keras,safetensors \
+        torch torchvision onnx onnxscript onnxruntime keras safetensors
+    KERAS_BACKEND=torch .venv-export/bin/python tools/onnx_exports.py "$@"
     ;;
 fresh)
     fresh

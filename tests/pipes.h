@@ -52,7 +52,7 @@ static inline meg_replay replay(meg_pool *pool, const meg_timetable *t, unit c)
 static inline void equal(const meg_timetable *t, const char *what, double got, double want)
 {
     if (got != want)
-        fail_msg("%s, %d stages on %d ranks, %d micro-batches: %s is %g, published %g", t->schedule,
+        fail_msg("%s, %d stages on %d ranks, %d micro-batches: %s is %g, should be %g", t->schedule,
                  t->stages, t->ranks, t->micro, what, got, want);
 }
 

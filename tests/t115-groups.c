@@ -110,19 +110,22 @@ static void test_levels(void **state)
     x = conv(g, "enc1.conv2", x);
     x = conv(g, "body.layers.layer_0.fc", x);
     x = conv(g, "body.layers.layer_1.ln_1", x);
+    x = conv(g, "Mixed_5b.branch5x5_1.conv", x);
     check_picture(g, MEG_LEVEL_LAYER,
                   "conv1: conv1 | bn1: bn1 | layer1.0.conv1: layer1.0.conv1 | layer1.0.down.0: "
                   "layer1.0.down.0 | layer1.0.add: layer1.0.add | layer1.1.conv1: layer1.1.conv1 | "
                   "enc1.conv1: enc1.conv1 | enc1.conv2: enc1.conv2 | body.layers.layer_0.fc: "
-                  "body.layers.layer_0.fc | body.layers.layer_1.ln_1: body.layers.layer_1.ln_1");
+                  "body.layers.layer_0.fc | body.layers.layer_1.ln_1: body.layers.layer_1.ln_1 | "
+                  "Mixed_5b.branch5x5_1.conv: Mixed_5b.branch5x5_1.conv");
     check_picture(g, MEG_LEVEL_BLOCK,
                   "conv1: conv1 bn1 | layer1.0: layer1.0.conv1 layer1.0.down.0 layer1.0.add | "
                   "layer1.1: layer1.1.conv1 | enc1: enc1.conv1 enc1.conv2 | body.layers.layer_0: "
-                  "body.layers.layer_0.fc | body.layers.layer_1: body.layers.layer_1.ln_1");
+                  "body.layers.layer_0.fc | body.layers.layer_1: body.layers.layer_1.ln_1 | "
+                  "Mixed_5b: Mixed_5b.branch5x5_1.conv");
     check_picture(g, MEG_LEVEL_MODULE,
                   "conv1: conv1 bn1 | layer1: layer1.0.conv1 layer1.0.down.0 layer1.0.add "
                   "layer1.1.conv1 | enc1: enc1.conv1 enc1.conv2 | body: body.layers.layer_0.fc "
-                  "body.layers.layer_1.ln_1");
+                  "body.layers.layer_1.ln_1 | Mixed_5b: Mixed_5b.branch5x5_1.conv");
     for (meg_level l = MEG_LEVEL_LAYER; l <= MEG_LEVEL_MODULE; l++)
         check_sound(g, l);
     meg_graph_destroy(g);

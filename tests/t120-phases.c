@@ -364,6 +364,7 @@ static void test_dice(void **state)
     check_cases((phase_case[]){{"dice", "", 3, {3, 5, 7}, false},
                                {"dice", "mode=sigmoid ignore=2", 4, {2, 4, 3, 5}, false},
                                {"dice", "epsilon=1", 5, {2, 3, 2, 3, 4}, false},
+                               {"dice", "mode=sigmoid", 4, {2, 1, 3, 5}, false},
                                {0}});
 }
 

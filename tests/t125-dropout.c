@@ -56,7 +56,7 @@ static void test_share(void **state)
     (void)state;
     float mask[ALL];
     int zeros = 0;
-    mask_of(mask, "drop", "rate=0.25", (meg_moment){3, 1, 0});
+    mask_of(mask, "drop", "rate=0.25", (meg_moment){3, 1, 0, 0});
     for (int i = 0; i < ALL; i++) {
         zeros += mask[i] == 0;
         assert_true(mask[i] == 0 || mask[i] == (float)(1 / 0.75));
@@ -74,9 +74,9 @@ static void test_micro_batches(void **state)
     meg_graph *g = graph_of(2, "drop", "rate=0.5");
     for (int i = 0; i < ALL; i++)
         ones[i] = 1;
-    mask_of(whole, "drop", "rate=0.5", (meg_moment){3, 8, 0});
+    mask_of(whole, "drop", "rate=0.5", (meg_moment){3, 8, 0, 0});
     for (int n = 0; n < N; n += 2)
-        run(parts + n * EACH, ones, g, MEG_FORWARD, (meg_moment){3, 8, n});
+        run(parts + n * EACH, ones, g, MEG_FORWARD, (meg_moment){3, 8, n, 0});
     assert_memory_equal(whole, parts, sizeof whole);
     meg_graph_destroy(g);
 }
@@ -85,14 +85,14 @@ static void test_keys(void **state)
 {
     (void)state;
     float first[ALL], other[ALL];
-    mask_of(first, "drop", "rate=0.5", (meg_moment){3, 8, 0});
-    mask_of(other, "drop", "rate=0.5", (meg_moment){3, 8, 0});
+    mask_of(first, "drop", "rate=0.5", (meg_moment){3, 8, 0, 0});
+    mask_of(other, "drop", "rate=0.5", (meg_moment){3, 8, 0, 0});
     assert_memory_equal(first, other, sizeof first);
-    mask_of(other, "drop", "rate=0.5", (meg_moment){3, 9, 0});
+    mask_of(other, "drop", "rate=0.5", (meg_moment){3, 9, 0, 0});
     assert_memory_not_equal(first, other, sizeof first);
-    mask_of(other, "drop", "rate=0.5", (meg_moment){4, 8, 0});
+    mask_of(other, "drop", "rate=0.5", (meg_moment){4, 8, 0, 0});
     assert_memory_not_equal(first, other, sizeof first);
-    mask_of(other, "drop2", "rate=0.5", (meg_moment){3, 8, 0});
+    mask_of(other, "drop2", "rate=0.5", (meg_moment){3, 8, 0, 0});
     assert_memory_not_equal(first, other, sizeof first);
 }
 
@@ -100,7 +100,7 @@ static void test_backward_and_eval(void **state)
 {
     (void)state;
     float mask[ALL], from[ALL], to[ALL];
-    meg_moment m = {3, 8, 12};
+    meg_moment m = {3, 8, 12, 0};
     meg_graph *g = graph_of(N, "drop", "rate=0.25");
     mask_of(mask, "drop", "rate=0.25", m);
     for (int i = 0; i < ALL; i++)

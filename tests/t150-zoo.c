@@ -270,6 +270,34 @@ static void test_volumes(void **state)
     meg_graph_destroy(g);
 }
 
+static void test_transformers(void **state)
+{
+    (void)state;
+    meg_graph *g = build("gpt", "");
+    assert_dims(g, "tokens", 2, (int64_t[]){1, 128});
+    assert_dims(g, "wpe.weight", 3, (int64_t[]){1, 128, 768});
+    assert_dims(g, "h.11.attn.c_attn.weight", 2, (int64_t[]){2304, 768});
+    assert_dims(g, "h.0.mlp.c_proj.weight", 2, (int64_t[]){768, 3072});
+    assert_dims(g, "lm_head", 3, (int64_t[]){1, 50257, 128});
+    assert_dims(g, "label", 2, (int64_t[]){1, 128});
+    assert_int_equal(meg_graph_find_value(g, "lm_head.weight"), -1);
+    assert_int_equal(meg_graph_consumers(g, meg_graph_find_value(g, "wte.weight")), 2);
+    const meg_value *join = &g->value[meg_graph_find_value(g, "h.3.attn.c_proj.weight")];
+    assert_true(fabs(join->bound - 0.02 / sqrt(24)) < 1e-12);
+    meg_graph_destroy(g);
+
+    g = build("vit_b_16", "");
+    assert_dims(g, "conv_proj", 4, (int64_t[]){1, 768, 14, 14});
+    assert_dims(g, "class_token", 3, (int64_t[]){1, 1, 768});
+    assert_dims(g, "encoder.pos_embedding", 3, (int64_t[]){1, 197, 768});
+    assert_dims(g, "encoder.layers.encoder_layer_11.self_attention.in_proj_weight", 2,
+                (int64_t[]){2304, 768});
+    assert_dims(g, "encoder.layers.encoder_layer_0.mlp.3.bias", 1, (int64_t[]){768});
+    assert_dims(g, "heads.head", 2, (int64_t[]){1, 1000});
+    assert_int_equal(g->value[meg_graph_find_value(g, "heads.head.weight")].start, MEG_ZEROS);
+    meg_graph_destroy(g);
+}
+
 /* Weights start as torchvision's do; what is not said starts as the operator has it. */
 static void test_starts(void **state)
 {
@@ -327,6 +355,8 @@ static const error_case errors[] = {
     {"resnet50", "depth=20", "resnet50: unknown word 'depth'; known: image classes"},
     {"cnn", "image=28", "image has 1 extent, but wants CxHxW (image=3x224x224) or CxDxHxW"},
     {"cnn", "classes=1", "classes=1 is out of range"},
+    {"vit_b_32", "image=3x64x48", "an extent of 48, but is cut into patches of 32"},
+    {"gpt", "tokens=8x8", "tokens has 2 extents, but wants one (tokens=128)"},
     {"vgg11", "image=3x16x64", "an extent of 16, but is halved 5 times: use 32 or more"},
     {"alexnet", "image=3x224x62", "an extent of 62, which its pools use up: use 63 or more"},
     {"inception-v3", "image=3x298x299", "298, but wants 299 or more for its auxiliary head (75"},
@@ -364,11 +394,12 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts),    cmocka_unit_test(test_names),
-        cmocka_unit_test(test_cifar),     cmocka_unit_test(test_inception),
-        cmocka_unit_test(test_amoebanet), cmocka_unit_test(test_unet),
-        cmocka_unit_test(test_volumes),   cmocka_unit_test(test_starts),
-        cmocka_unit_test(test_rebatch),   cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_counts),       cmocka_unit_test(test_names),
+        cmocka_unit_test(test_cifar),        cmocka_unit_test(test_inception),
+        cmocka_unit_test(test_amoebanet),    cmocka_unit_test(test_unet),
+        cmocka_unit_test(test_volumes),      cmocka_unit_test(test_starts),
+        cmocka_unit_test(test_transformers), cmocka_unit_test(test_rebatch),
+        cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

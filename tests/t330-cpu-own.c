@@ -295,6 +295,8 @@ static const more extra[] = {
     {"maxpool", {"2x37x23x22", "kernel=3 stride=2 pad=1"}},
     {"maxpool", {"2x37x23x22", "kernel=3 stride=2 pad=1 indices=1"}},
     {"avgpool", {"2x37x23x22", "kernel=3 stride=2 pad=1 count_pad=0 ceil=1"}},
+    {"avgpool", {"1x16x9x7x12", "kernel=2"}}, /* tiles, and pixels that none covers */
+    {"avgpool", {"2x21x11x10", "kernel=3x2"}},
     {"gap", {"2x37x23x29", NULL}},
     {"groupnorm", {"3x20x70x70", "groups=4 relu=1"}},
     {"groupnorm", {"2x9x71x59", "groups=3"}},

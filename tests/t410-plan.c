@@ -102,7 +102,7 @@ static void broken(meg_plan *p, const char *says)
     meg_plan_destroy(p);
 }
 
-static int find(const meg_entry *e, meg_code code, meg_region region)
+static int find(const meg_station *e, meg_code code, meg_region region)
 {
     for (int i = 0; i < e->instrs; i++) {
         int s = e->instr[i].slot[code == MEG_FREE ? MEG_X : MEG_Y];
@@ -119,31 +119,31 @@ static void test_check(void **state)
     meg_error error;
     meg_plan *p = plan(g, "batch=4", 0);
     assert_int_equal(meg_entry_check(&p->entry[MEG_ENTRY_TRAIN], &error), MEG_OK);
-    meg_entry *e = &p->entry[MEG_ENTRY_TRAIN];
+    meg_station *e = &p->entry[MEG_ENTRY_TRAIN].station[0];
     int load = find(e, MEG_LOAD, MEG_FRAME), dead = find(e, MEG_FREE, MEG_FRAME);
     e->instr[load] = e->instr[dead]; /* nobody loads the image */
     broken(p, "");
 
     p = plan(g, "batch=4", 0);
-    e = &p->entry[MEG_ENTRY_TRAIN];
+    e = &p->entry[MEG_ENTRY_TRAIN].station[0];
     int last = e->instrs - 1;
     assert_int_equal(e->instr[last].code, MEG_FREE);
     e->instrs--;
     broken(p, "never freed");
 
     p = plan(g, "batch=4", 0);
-    e = &p->entry[MEG_ENTRY_TRAIN];
+    e = &p->entry[MEG_ENTRY_TRAIN].station[0];
     e->instr[e->instrs - 2] = e->instr[e->instrs - 1]; /* freed twice, another not at all */
     broken(p, "");
 
     p = plan(g, "batch=4", 0);
-    e = &p->entry[MEG_ENTRY_TRAIN];
+    e = &p->entry[MEG_ENTRY_TRAIN].station[0];
     for (int i = 0; i < e->slots; i++)
         if (e->slot[i].region == MEG_FRAME) e->slot[i].offset = 0;
     broken(p, "overlap");
 
     p = plan(g, "batch=4", 0);
-    p->entry[MEG_ENTRY_TRAIN].bytes[MEG_FRAME] -= 1;
+    p->entry[MEG_ENTRY_TRAIN].station[0].frame -= 1;
     broken(p, "outside");
     meg_graph_destroy(g);
 }
@@ -176,7 +176,7 @@ static void test_refusals(void **state)
 
 /* ---- memory ---- */
 
-static int64_t largest_live(const meg_entry *e)
+static int64_t largest_live(const meg_station *e)
 {
     int64_t most = 0;
     for (int i = 0; i < e->instrs; i++) {
@@ -198,7 +198,7 @@ static void test_memory(void **state)
     assert_int_equal(meg_zoo_build(&e, "resnet50", "image=3x64x64", &g), MEG_OK);
     meg_plan *p = plan(g, "batch=8", 0), *kept = plan(g, "batch=8 recompute=none", 0);
     meg_plan *micro = plan(g, "batch=8 micro=4 norm=2", 0);
-    int64_t frame = p->bytes[MEG_FRAME], live = largest_live(&p->entry[MEG_ENTRY_TRAIN]);
+    int64_t frame = p->bytes[MEG_FRAME], live = largest_live(&p->entry[MEG_ENTRY_TRAIN].station[0]);
     print_message("resnet50: frame %lld, largest live %lld, without recompute %lld, micro=4 %lld\n",
                   (long long)frame, (long long)live, (long long)kept->bytes[MEG_FRAME],
                   (long long)micro->bytes[MEG_FRAME]);

@@ -165,17 +165,49 @@ static void test_tables(void **state)
                 meg_pool *pool = meg_pool_new();
                 meg_timetable *t = draw(pool, w->name, p);
                 meg_skip skip[] = {{0, p.stages - 1, 0}, {1, p.stages - 2, 0}};
-                meg_rendezvous how = {.ahead = 1,
-                                      .staging = 2,
-                                      .skip = skip,
-                                      .skips = p.stages > 4 ? 2 : p.stages > 2};
+                int skips = p.stages > 4 ? 2 : p.stages > 2;
                 frames_hold(t);
                 clock_holds(pool, t, (unit){w->unit[0], w->unit[1], w->unit[2]});
                 passes(t, NULL);
-                how.staging = -1;
-                passes(t, &how);
+                passes(t, &(meg_rendezvous){1, -1, skip, skips});
+                passes(t, &(meg_rendezvous){1, 1, NULL, 0}); /* one send under way is enough */
                 meg_pool_free(pool);
             }
+}
+
+/* Drawn with true costs, uneven and some of them zero: still whole, and what replay says. */
+static void test_true_costs(void **state)
+{
+    (void)state;
+    enum {
+        STAGES = 8
+    };
+    for (int i = 0; meg_row_at(i); i++)
+        for (int k = 1; k <= 40; k++) {
+            double cost[3][STAGES];
+            for (int s = 0; s < STAGES; s++)
+                for (int c = 0; c < 3; c++)
+                    cost[c][s] = (7 * s + 5 * c * k + k * k) % 6 * 0.25;
+            meg_pipe p = {.stages = 4,
+                          .ranks = 4,
+                          .micro = 4 * (1 + k % 3),
+                          .f = cost[0],
+                          .b = cost[1],
+                          .w = cost[2]};
+            meg_pool *pool = meg_pool_new();
+            meg_error e = {0};
+            meg_replay r;
+            if (!suits(meg_row_at(i), &p)) fail_msg("%s: not drawn", meg_row_at(i)->name);
+            meg_timetable *t = draw(pool, meg_row_at(i)->name, p);
+            meg_costs c = {.f = cost[0], .b = cost[1], .w = cost[2]};
+            frames_hold(t);
+            passes(t, NULL);
+            if (meg_timetable_replay(&e, pool, t, &c, &r)) fail_msg("%s", e.message);
+            if (meg_row_at(i)->pace) /* which may have made the drawing wait */
+                assert_true(r.makespan <= t->makespan);
+            else equal(t, "time replayed", r.makespan, t->makespan);
+            meg_pool_free(pool);
+        }
 }
 
 /* ---- refusals ---- */
@@ -268,8 +300,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pictures), cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_tables),   cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_speed),
+        cmocka_unit_test(test_tables),   cmocka_unit_test(test_true_costs),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -399,7 +399,7 @@ static void test_speed(void **state)
 #endif
     dice d = {{9, 0, meg_hash("speed")}, 0};
     for (int k = 0; k < 3; k++)
-        for (int stages = 4; stages <= 64; stages *= 4) {
+        for (int stages = 4; stages <= 64; stages *= 16) {
             meg_pool *pool = meg_pool_new();
             meg_cut c = random_cut(pool, &d, 4000, stages);
             c.measure = (meg_measure)k;

@@ -23,8 +23,8 @@ static bool reference(const char *impl)
 static int check_entry(const char *model, const meg_entry *entry)
 {
     int products = 0;
-    for (int i = 0; i < entry->instrs; i++) {
-        const meg_instr *in = &entry->instr[i];
+    for (int i = 0; entry->batch && i < entry->station[0].instrs; i++) {
+        const meg_instr *in = &entry->station[0].instr[i];
         const meg_node *v = in->node < 0 ? NULL : &entry->graph->node[in->node];
         const char *op = v ? v->op->name : "";
         bool multiplies = in->code == MEG_KERNEL && product(op);

@@ -1,11 +1,14 @@
-"""Compares Megalith with PyTorch: every operator's samples, then whole networks of the zoo.
+"""Compares Megalith with PyTorch: every operator's samples, whole networks of the zoo, and training.
 
-    python3 tools/torch_compare.py [--build build] [--only ops|models] [--match WORD]
+    python3 tools/torch_compare.py [--build build] [--only ops|models|curves] [--match WORD]
 
 Operators: `dump_samples` runs them through the plain kernels in float (f32) and double (f64) and
 through the cpu device, and writes inputs and results; PyTorch computes the same in double.
 Networks: `megalith grads` gets PyTorch's weights and a batch, and returns loss, gradients and
 updated running statistics.
+Training: `megalith train` gets PyTorch's weights and five batches, goes through them four times with
+SGD (momentum) and with Adam, and returns the loss of each of the 20 steps; the first of each family's
+cases.
 
 The comparison rule: PyTorch in double judges, relative by norm per tensor. In double 1e-10; in
 float 1e-4, or three times the error of PyTorch's own float (the worse of one and two threads) where
@@ -18,6 +21,13 @@ gradients by up to a percent. What is wrong is wrong for every batch, so on cpu 
 batches must agree by the rule. Networks run twice there: with direct convolutions, and with
 Winograd's, whose rounding is a few times larger and flips some rectifier in almost every batch of a
 deep net: 3e-2 are allowed (its kernels are held to 1e-5 one by one).
+
+The rule for training: every one of the 20 losses within 1e-3 of PyTorch's in double, relative. Steps
+magnify rounding: batch norms of few samples, rectifiers that flip, Adam, which makes full steps of
+gradients near zero. So the rate is the largest of 0.01, 0.001, 0.0001 (Adam: a tenth) at which
+PyTorch's own float stays within 3e-4 of its double, while some loss moves by 1e-2 or more; the cpu
+device, in float, is held to the rule there. Where no rate is so tame, two right programs in float
+differ, and one that agrees has luck: then ref64 is compared, at the smallest rate; the line says so.
 """
 import argparse
 import glob
@@ -45,14 +55,14 @@ class Tally:
     def __init__(self):
         self.failed = 0
 
-    def report(self, what, errors):
+    def report(self, what, errors, kind="tensors"):
         """errors: [(ratio of error to tolerance, error, name)]"""
         if not errors:
             errors = [(float("inf"), float("nan"), "nothing to compare")]
         ratio, error, name = max(errors, key=lambda e: e[0])
         good = ratio <= 1
         self.failed += not good
-        print(f"{'ok  ' if good else 'FAIL'} {what:58} {len(errors):4} tensors, worst {error:.1e}"
+        print(f"{'ok  ' if good else 'FAIL'} {what:58} {len(errors):4} {kind}, worst {error:.1e}"
               f" ({name})", flush=True)
 
 
@@ -240,18 +250,117 @@ def compare_model(a, tally, name, options, batch, devices):
         tally.report(f"{name} {options} {device}", errors[device])
 
 
+# ---- training ----
+
+STEPS, BATCHES = 20, 5
+OPTIMIZERS = {"sgd": (["--momentum=0.9"], lambda p, lr: torch.optim.SGD(p, lr, momentum=0.9)),
+              "adam": ([], torch.optim.Adam)}
+RATES = {"sgd": (1e-2, 1e-3, 1e-4), "adam": (1e-3, 1e-4, 1e-5)}
+
+
+def torch_curve(build, state, batches, optimizer, lr, kind):
+    """The losses of all steps."""
+    model = build().to(kind)
+    model.load_state_dict({k: torch.tensor(t) for k, t in state.items()}, strict=False)
+    steps = OPTIMIZERS[optimizer][1](model.parameters(), lr)
+    losses = []
+    for i in range(STEPS if lr else BATCHES):
+        x, y = (torch.tensor(t) for t in batches[i % BATCHES])
+        steps.zero_grad()
+        loss = torch_models.loss(model, model(x.to(kind) if x.is_floating_point() else x),
+                                 y.to(kind) if y.is_floating_point() else y)
+        loss.backward()
+        steps.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def megalith_curve(a, folder, name, options, optimizer, lr, device, batch):
+    path = {k: os.path.join(folder, k) for k in ("w.safetensors", "x.npy", "y.npy")}
+    tokens = numpy.load(path["x.npy"], mmap_mode="r").dtype.kind == "i"
+    data = f"npy:images='{path['x.npy']}' labels='{path['y.npy']}' tokens={int(tokens)}"
+    command = [os.path.join(a.build, "megalith"), "train", name, "--options", options, "--batch",
+               str(batch), "--device", device, "--load", path["w.safetensors"], "--data", data,
+               "--shuffle", "no", "--steps", str(STEPS), "--optimizer", optimizer, "--lr", str(lr),
+               "--json", "--every", "1", *OPTIMIZERS[optimizer][0]]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"torch_compare: {' '.join(command)}:\n{done.stderr}")
+    records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return [r["step_loss"] for r in records if "step_loss" in r]
+
+
+def curve_errors(ours, judge):
+    errors = [(abs(b - j) / abs(j), i + 1) for i, (b, j) in enumerate(zip(ours, judge))]
+    if len(ours) != len(judge):
+        errors.append((float("inf"), f"{len(ours)} of {len(judge)}"))
+    return errors
+
+
+def tame_curve(curve, optimizer):
+    """The rate, PyTorch's losses in double, the device to compare; curve(optimizer, lr, kind)."""
+    def worst(a, b):
+        errors = [e for e, _ in curve_errors(a, b)]
+        return max(errors) if numpy.isfinite(errors).all() else float("inf")
+
+    still = curve(optimizer, 0, torch.float64) * (STEPS // BATCHES)
+    for lr in RATES[optimizer]:
+        judge = curve(optimizer, lr, torch.float64)
+        drift = worst(curve(optimizer, lr, torch.float32), judge)
+        if drift < 3e-4 and worst(judge, still) > 1e-2:
+            return lr, judge, "cpu"
+    if worst(judge, still) < 1e-2:
+        raise ValueError(f"{optimizer}: the losses do not move")
+    return lr, judge, "ref64"
+
+
+def compare_curves(a, tally, name, options, batch):
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    model, image = torch_models.build(name, options)
+    state = state_of(model)
+    batches = [torch_models.example(model, image, batch) for _ in range(BATCHES)]
+
+    def curve(optimizer, lr, kind):
+        return torch_curve(lambda: torch_models.build(name, options)[0], state, batches, optimizer,
+                           lr, kind)
+
+    with tempfile.TemporaryDirectory() as folder:
+        save_file(state, os.path.join(folder, "w.safetensors"))
+        for i, letter in enumerate("xy"):
+            numpy.save(os.path.join(folder, letter + ".npy"),
+                       numpy.concatenate([b[i] for b in batches]))
+        for optimizer in OPTIMIZERS:
+            lr, judge, device = tame_curve(curve, optimizer)
+            ours = megalith_curve(a, folder, name, options, optimizer, lr, device, batch)
+            errors = [(e / 1e-3, e, f"step {step}") for e, step in curve_errors(ours, judge)]
+            tally.report(f"{name} {options} {optimizer} lr={lr:g} {device}", errors, "steps")
+
+
+def all_curves(a, tally):
+    seen = set()
+    for name, options, batch, _ in torch_models.CASES:
+        family = torch_models.family(name)
+        if family in seen or a.match not in name:
+            continue
+        seen.add(family)
+        compare_curves(a, tally, name, options, batch)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--build", default=os.path.join(ROOT, "build"), help="the build directory")
-    p.add_argument("--only", choices=["ops", "models"], help="one half")
+    p.add_argument("--only", choices=["ops", "models", "curves"], help="one part")
     p.add_argument("--match", default="", help="only operators or models whose name has this")
     a = p.parse_args()
     tally = Tally()
-    if a.only != "models":
+    if a.only in (None, "ops"):
         compare_ops(a, tally)
     for name, options, batch, devices in torch_models.CASES:
-        if a.only != "ops" and a.match in name:
+        if a.only in (None, "models") and a.match in name:
             compare_model(a, tally, name, options, batch, devices)
+    if a.only in (None, "curves"):
+        all_curves(a, tally)
     if tally.failed:
         sys.exit(f"torch_compare: {tally.failed} comparisons failed")
 

@@ -190,8 +190,10 @@ CASES = [
     ("resnet-cifar", "depth=110 version=2", 2, ("cpu", "winograd", "ref64")),
     ("resnet18", "image=3x64x64 classes=10", 4, ("cpu", "winograd", "ref64")),
     ("resnet50", "image=3x64x64 classes=10", 4, ("cpu", "winograd")),
+    ("resnet50", "image=3x32x64 classes=10", 3, ("ref64",)),
     ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0", 4, ("cpu", "winograd", "ref64")),
     ("vgg11", "image=3x64x32 classes=10 hidden=64 dropout=0 bn=1", 4, ("cpu", "winograd")),
+    ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0 bn=1", 3, ("ref64",)),
 ]
 
 MAKERS = {"resnet-cifar": make_resnet_cifar, "cnn": make_cnn, "resnet": make_resnet,
@@ -200,23 +202,27 @@ MAKERS = {"resnet-cifar": make_resnet_cifar, "cnn": make_cnn, "resnet": make_res
 for path in sorted(glob.glob(os.path.join(os.path.dirname(__file__), "torch_zoo_*.py"))):
     more = importlib.import_module(os.path.basename(path)[:-3])
     CASES += more.CASES
-    for family, (defaults, maker) in more.FAMILIES.items():
-        COMMON[family], MAKERS[family] = defaults, maker
+    for known, (defaults, maker) in more.FAMILIES.items():
+        COMMON[known], MAKERS[known] = defaults, maker
+
+
+def family(name):
+    found = name if name in MAKERS else name.rstrip("0123456789")
+    if found not in MAKERS:
+        raise ValueError(f"unknown model '{name}'; known families: {' '.join(MAKERS)}")
+    return found
 
 
 def build(name, options=""):
     """The network in float, in training mode, and the shape of one sample, (c, h, w)."""
-    family = name if name in MAKERS else name.rstrip("0123456789")
-    if family not in MAKERS:
-        raise ValueError(f"unknown model '{name}'; known families: {' '.join(MAKERS)}")
-    o = dict(COMMON[family])
+    o = dict(COMMON[family(name)])
     for word in options.split():
         key, _, value = word.partition("=")
         if key not in o:
             raise ValueError(f"{name}: unknown word '{key}'; known: {' '.join(o)}")
         o[key] = value
     image = tuple(int(extent) for extent in o.get("image", o.get("tokens")).split("x"))
-    return MAKERS[family](name, image, o).train(), image
+    return MAKERS[family(name)](name, image, o).train(), image
 
 
 def parameters(model):

@@ -343,7 +343,8 @@ def label_count(a, x, w, training):
 
 
 def correct(a, x, w, training):
-    return ((x[0].argmax(1) == x[1]) & ~ignored(a, x[1])).sum()
+    best = x[0].argmax(1) if x[0].shape[1] > 1 else x[0][:, 0] > 0
+    return ((best == x[1]) & ~ignored(a, x[1])).sum()
 
 
 def top(a, x, w, training):
@@ -390,7 +391,9 @@ def bce_logits(a, x, w, training):
 
 def overlap(a, x, w, training):
     kept = ~ignored(a, x[1])[:, None]
-    aim = F.one_hot(x[1].long().clamp(min=0), x[0].shape[1]).movedim(-1, 1) * kept
+    classes = x[0].shape[1]
+    aim = F.one_hot(x[1].long().clamp(min=0), max(classes, 2)).movedim(-1, 1) * kept
+    aim = aim[:, 1:] if classes == 1 else aim  # one logit tells label 1 from 0
     share = x[0] * kept
     count = kept.expand_as(x[0])
     sums = [t.reshape(*x[0].shape[:2], -1).sum(2) for t in (share * aim, share + aim, count)]

@@ -22,10 +22,10 @@ typedef struct peak { /* of a frame */
 
 static bool in_frame(const meg_slot *s)
 {
-    return s->region == MEG_FRAME && s->born >= 0;
+    return s->region >= MEG_FRAME && s->born >= 0;
 }
 
-static peak find_peak(const meg_entry *e)
+static peak find_peak(const meg_station *e)
 {
     int64_t *change = calloc((size_t)e->instrs + 2, sizeof *change), alive = 0;
     peak p = {0, 0};
@@ -50,19 +50,22 @@ static int larger(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static const char *name_of(const meg_entry *e, const meg_slot *s)
+static const char *name_of(const meg_station *e, const meg_slot *s)
 {
     if (s->value < 0) return "";
     bool node = s->role == MEG_ROLE_AUX || s->role == MEG_ROLE_SCRATCH;
-    return node ? e->graph->node[s->value].name : e->graph->value[s->value].name;
+    const meg_graph *g = e->entry->graph;
+    return node ? g->node[s->value].name : g->value[s->value].name;
 }
 
-static void print_alive(const meg_entry *e, const peak *p)
+static void print_alive(const meg_station *e, const peak *p)
 {
     static const char *const role[] = {
-        [MEG_ROLE_VALUE] = "value",     [MEG_ROLE_GRADIENT] = "gradient", [MEG_ROLE_AUX] = "aux",
-        [MEG_ROLE_SCRATCH] = "scratch", [MEG_ROLE_STATE] = "state",       [MEG_ROLE_SCALARS] = "",
-        [MEG_ROLE_SEED] = "seed",       [MEG_ROLE_TOTAL] = "sum"};
+        [MEG_ROLE_VALUE] = "value",  [MEG_ROLE_GRADIENT] = "gradient",
+        [MEG_ROLE_AUX] = "aux",      [MEG_ROLE_SCRATCH] = "scratch",
+        [MEG_ROLE_STATE] = "state",  [MEG_ROLE_SCALARS] = "",
+        [MEG_ROLE_SEED] = "seed",    [MEG_ROLE_TOTAL] = "sum",
+        [MEG_ROLE_BUCKET] = "bucket"};
     const meg_slot **live = calloc((size_t)e->slots + 1, sizeof *live);
     size_t count = 0;
     if (!live) abort();
@@ -90,37 +93,45 @@ static void print_alive(const meg_entry *e, const peak *p)
 static void print_regions(const meg_plan *p, const meg_entry *e)
 {
     static const char *const what[] = {"held: weights, states, optimizer", "step: labels, sums",
-                                       "frame: one micro-batch"};
+                                       "frames of micro-batches", "temporary"};
     printf("memory of %s:\n", e->name);
     for (int r = 0; r < MEG_REGIONS; r++)
         printf("  %14" PRId64 " bytes  %s\n", r == MEG_HELD ? p->bytes[r] : e->bytes[r], what[r]);
     printf("  %14" PRId64 " bytes  the arena, as large as the largest entry needs\n", p->arena);
 }
 
-static void print_memory(const meg_plan *p, const meg_entry *e)
+static void print_station(const meg_station *e)
 {
     peak top = find_peak(e);
     const meg_instr *i = &e->instr[top.at];
-    print_regions(p, e);
-    printf("peak of the frame: %" PRId64 " bytes as placed, %" PRId64
+    int64_t placed = e->frame + e->temporary;
+    printf("peak of one micro-batch%s: %" PRId64 " bytes as placed, %" PRId64
            " bytes alive at once (the lower bound), %.2f %% more\n",
-           e->bytes[MEG_FRAME], top.bytes,
-           top.bytes ? 100 * ((double)e->bytes[MEG_FRAME] / (double)top.bytes - 1) : 0);
+           e->entry->stations > 1 ? " in this stage" : "", placed, top.bytes,
+           top.bytes ? 100 * ((double)placed / (double)top.bytes - 1) : 0);
     printf("at instruction %d (%s), where these are alive:\n", top.at,
-           i->node >= 0 ? e->graph->node[i->node].name : "no node");
+           i->node >= 0 ? e->entry->graph->node[i->node].name : "no node");
     print_alive(e, &top);
+}
+
+static void print_memory(const meg_plan *p, const meg_entry *e)
+{
+    print_regions(p, e);
+    for (int i = 0; i < e->stations; i++)
+        print_station(&e->station[i]);
 }
 
 /* ---- the command ---- */
 
 static void print_json(const meg_session *s, const meg_entry *e)
 {
-    peak top = find_peak(e);
+    const meg_station *t = &e->station[0];
+    peak top = find_peak(t);
     meg_record r = {0};
     meg_session_record(s, &r);
     meg_record_text(&r, "entry", e->name);
-    meg_record_int(&r, "instructions", e->instrs);
-    meg_record_int(&r, "slots", e->slots);
+    meg_record_int(&r, "instructions", t->instrs);
+    meg_record_int(&r, "slots", t->slots);
     meg_record_int(&r, "frame_bytes", e->bytes[MEG_FRAME]);
     meg_record_int(&r, "frame_lower_bound_bytes", top.bytes);
     meg_record_int(&r, "peak_instruction", top.at);

@@ -1,5 +1,6 @@
 /* `megalith list [REGISTRY [NAME]]`: what there is to choose from, out of the registries. */
 #include "cli/command.h"
+#include "comm/allreduce.h"
 #include "data/data.h"
 #include "device/device.h"
 #include "import/onnx.h"
@@ -64,6 +65,13 @@ static bool schedule_at(int i, thing *out)
     return r != NULL;
 }
 
+static bool allreduce_at(int i, thing *out)
+{
+    const meg_allreduce_kind *k = meg_allreduce_at(i);
+    if (k) *out = (thing){.name = k->name, .doc = k->doc, .paper = k->paper};
+    return k != NULL;
+}
+
 static bool onnx_at(int i, thing *out)
 {
     const char *name = meg_onnx_operator(i);
@@ -77,6 +85,7 @@ static const registry REGISTRIES[] = {
     {"optimizers", "how weights change", optimizer_at},
     {"readers", "where data comes from: --data READER:WORDS", reader_at},
     {"devices", "who computes", device_at},
+    {"allreduce", "how ranks sum their gradients", allreduce_at},
     {"schedules", "how a pipeline of stages takes its micro-batches", schedule_at},
     {"onnx", "operators of ONNX files that can be read (docs/onnx.md)", onnx_at},
 };
@@ -160,7 +169,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
     const registry *r = find_registry(a->place[0]);
     MEG_CHECK(e, r, MEG_EARG,
               "nothing is listed under '%s'; known: models ops optimizers readers devices "
-              "schedules onnx",
+              "schedules allreduce onnx",
               a->place[0]);
     if (a->places == 2) return print_one(r, a->place[1], e);
     for (int i = 0; r->at(i, &t); i++)
@@ -170,7 +179,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 
 const meg_command meg_command_list = {
     .name = "list",
-    .usage = "[models|ops|optimizers|readers|devices|schedules|onnx [NAME]]",
+    .usage = "[models|ops|optimizers|readers|devices|schedules|allreduce|onnx [NAME]]",
     .doc = "lists what there is to choose from, with words and papers",
     .places_max = 2,
     .run = run,

@@ -14,7 +14,7 @@ static void print_json(const meg_session *s)
     meg_record r = {0};
     meg_session_record(s, &r);
     meg_record_int(&r, "nodes", t->graph->nodes);
-    meg_record_int(&r, "instructions", t->instrs);
+    meg_record_int(&r, "instructions", t->station[0].instrs);
     meg_record_int(&r, "held_bytes", p->bytes[MEG_HELD]);
     meg_record_int(&r, "step_bytes", p->bytes[MEG_STEP]);
     meg_record_int(&r, "frame_bytes", p->bytes[MEG_FRAME]);

@@ -89,10 +89,21 @@ static meg_status make_ready(job *j)
 
 /* ---- training ---- */
 
+/* A curve for programs: asked for by --json with --every. */
+static void record_step(const settings *o, const meg_progress *p)
+{
+    if (!o->json || o->every == 0 || p->step % o->every != 0) return;
+    meg_record r = {0};
+    meg_record_int(&r, "step", p->step);
+    meg_record_real(&r, "step_loss", p->loss);
+    meg_record_end(&r);
+}
+
 static bool watch(void *context, const meg_progress *p)
 {
     job *j = context;
     meg_meter_step(&j->meter, p);
+    record_step(j->o, p);
     if (j->trace) meg_trace_step(j->trace, p->step, p->seconds);
     return !meg_interrupt_seen(&j->interrupt);
 }

@@ -377,9 +377,13 @@ static meg_status open_world(meg_error *e, meg_comm **out)
               "MPI has ended in this process and cannot begin again: open one context at a time, "
               "and keep it");
     MPI_Initialized(&begun);
-    if (!begun)
+    if (!begun) {
         TRY_MPI(e, "MPI_Init_thread",
                 MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided));
+        /* Calls that name no communicator, as MPI_Testsome, ask these (before and since MPI 4). */
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    }
     TRY_MPI(e, "MPI_Comm_dup", MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     MEG_TRY(e, wrap(e, comm, NULL, out));
     mpi *c = (mpi *)*out;

@@ -222,3 +222,19 @@ void meg_device_observe(meg_device *d, meg_observer *observer, void *context)
     d->observer = observer;
     d->context = context;
 }
+
+meg_pace meg_device_look(meg_device *d)
+{
+    meg_queue_state s = meg_queue_look(d->queue);
+    return (meg_pace){s.put, s.done, s.room};
+}
+
+void meg_device_watch(meg_device *d, uint64_t done, void (*wake)(void *), void *context)
+{
+    meg_queue_watch(d->queue, done, wake, context);
+}
+
+bool meg_device_releases(const meg_device *d)
+{
+    return d->kind->released;
+}

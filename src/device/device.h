@@ -13,13 +13,16 @@
 #include "ops/optimizer.h"
 
 typedef enum meg_code { /* instructions; docs/design.md says more of each */
-    MEG_LOAD,   /* input or label from the data set      (the engine) */
-    MEG_KERNEL, /* a pass of a node                                   */
-    MEG_COPY,   /* X0 -> Y, between formats                            */
-    MEG_ADD,    /* Y = X0 + X1, same box and format; Y may be X0       */
-    MEG_ZERO,   /* Y = 0                                               */
-    MEG_UPDATE, /* optimizer: X0 weight and AUX states in place, X1 gradient, X2 scalars */
-    MEG_FREE,   /* the slot of X0 is dead                              */
+    MEG_LOAD,           /* input or label from the data set      (the engine) */
+    MEG_KERNEL,         /* a pass of a node                                   */
+    MEG_COPY,           /* X0 -> Y, between formats                            */
+    MEG_ADD,            /* Y = X0 + X1, same box and format; Y may be X0       */
+    MEG_ZERO,           /* Y = 0                                               */
+    MEG_UPDATE,         /* optimizer: X0 weight and AUX states in place, X1 gradient, X2 scalars */
+    MEG_FREE,           /* the slot of X0 is dead                              */
+    MEG_SEND,           /* X0 to another rank                     (the engine) */
+    MEG_RECV,           /* Y from another rank                    (the engine) */
+    MEG_REDUCE,         /* Y = sum of the X0 (= Y) of all ranks of a team      (the engine) */
     MEG_CODES
 } meg_code;
 
@@ -34,7 +37,7 @@ typedef struct meg_request {
     meg_box box[MEG_OPERANDS];
     meg_dtype dtype[MEG_OPERANDS];
     meg_format format[MEG_OPERANDS]; /* what there is: of X, Y as stored, of DY */
-    int64_t bytes[MEG_OPERANDS]; /* as stored: of the operands of COPY, ADD, ZERO and UPDATE */
+    int64_t bytes[MEG_OPERANDS];     /* as stored: of the operands of COPY, ADD, ZERO and UPDATE */
 } meg_request;
 
 /* What a kernel wants and costs. Formats of read operands are wishes: the plan copies where it has
@@ -75,10 +78,10 @@ struct meg_prepared {
 };
 
 typedef struct meg_rates { /* of this machine with this many threads: probed once per device */
-    double flops;     /* multiply-adds of well-blocked loops, floating-point operations / s */
-    double plain;     /* the same of the plain-C kernels */
-    double bandwidth; /* bytes / s, read and written */
-    double launch;    /* seconds per kernel */
+    double flops;          /* multiply-adds of well-blocked loops, floating-point operations / s */
+    double plain;          /* the same of the plain-C kernels */
+    double bandwidth;      /* bytes / s, read and written */
+    double launch;         /* seconds per kernel */
 } meg_rates;
 
 /* The descriptors, one in each file of devices.def: `const meg_device_kind meg_device_ref = ...` */
@@ -133,6 +136,18 @@ void meg_device_launch(meg_device *d, const meg_prepared *k, void *const at[MEG_
 void meg_device_call(meg_device *d, void (*function)(void *), void *argument); /* host work */
 void meg_device_release(meg_device *d, void *memory, int64_t bytes);
 void meg_device_wait(meg_device *d); /* sleeps until the queue is empty */
+
+typedef struct meg_pace { /* of the queue */
+    uint64_t put, done;   /* launches, calls and releases so far; they are done in order */
+    bool room;            /* the next one does not have to wait */
+} meg_pace;
+
+meg_pace meg_device_look(meg_device *d);
+
+/* `wake` is called, on the worker, once `done` of them are done (0: never) and when a full queue has
+ * room again. It must not wait. */
+void meg_device_watch(meg_device *d, uint64_t done, void (*wake)(void *), void *context);
+bool meg_device_releases(const meg_device *d); /* does meg_device_release do anything? */
 
 /* Times every launch when on: seconds of each kernel, by its request (bench --kernels, --trace). */
 typedef void meg_observer(void *context, const meg_prepared *k, double start, double seconds);

@@ -26,6 +26,10 @@ struct meg_queue {
     pthread_cond_t filled, emptied, done;
     int first, count; /* of the ring; the worker is at `first` */
     bool closing;
+    uint64_t put, finished; /* items so far */
+    uint64_t watched;       /* `wake` is called when this many are done; 0: nobody waits */
+    void (*wake)(void *context);
+    void *context;
     meg_item ring[RING];
 };
 
@@ -45,6 +49,8 @@ static void finish(meg_queue *q)
     pthread_mutex_lock(&q->lock);
     q->first = (q->first + 1) % RING;
     q->count--;
+    q->finished++;
+    if (q->watched && (q->finished == q->watched || q->count == RING / 2)) q->wake(q->context);
     if (q->count == RING / 2) pthread_cond_broadcast(&q->emptied);
     if (q->count == 0) pthread_cond_broadcast(&q->done);
     pthread_mutex_unlock(&q->lock);
@@ -120,6 +126,7 @@ void meg_queue_put(meg_queue *q, const meg_item *item)
         pthread_cond_wait(&q->emptied, &q->lock);
     q->ring[(q->first + q->count) % RING] = *item;
     q->count++;
+    q->put++;
     pthread_cond_signal(&q->filled);
     pthread_mutex_unlock(&q->lock);
 }
@@ -130,4 +137,23 @@ void meg_queue_wait(meg_queue *q)
     while (q->count > 0)
         pthread_cond_wait(&q->done, &q->lock);
     pthread_mutex_unlock(&q->lock);
+}
+
+meg_queue_state meg_queue_look(meg_queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    meg_queue_state s = {q->put, q->finished, q->count < RING};
+    pthread_mutex_unlock(&q->lock);
+    return s;
+}
+
+void meg_queue_watch(meg_queue *q, uint64_t done, void (*wake)(void *), void *context)
+{
+    pthread_mutex_lock(&q->lock);
+    q->watched = done;
+    q->wake = wake;
+    q->context = context;
+    bool late = done && q->finished >= done;
+    pthread_mutex_unlock(&q->lock);
+    if (late) wake(context);
 }

@@ -33,4 +33,16 @@ void meg_queue_free(meg_queue *q); /* runs what is left first */
 void meg_queue_put(meg_queue *q, const meg_item *item); /* copies it */
 void meg_queue_wait(meg_queue *q);                      /* until all that was put is done */
 
+/* How many items were put, are done, since the beginning; is there room for another? */
+typedef struct meg_queue_state {
+    uint64_t put, done;
+    bool room;
+} meg_queue_state;
+
+meg_queue_state meg_queue_look(meg_queue *q);
+
+/* Calls `wake` on the worker once this many items are done (0: never), and whenever a full queue is
+ * half empty again. */
+void meg_queue_watch(meg_queue *q, uint64_t done, void (*wake)(void *), void *context);
+
 #endif

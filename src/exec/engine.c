@@ -1,98 +1,61 @@
-/* The engine: see engine.h. */
+/* The engine: see engine.h. It walks the lines of an entry and issues their instructions in order:
+ * kernels to the device, messages to the traffic list. It runs ahead of the device as far as the
+ * queue has room, and waits only where a kernel needs memory that traffic holds. Receives are posted
+ * one line ahead, so that the sender finds them.
+ */
 #include "exec/engine.h"
+#include "exec/compile.h"
+#include "exec/traffic.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct load { /* what a LOAD needs to know when it runs */
-    const meg_engine *engine;
-    const meg_entry *entry;
-    const meg_slot *slot;
-    const meg_feed *feed;
-    int micro;
-    void *to;
-} load;
-
-typedef struct compiled { /* an entry, ready to run */
-    meg_prepared **kernel; /* of each instruction; NULL for LOAD and FREE */
-    load *load;            /* of each line's LOADs, in order; filled as they are issued */
-    int loads;
-} compiled;
-
 struct meg_engine {
     meg_plan *plan;
     meg_device *device;
+    meg_comm *comm, *own; /* own: made here, where none was given */
+    meg_traffic_list *traffic;
     char *arena;
     int64_t base[MEG_REGIONS];
     int fill;
-    compiled entry[MEG_ENTRIES];
+    meg_compiled entry[MEG_ENTRIES];
 };
 
 /* ---- making ---- */
 
-/* The device must answer as it did when the plan was made. */
-static meg_status check_kernel(const meg_entry *entry, const meg_instr *in, const meg_spec *s,
-                               meg_error *e)
-{
-    for (int o = 0; o < MEG_OPERANDS && in->code == MEG_KERNEL; o++) {
-        if (in->slot[o] < 0 || o == MEG_DY + 1) continue; /* the second gradient is like the first */
-        const meg_slot *slot = &entry->slot[in->slot[o]];
-        bool format = o == MEG_SCRATCH || s->format[o] == slot->format;
-        MEG_CHECK(e, format && s->bytes[o] <= slot->bytes, MEG_EUNSUPPORTED,
-                  "%s: the device changed its mind about operand %d of %s", entry->name, o,
-                  entry->graph->node[in->node].name);
-    }
-    return MEG_OK;
-}
-
-static meg_status compile(meg_engine *x, meg_error *e, int which)
-{
-    const meg_entry *entry = &x->plan->entry[which];
-    compiled *c = &x->entry[which];
-    c->kernel = calloc((size_t)entry->instrs + 1, sizeof *c->kernel);
-    if (!c->kernel) return meg_fail(e, MEG_ENOMEM, "no memory for the program of %s", entry->name);
-    for (int i = 0; i < entry->instrs; i++) {
-        const meg_instr *in = &entry->instr[i];
-        if (in->code == MEG_LOAD || in->code == MEG_FREE) continue;
-        meg_request r;
-        meg_entry_request(entry, in, &r);
-        r.optimizer = x->plan->optimizer;
-        r.settings = x->plan->settings;
-        MEG_TRY(e, meg_device_prepare(x->device, e, &r, &c->kernel[i]));
-        MEG_TRY(e, check_kernel(entry, in, &c->kernel[i]->spec, e));
-    }
-    for (int i = 0; i < entry->lines; i++) {
-        const meg_block *b = &entry->block[entry->line[i].block];
-        for (int k = 0; k < b->count; k++)
-            c->loads += entry->instr[b->first + k].code == MEG_LOAD;
-    }
-    c->load = calloc((size_t)c->loads + 1, sizeof *c->load);
-    return c->load ? MEG_OK : meg_fail(e, MEG_ENOMEM, "no memory for the program");
-}
-
 static meg_status build(meg_engine *x, meg_error *e)
 {
     void *arena = NULL;
+    int ranks = meg_comm_size(x->comm), rank = meg_comm_rank(x->comm);
+    const meg_world *w = &x->plan->world;
+    MEG_CHECK(e, w->ranks == ranks && w->rank == rank, MEG_EARG,
+              "the plan is for rank %d of %d, but this is rank %d of %d", w->rank, w->ranks, rank,
+              ranks);
     MEG_TRY(e, meg_device_arena(x->device, e, x->plan->arena, x->fill, &arena));
     x->arena = arena;
     for (int r = 0; r < MEG_REGIONS; r++)
         x->base[r] = meg_plan_base(x->plan, (meg_region)r);
     for (int i = 0; i < MEG_ENTRIES; i++)
-        if (x->plan->entry[i].batch) MEG_TRY(e, compile(x, e, i));
+        if (x->plan->entry[i].batch)
+            MEG_TRY(e, meg_compile(&x->entry[i], e, x->plan, &x->plan->entry[i], x->device));
     return MEG_OK;
 }
 
-meg_status meg_engine_new(meg_plan *p, meg_device *d, meg_error *e, int fill, meg_engine **out)
+meg_status meg_engine_new(meg_plan *p, meg_device *d, meg_comm *comm, meg_error *e, int fill,
+                          meg_engine **out)
 {
     meg_engine *x = calloc(1, sizeof *x);
     if (!x) return meg_fail(e, MEG_ENOMEM, "no memory for an engine");
-    *x = (meg_engine){.plan = p, .device = d, .fill = fill};
-    meg_status status = build(x, e);
-    if (status == MEG_OK)
-        *out = x;
-    else
-        meg_engine_free(x);
+    *x = (meg_engine){.plan = p, .device = d, .comm = comm, .fill = fill};
+    meg_status status = comm ? MEG_OK : meg_comm_alone(e, &x->own);
+    if (!comm) x->comm = x->own;
+    if (status == MEG_OK) {
+        x->traffic = meg_traffic_new(x->comm, d);
+        status = build(x, e);
+    }
+    if (status == MEG_OK) *out = x;
+    else meg_engine_free(x);
     return status;
 }
 
@@ -100,95 +63,180 @@ void meg_engine_free(meg_engine *x)
 {
     if (!x) return;
     meg_device_wait(x->device);
-    for (int i = 0; i < MEG_ENTRIES; i++) {
-        for (int k = 0; x->entry[i].kernel && k < x->plan->entry[i].instrs; k++)
-            meg_prepared_free(x->entry[i].kernel[k]);
-        free(x->entry[i].kernel);
-        free(x->entry[i].load);
-    }
+    for (int i = 0; i < MEG_ENTRIES; i++)
+        meg_compiled_clear(&x->entry[i]);
     if (x->arena) meg_device_arena_free(x->device, x->arena, x->plan->arena);
+    meg_traffic_free(x->traffic);
+    meg_comm_free(x->own);
     free(x);
 }
 
 /* ---- running ---- */
 
-static void *address(const meg_engine *x, const meg_slot *s, int micro)
+typedef struct run { /* one step of an entry */
+    meg_engine *x;
+    const meg_entry *entry;
+    meg_compiled *compiled;
+    const meg_feed *feed;
+    int loads, reductions; /* used so far */
+    int posted;            /* lines whose receives are posted */
+} run;
+
+static char *address(const meg_engine *x, const meg_station *t, const meg_slot *s,
+                     const meg_line *line)
 {
-    return x->arena + x->base[s->region] + s->offset + s->per_micro * micro;
+    int64_t at = x->base[s->region] + s->offset + s->per_micro * line->ordinal;
+    if (s->region == MEG_FRAME) at += t->frame_base + meg_station_stride(t) * line->frame;
+    return x->arena + at;
 }
 
-/* Samples are floats, which hold ids up to 2^24 exactly. What is no whole number of 32 bits becomes
- * -1, which is no id. */
-static void load_whole(int32_t *to, const float *from, int64_t count)
+/* Until a kernel may touch these operands, and the queue has room. */
+static meg_status wait_for(run *r, meg_error *e, const meg_station *t, const meg_instr *in,
+                           char *const at[MEG_OPERANDS])
 {
-    for (int64_t i = 0; i < count; i++)
-        to[i] = from[i] >= -0x1p31f && from[i] < 0x1p31f ? (int32_t)from[i] : -1;
-}
-
-static void load_numbers(const load *l, const float *from, int64_t count)
-{
-    double *to = l->to;
-    if (l->slot->dtype == MEG_F32) memcpy(l->to, from, (size_t)count * sizeof *from);
-    if (l->slot->dtype == MEG_I32) load_whole(l->to, from, count);
-    for (int64_t i = 0; l->slot->dtype == MEG_F64 && i < count; i++)
-        to[i] = (double)from[i];
-}
-
-/* Runs on the device's queue. */
-static void run_load(void *argument)
-{
-    const load *l = argument;
-    const meg_slot *s = l->slot;
-    int64_t count = meg_box_size(&s->box);
-    if (s->role == MEG_ROLE_SCALARS) {
-        memcpy(l->to, &l->feed->scalars, sizeof l->feed->scalars);
-    } else if (s->role == MEG_ROLE_SEED) {
-        float weight = (float)l->entry->graph->loss[s->index].weight;
-        load_numbers(l, &weight, 1);
-    } else if (l->entry->graph->value[s->value].kind == MEG_LABEL && s->dtype != MEG_I32) {
-        load_numbers(l, l->feed->targets, count * l->entry->micro);
-    } else if (l->entry->graph->value[s->value].kind == MEG_LABEL) {
-        memcpy(l->to, l->feed->labels, (size_t)(s->per_micro * l->entry->micro));
-    } else {
-        load_numbers(l, l->feed->samples + count * l->micro, count);
-    }
-}
-
-static void run_instr(meg_engine *x, int which, int at, int micro, const meg_moment *moment)
-{
-    const meg_entry *entry = &x->plan->entry[which];
-    const meg_instr *in = &entry->instr[at];
-    void *to[MEG_OPERANDS];
-    for (int o = 0; o < MEG_OPERANDS; o++)
-        to[o] = in->slot[o] < 0 ? NULL : address(x, &entry->slot[in->slot[o]], micro);
-    if (in->code == MEG_FREE)
-        meg_device_release(x->device, to[MEG_X], entry->slot[in->slot[MEG_X]].bytes);
-    else
-        meg_device_launch(x->device, x->entry[which].kernel[at], to, moment);
-}
-
-static void run_line(meg_engine *x, int which, const meg_line *line, const meg_feed *feed,
-                     load **next)
-{
-    const meg_entry *entry = &x->plan->entry[which];
-    const meg_block *b = &entry->block[line->block];
-    meg_moment moment = {feed->seed, feed->step, entry->batch / entry->micro * line->micro};
-    for (int i = b->first; i < b->first + b->count; i++) {
-        const meg_instr *in = &entry->instr[i];
-        if (in->code != MEG_LOAD) {
-            run_instr(x, which, i, line->micro, &moment);
-            continue;
+    for (;;) {
+        bool held = !meg_device_look(r->x->device).room;
+        for (int o = 0; o < MEG_OPERANDS && !held; o++) {
+            bool writes = in->written & MEG_BIT(o) || in->code == MEG_FREE;
+            held = at[o] &&
+                   meg_traffic_holds(r->x->traffic, at[o], t->slot[in->slot[o]].bytes, writes);
         }
-        const meg_slot *s = &entry->slot[in->slot[MEG_Y]];
-        **next = (load){x, entry, s, feed, line->micro, address(x, s, line->micro)};
-        meg_device_call(x->device, run_load, (*next)++);
+        if (!held) return MEG_OK;
+        MEG_TRY(e, meg_traffic_wait(r->x->traffic, e));
     }
 }
 
-static double read_total(const meg_engine *x, const meg_entry *entry, int slot)
+static void post_traffic(run *r, const meg_station *t, const meg_line *line, const meg_instr *in)
 {
-    const void *at = address(x, &entry->slot[slot], 0);
-    return entry->real == MEG_F64 ? *(const double *)at : (double)*(const float *)at;
+    meg_engine *x = r->x;
+    int slot = in->slot[in->code == MEG_RECV ? MEG_Y : MEG_X];
+    meg_frame_use *frame = meg_compiled_frame(r->compiled, t, line->frame);
+    meg_traffic_item item = {.code = in->code,
+                             .peer = in->peer,
+                             .tag = in->tag + line->micro,
+                             .data = address(x, t, &t->slot[slot], line),
+                             .bytes = t->slot[slot].bytes,
+                             .after = in->code == MEG_RECV ? frame->last
+                                                           : meg_device_look(x->device).put,
+                             .what = "message"};
+    if (in->code == MEG_REDUCE) {
+        meg_reduction_spec *s = &r->compiled->reduction[r->reductions++];
+        const meg_team *team = &r->entry->team[in->peer];
+        const meg_slot *scratch = &t->slot[in->slot[MEG_SCRATCH]];
+        *s = meg_compiled_reduction(r->compiled, team, in, &t->slot[slot]);
+        s->data.data = item.data;
+        s->scratch = address(x, t, scratch, line);
+        item.reduce = s;
+    }
+    meg_traffic_add(x->traffic, &item);
+}
+
+static void issue_load(run *r, const meg_station *t, const meg_line *line, char *to,
+                       const meg_slot *slot)
+{
+    meg_load *l = &r->compiled->load[r->loads++];
+    *l = (meg_load){r->entry, t, slot, r->feed, line->micro, to};
+    meg_device_call(r->x->device, meg_load_run, l);
+}
+
+static meg_status issue(run *r, meg_error *e, const meg_line *line, int at)
+{
+    meg_engine *x = r->x;
+    const meg_station *t = &r->entry->station[line->station];
+    const meg_instr *in = &t->instr[at];
+    char *to[MEG_OPERANDS];
+    meg_moment moment = {r->feed->seed, r->feed->step,
+                         r->entry->batch / r->entry->micro * line->micro, r->entry->batch};
+    if (in->last && !line->last) return MEG_OK;
+    if (in->code == MEG_RECV) return MEG_OK; /* posted with its line */
+    if (in->code == MEG_SEND || in->code == MEG_REDUCE) {
+        post_traffic(r, t, line, in);
+        return MEG_OK;
+    }
+    if (in->code == MEG_FREE && !meg_device_releases(x->device)) return MEG_OK;
+    for (int o = 0; o < MEG_OPERANDS; o++)
+        to[o] = in->slot[o] < 0 ? NULL : address(x, t, &t->slot[in->slot[o]], line);
+    if (!meg_traffic_idle(x->traffic)) MEG_TRY(e, wait_for(r, e, t, in, to));
+    if (in->code == MEG_FREE)
+        meg_device_release(x->device, to[MEG_X], t->slot[in->slot[MEG_X]].bytes);
+    else if (in->code == MEG_LOAD) issue_load(r, t, line, to[MEG_Y], &t->slot[in->slot[MEG_Y]]);
+    else
+        meg_device_launch(x->device, meg_compiled_kernel(r->compiled, t, at), (void *const *)to,
+                          &moment);
+    return MEG_OK;
+}
+
+/* The receives of a line, which stand at the head of its block. */
+static void post_receives(run *r, const meg_line *line)
+{
+    const meg_station *t = &r->entry->station[line->station];
+    const meg_block *b = &t->block[line->block];
+    for (int i = b->first; i < b->first + b->count && t->instr[i].code == MEG_RECV; i++)
+        post_traffic(r, t, line, &t->instr[i]);
+}
+
+static bool same_frame(const meg_line *a, const meg_line *b)
+{
+    return a->station == b->station && a->frame == b->frame;
+}
+
+static meg_status run_line(run *r, meg_error *e, int number)
+{
+    const meg_line *line = &r->entry->line[number], *next = line + 1;
+    const meg_station *t = &r->entry->station[line->station];
+    const meg_block *b = &t->block[line->block];
+    bool moved;
+    if (r->posted == number) post_receives(r, line);
+    r->posted = number + 1;
+    if (next < r->entry->line + r->entry->lines && !same_frame(line, next)) {
+        post_receives(r, next); /* its frame is not in use any more */
+        r->posted = number + 2;
+    }
+    for (int i = b->first; i < b->first + b->count; i++) {
+        MEG_TRY(e, issue(r, e, line, i));
+        if (!meg_traffic_idle(r->x->traffic))
+            MEG_TRY(e, meg_traffic_advance(r->x->traffic, e, &moved));
+    }
+    meg_compiled_frame(r->compiled, t, line->frame)->last = meg_device_look(r->x->device).put;
+    return MEG_OK;
+}
+
+/* ---- results ---- */
+
+static double read_total(const meg_engine *x, const meg_station *t, int slot)
+{
+    const void *at = address(x, t, &t->slot[slot], &(meg_line){0});
+    return t->entry->real == MEG_F64 ? *(const double *)at : (double)*(const float *)at;
+}
+
+/* Losses and right answers of all ranks: every station has its own share. */
+static meg_status add_up(const meg_engine *x, meg_error *e, const meg_entry *entry,
+                         meg_outcome *out)
+{
+    double sum[2] = {0, 0};
+    for (int k = 0; k < entry->stations; k++) {
+        const meg_station *t = &entry->station[k];
+        for (int i = 0; i < entry->graph->losses; i++)
+            if (t->loss[i] >= 0)
+                sum[0] += entry->graph->loss[i].weight * read_total(x, t, t->loss[i]);
+        if (t->correct >= 0) sum[1] += read_total(x, t, t->correct);
+    }
+    meg_outcome total = {sum[0], sum[1]};
+    int ranks = meg_comm_size(x->comm);
+    if (ranks > 1) {
+        double *all = calloc((size_t)ranks * 2, sizeof *all);
+        if (!all) return meg_fail(e, MEG_ENOMEM, "no memory for the losses of %d ranks", ranks);
+        meg_status status = meg_comm_gather(x->comm, e, sum, sizeof sum, all);
+        total = (meg_outcome){0, 0};
+        for (int r = 0; r < ranks; r++) {
+            total.loss += all[2 * r];
+            total.correct += all[2 * r + 1];
+        }
+        free(all);
+        MEG_TRY(e, status);
+    }
+    *out = total;
+    return MEG_OK;
 }
 
 static bool wants_targets(const meg_graph *g)
@@ -202,21 +250,23 @@ meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_fee
                            meg_outcome *out)
 {
     const meg_entry *entry = &x->plan->entry[which];
-    load *next = x->entry[which].load;
     MEG_CHECK(e, feed->targets || !wants_targets(entry->graph), MEG_EARG,
               "the loss of %s compares with real targets, but the step has none",
               entry->graph->name);
+    run r = {.x = x, .entry = entry, .compiled = &x->entry[which], .feed = feed};
     for (int i = 0; i < entry->lines; i++)
-        run_line(x, which, &entry->line[i], feed, &next);
+        MEG_TRY(e, run_line(&r, e, i));
+    while (!meg_traffic_idle(x->traffic))
+        MEG_TRY(e, meg_traffic_wait(x->traffic, e));
     meg_device_wait(x->device);
-    meg_outcome sum = {0, 0};
-    for (int i = 0; i < entry->graph->losses; i++)
-        sum.loss += entry->graph->loss[i].weight * read_total(x, entry, entry->loss[i]);
-    if (entry->correct >= 0) sum.correct = read_total(x, entry, entry->correct);
+    meg_outcome sum;
+    MEG_TRY(e, add_up(x, e, entry, &sum));
     *out = sum;
     MEG_CHECK(e, isfinite(sum.loss), MEG_ENAN, "the loss is %f", sum.loss);
     return MEG_OK;
 }
+
+/* ---- looking inside ---- */
 
 int64_t meg_engine_touched(const meg_engine *x)
 {

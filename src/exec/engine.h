@@ -1,15 +1,18 @@
-/* The engine: interprets programs. It dispatches and never computes; kernels run on the device's
- * queue. It owns the arena of one plan on one device.
+/* The engine: interprets programs. It dispatches and sees to messages, and never computes (but for
+ * the sums of reductions); kernels run on the device's queue. It owns the arena of one plan on one
+ * device.
  */
 #ifndef MEG_EXEC_ENGINE_H
 #define MEG_EXEC_ENGINE_H
 
+#include "comm/comm.h"
 #include "plan/plan.h"
 
 typedef struct meg_engine meg_engine;
 
-typedef struct meg_feed { /* of one step */
-    const float *samples;  /* (batch, c, d, h, w); an i32 input's too, whole numbers below 2^24 */
+typedef struct meg_feed {  /* of one step */
+    const float *samples;  /* (batch, c, d, h, w), of all ranks; an i32 input's too, whole numbers
+                              below 2^24 */
     const int32_t *labels; /* (batch, d, h, w) */
     meg_scalars scalars;
     uint64_t seed, step;
@@ -21,10 +24,13 @@ typedef struct meg_outcome {
     double correct; /* right answers */
 } meg_outcome;
 
-meg_status meg_engine_new(meg_plan *p, meg_device *d, meg_error *e, int fill, meg_engine **out);
+/* Collective over the ranks of `comm` (NULL: there is only one); it stays the caller's. */
+meg_status meg_engine_new(meg_plan *p, meg_device *d, meg_comm *comm, meg_error *e, int fill,
+                          meg_engine **out);
 void meg_engine_free(meg_engine *x);
 
-/* Runs one step of an entry (MEG_ENTRY_TRAIN, ...) and waits for it. */
+/* Collective. Runs one step of an entry (MEG_ENTRY_TRAIN, ...) and waits for it. After an error
+ * messages may still be under way: end the job. */
 meg_status meg_engine_step(meg_engine *x, meg_error *e, int entry, const meg_feed *feed,
                            meg_outcome *out);
 

@@ -62,7 +62,7 @@ static void copy(const transfer *t, const meg_box *box, void *held, void *plain,
     at[in] = held;
     at[out] = plain;
     if (meg_device_prepare(d, &e, &r, &k) != MEG_OK) abort(); /* it made this format itself */
-    meg_device_launch(d, k, at, &(meg_moment){0, 0, 0});
+    meg_device_launch(d, k, at, &(meg_moment){0});
     meg_device_wait(d);
     meg_prepared_free(k);
 }

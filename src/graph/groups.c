@@ -41,6 +41,15 @@ static bool numbered(const char *part, size_t length, bool last)
     return digits == length || (!last && part[length - 1 - digits] == '_');
 }
 
+/* A first part with a digit is a block itself ("Mixed_5b"), unless it is a list of them, whose
+ * numbers follow ("layer1.0"). */
+static bool is_block(const char *part, size_t length, const char *next)
+{
+    size_t follows = strcspn(next, "./");
+    bool list = follows && strspn(next, "0123456789") == follows;
+    return !list && strcspn(part, "0123456789") < length;
+}
+
 /* How many bytes of a name are its label. Parts end with a dot, or a slash where a file has such. */
 static size_t label_length(const char *name, meg_level level)
 {
@@ -48,10 +57,12 @@ static size_t label_length(const char *name, meg_level level)
     if (level == MEG_LEVEL_LAYER) return strlen(name);
     while (name[begin]) {
         size_t end = begin + strcspn(name + begin, "./");
+        size_t next = end + strspn(name + end, "./");
+        bool whole = !first && is_block(name + begin, end - begin, name + next);
         if (!first) first = end;
-        if (level == MEG_LEVEL_MODULE) break;
+        if (level == MEG_LEVEL_MODULE || whole) break;
         if (numbered(name + begin, end - begin, !name[end])) return end;
-        begin = end + strspn(name + end, "./");
+        begin = next;
     }
     return first ? first : strlen(name);
 }

@@ -1,10 +1,10 @@
 /* Groups of nodes: a graph seen by layer, by block or by module, as its names have it. What `show`
  * draws, and what plans cut into stages.
  *
- *     level    "layer1.0.conv1"   "cells.3.op.1"   "enc1.bn2"   "features.7"
- *     layer    itself             itself           itself       itself
- *     block    layer1.0           cells.3          enc1         features.7
- *     module   layer1             cells            enc1         features
+ *     level    "layer1.0.conv1"  "cells.3.op.1"  "Mixed_5b.b_1.conv"  "features.7"
+ *     layer    itself            itself          itself               itself
+ *     block    layer1.0          cells.3         Mixed_5b             features.7
+ *     module   layer1            cells           Mixed_5b             features
  *
  * The graph of groups has no cycle: where the nodes of one name are not convex (a path leaves them
  * and comes back), they become several groups, "name", "name#2". Groups are in topological order,

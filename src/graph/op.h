@@ -28,8 +28,8 @@ typedef struct meg_work {
 } meg_work;
 
 /* Passes. FORWARD trains (batch statistics, dropout on); EVAL does not; REPLAY recomputes the
- * outputs in backward from inputs and aux (kept statistics: it never reduces); STATE updates the
- * running statistics from aux, once per step; BACKWARD makes the gradients of the data inputs (and
+ * outputs in backward from inputs and aux (kept statistics: it never reduces); STATE adds the
+ * work's share to the running statistics, once per step; BACKWARD makes the gradients of the data inputs (and
  * of small weights that fall out of it: batch norm); WEIGHT those of the weights. */
 typedef enum meg_pass {
     MEG_FORWARD, MEG_EVAL, MEG_REPLAY, MEG_STATE_PASS, MEG_BACKWARD, MEG_WEIGHT, MEG_PASSES
@@ -51,7 +51,8 @@ typedef uint32_t meg_mask; /* of operands */
 
 typedef struct meg_moment { /* when and where in the data set a kernel runs */
     uint64_t seed, step;
-    int64_t sample; /* global index, within the step's batch, of the work's sample 0 */
+    int64_t sample;  /* global index, within the step's batch, of the graph's sample 0 */
+    int64_t samples; /* of the whole step; 0: those of the graph */
 } meg_moment;
 
 typedef struct meg_call { /* what a plain-C kernel is given */

@@ -2,7 +2,7 @@
  * A plan that cuts samples or pixels replaces it by its phases: mean, var, norm (see norm.h).
  *
  *     aux 0, aux 1   mean and biased variance, (groups, c): replay and backward reduce nothing
- *     state pass     the running statistics, group by group in ascending order
+ *     state pass     adds the groups to the running statistics
  *
  * The variance is a second sum, of (x - mean)^2: E[x^2] - E[x]^2 cancels. What is stored is what
  * forward normalises with, so that replay gives the same bits.
@@ -180,14 +180,16 @@ static void state(const meg_call *c)
 {
     const meg_box *out = &c->work.out;
     meg_groups s = groups_of(c->node, &c->work);
-    for (int64_t i = 0; i < s.count; i++)
+    for (int64_t i = 0; i < s.count; i++) {
+        meg_running share = meg_running_of(c, out->lo[MEG_N] / s.size + i);
         for (int64_t ch = out->lo[MEG_C]; ch < out->hi[MEG_C]; ch++) {
             real moment[2] = {*meg_channel_at(&c->t[MEG_AUX], i, ch),
                               *meg_channel_at(&c->t[MEG_AUX + 1], i, ch)};
             real *const running[2] = {meg_channel_at(&c->t[RUNNING_MEAN], 0, ch),
                                       meg_channel_at(&c->t[RUNNING_VAR], 0, ch)};
-            meg_running_update(c->node->attr, moment, meg_group_count(&s, out, i), running);
+            meg_running_update(c->node->attr, share, moment, meg_group_count(&s, out, i), running);
         }
+    }
 }
 
 /* dx of one channel; returns the sums over all its groups */

@@ -21,6 +21,7 @@ static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[M
 static int64_t first_largest(const real *x, int64_t stride, int64_t classes)
 {
     int64_t best = 0;
+    if (classes == 1) return x[0] > 0; /* one logit tells label 1 from 0 */
     for (int64_t k = 1; k < classes; k++)
         if (x[k * stride] > x[best * stride]) best = k;
     return best;
@@ -50,6 +51,7 @@ static const meg_sample samples[] = {{"7x3 7@3", NULL},
                                      {"2x3x5x4 2x5x4@3", NULL},
                                      {"2x5x4x3x5 2x4x3x5@5", NULL},
                                      {"3x4x9 3x9@4", "ignore=1"},
+                                     {"3x1x9 3x9@2", NULL},
                                      {NULL, NULL}};
 
 const meg_op meg_op_correct = {

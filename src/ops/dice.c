@@ -24,7 +24,11 @@ const meg_param meg_dice_params[] = {MEG_PARAM_IGNORE,
 
 static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])
 {
+    const meg_dice_attr *attr = v->attr;
     MEG_TRY(e, meg_want_labels(g, v, e, 0, LABELS));
+    MEG_CHECK(e, attr->mode || g->value[v->in[0]].shape.hi[MEG_C] > 1, MEG_EARG,
+              "%s: the softmax of one class is always 1: use mode=sigmoid, or two classes",
+              v->name);
     MEG_TRY(e, meg_want_shape(g, v, e, COUNT, meg_box_of(1, 1, 1, 1, 1)));
     meg_shape_one(&out[0]);
     return MEG_OK;
@@ -127,8 +131,9 @@ static void sum_classes(const meg_call *c, int64_t n, int64_t from, int64_t to)
             count++;
             for (int64_t k = from; k < to; k++) {
                 double share = chance(&here, k);
-                all[k - from] += share + (k == label[i]);
-                both[k - from] += k == label[i] ? share : 0;
+                bool hit = meg_dice_hit(label[i], k, classes);
+                all[k - from] += share + hit;
+                both[k - from] += hit ? share : 0;
             }
         }
     }
@@ -157,8 +162,9 @@ static void forward(const meg_call *c)
 static double slope(const meg_call *c, int64_t n, int64_t k, int64_t label)
 {
     double slopes[MEG_DICE_SUMS];
+    int64_t classes = c->graph->value[c->node->in[0]].shape.hi[MEG_C];
     meg_dice_slopes(c->node->attr, meg_dice_at(&c->t[MEG_AUX], n, k), slopes);
-    return slopes[MEG_DICE_ALL] + (k == label ? slopes[MEG_DICE_BOTH] : 0);
+    return slopes[MEG_DICE_ALL] + (meg_dice_hit(label, k, classes) ? slopes[MEG_DICE_BOTH] : 0);
 }
 
 /* dx of one pixel of sample n, `stride` apart */
@@ -209,6 +215,7 @@ static const meg_sample samples[] = {{"5x7 5@7 1", NULL},
                                      {"2x16x5x4 2x5x4@16 1", "epsilon=1"},
                                      {"2x70x3x2 2x3x2@70 1", NULL},
                                      {"2x3x4x3x5 2x4x3x5@3 1", "mode=sigmoid ignore=0"},
+                                     {"2x1x5x4 2x5x4@2 1", "mode=sigmoid"},
                                      {NULL, NULL}};
 
 const meg_op meg_op_dice = {

@@ -5,7 +5,8 @@
  * of each sample and class, p the class's probability and t 1 where it is the label, summed over
  * the pixels that count. The loss is the mean over samples and classes, a sample weighing as much
  * as it has pixels that count: so shares of the batch add up over `count` (label_count), and
- * samples without labels have none. Sums are stored as (n, c, 1, 1, MEG_DICE_SUMS).
+ * samples without labels have none. One logit alone (mode=sigmoid) tells label 1, the object, from
+ * label 0, around it, and the loss is that of the object. Sums are stored as (n, c, 1, 1, MEG_DICE_SUMS).
  */
 #ifndef MEG_OPS_DICE_H
 #define MEG_OPS_DICE_H
@@ -29,7 +30,13 @@ static inline real *meg_dice_at(const meg_tensor *sums, int64_t n, int64_t k)
 
 static inline bool meg_dice_counts(const meg_dice_attr *a, int64_t label, int64_t classes)
 {
-    return label >= 0 && label < classes && label != a->ignore;
+    return label >= 0 && label < (classes == 1 ? 2 : classes) && label != a->ignore;
+}
+
+/* Whether a pixel of this label belongs to class k. */
+static inline bool meg_dice_hit(int64_t label, int64_t k, int64_t classes)
+{
+    return label == (classes == 1 ? 1 : k);
 }
 
 /* The loss of a sample and class, times its pixels. */

@@ -28,34 +28,54 @@ static int64_t id_at(const meg_call *c, const int64_t p[MEG_AXES])
     return ((const int32_t *)t->data)[meg_box_at(&t->box, q)];
 }
 
+static bool ours(const meg_call *c, int64_t id)
+{
+    return id >= c->work.sum.lo[MEG_N] && id < c->work.sum.hi[MEG_N];
+}
+
+/* The tokens of the work: each stands for its features, which lie `stride` apart. */
+static meg_box tokens_of(const meg_box *out)
+{
+    meg_box tokens = *out;
+    if (!meg_box_empty(out)) tokens.hi[MEG_C] = tokens.lo[MEG_C] + 1;
+    return tokens;
+}
+
 static void forward(const meg_call *c)
 {
-    const meg_box *rows = &c->work.sum;
+    const meg_tensor *y = &c->t[MEG_Y], *w = &c->t[MEG_X + 1];
+    meg_box tokens = tokens_of(&c->work.out);
     int64_t p[MEG_AXES], known = ((const embedding_attr *)c->node->attr)->vocabulary;
-    if (meg_box_empty(rows)) {
-        meg_fill_part(&c->t[MEG_Y], c->work.out, 0);
+    int64_t features = meg_extent(&c->work.out, MEG_C), stride = meg_stride(y, MEG_C);
+    if (meg_box_empty(&c->work.sum)) {
+        meg_fill_part(y, c->work.out, 0);
         return;
     }
-    for (bool on = meg_box_first(&c->work.out, p); on; on = meg_box_next(&c->work.out, p)) {
+    for (bool on = meg_box_first(&tokens, p); on; on = meg_box_next(&tokens, p)) {
         int64_t id = id_at(c, p);
-        bool ours = id >= rows->lo[MEG_N] && id < rows->hi[MEG_N];
-        real y = id < known ? 0 : (real)NAN;
-        *meg_real_at(&c->t[MEG_Y], p) = ours ? *meg_channel_at(&c->t[MEG_X + 1], id, p[MEG_C]) : y;
+        real *to = meg_real_at(y, p), none = id < known ? 0 : (real)NAN;
+        const real *row = ours(c, id) ? meg_channel_at(w, id, p[MEG_C]) : NULL;
+        for (int64_t f = 0; f < features; f++)
+            to[f * stride] = row ? row[f] : none;
     }
 }
 
 static void weight(const meg_call *c)
 {
-    const meg_tensor *dw = &c->t[MEG_DX + 1];
-    const meg_box *rows = &c->work.sum;
+    const meg_tensor *dw = &c->t[MEG_DX + 1], *dy = &c->t[MEG_DY];
+    meg_box tokens = tokens_of(&c->work.out);
     int64_t p[MEG_AXES];
+    int64_t features = meg_extent(&c->work.out, MEG_C), stride = meg_stride(dy, MEG_C);
     if (!dw->data) return;
     meg_zero(dw);
-    if (meg_box_empty(rows)) return;
-    for (bool on = meg_box_first(&c->work.out, p); on; on = meg_box_next(&c->work.out, p)) {
+    if (meg_box_empty(&c->work.sum)) return;
+    for (bool on = meg_box_first(&tokens, p); on; on = meg_box_next(&tokens, p)) {
         int64_t id = id_at(c, p);
-        if (id >= rows->lo[MEG_N] && id < rows->hi[MEG_N])
-            *meg_channel_at(dw, id, p[MEG_C]) += *meg_real_at(&c->t[MEG_DY], p);
+        if (!ours(c, id)) continue;
+        real *row = meg_channel_at(dw, id, p[MEG_C]);
+        const real *from = meg_real_at(dy, p);
+        for (int64_t f = 0; f < features; f++)
+            row[f] += from[f * stride];
     }
 }
 

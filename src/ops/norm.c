@@ -82,7 +82,7 @@ static void evaluate(const meg_call *c)
     }
 }
 
-/* Row-major, hence the groups of a channel in ascending order. */
+/* A group that several ranks share is added by the one with its first sample. */
 static void state(const meg_call *c)
 {
     int64_t p[MEG_AXES];
@@ -90,10 +90,12 @@ static void state(const meg_call *c)
     meg_groups s = meg_groups_whole(c->graph, c->node);
     meg_box moments = need(c->graph, c->node, MEAN, &c->work);
     for (bool on = meg_box_first(&moments, p); on; on = meg_box_next(&moments, p)) {
+        if (p[MEG_N] * s.size < c->work.out.lo[MEG_N]) continue;
         real moment[2] = {*meg_real_at(&c->t[MEAN], p), *meg_real_at(&c->t[VAR], p)};
         real *const running[2] = {meg_channel_at(&c->t[RUNNING_MEAN], 0, p[MEG_C]),
                                   meg_channel_at(&c->t[RUNNING_VAR], 0, p[MEG_C])};
-        meg_running_update(c->node->attr, moment, meg_group_count(&s, shape, p[MEG_N]), running);
+        meg_running_update(c->node->attr, meg_running_of(c, p[MEG_N]), moment,
+                           meg_group_count(&s, shape, p[MEG_N]), running);
     }
 }
 

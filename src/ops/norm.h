@@ -146,15 +146,38 @@ static inline void meg_normal_pull(const meg_normal *k, meg_normal_sums less,
     }
 }
 
-/* One update of the running statistics of a channel by a group of `count` elements. */
-static inline void meg_running_update(const meg_norm_attr *attr, const real moment[2], double count,
-                                      real *const running[2])
+/* The running statistics follow the groups of a step one by one, r <- (1 - m) r + m x. Over the
+ * whole step, of G groups, that is a sum, to which every rank may add its own groups in any order:
+ *
+ *     r <- (1 - m)^G r + sum over g of m (1 - m)^(G - 1 - g) x[g]
+ *
+ * Who has group 0 also has the first term; the others begin with 0. */
+typedef struct meg_running {
+    double decay, share; /* of what was there, of the group */
+} meg_running;
+
+/* `group` counts from sample 0 of the graph. */
+static inline meg_running meg_running_of(const meg_call *c, int64_t group)
+{
+    const meg_norm_attr *attr = c->node->attr;
+    int64_t size = c->graph->value[c->node->in[0]].shape.hi[MEG_N];
+    int64_t each = meg_groups_whole(c->graph, c->node).count;
+    bool many = c->moment.samples;
+    int64_t all = many ? c->moment.samples / size * each : each;
+    int64_t g = many ? c->moment.sample / size * each + group : group;
+    double keep = 1 - attr->momentum;
+    return (meg_running){g == 0 ? pow(keep, (double)all) : 1,
+                         attr->momentum * pow(keep, (double)(all - 1 - g))};
+}
+
+/* Adds a group of `count` elements to the running statistics of a channel. */
+static inline void meg_running_update(const meg_norm_attr *attr, meg_running s,
+                                      const real moment[2], double count, real *const running[2])
 {
     bool unbiased = attr->variance == 0 && count > 1;
     double batch[2] = {(double)moment[0], (double)moment[1] * (unbiased ? count / (count - 1) : 1)};
     for (int i = 0; i < 2; i++)
-        *running[i] = (real)((1 - attr->momentum) * (double)*running[i] +
-                             attr->momentum * batch[i]);
+        *running[i] = (real)(s.decay * (double)*running[i] + s.share * batch[i]);
 }
 
 #endif

@@ -62,8 +62,9 @@ static void sum_class(const meg_call *c, int64_t n, int64_t k)
         if (!meg_dice_counts(c->node->attr, label, classes)) continue;
         double share = (double)*meg_class_at(x, p, k);
         count++;
-        all += share + (k == label);
-        both += k == label ? share : 0;
+        bool hit = meg_dice_hit(label, k, classes);
+        all += share + hit;
+        both += hit ? share : 0;
     }
     real *sums = meg_dice_at(&c->t[MEG_Y], n, k);
     sums[MEG_DICE_BOTH] = (real)both;
@@ -93,18 +94,17 @@ static void backward(const meg_call *c)
         real *to = meg_real_at(dx, p);
         *to = 0;
         if (!meg_dice_counts(c->node->attr, label, classes)) continue;
-        *to = pull[MEG_DICE_ALL] + (p[MEG_C] == label ? pull[MEG_DICE_BOTH] : 0);
+        *to = pull[MEG_DICE_ALL] +
+              (meg_dice_hit(label, p[MEG_C], classes) ? pull[MEG_DICE_BOTH] : 0);
     }
 }
 
 MEG_KERNELS(overlap) = {.run = {[MEG_FORWARD] = forward, [MEG_BACKWARD] = backward}};
 
 #ifndef MEG_F64
-static const meg_sample samples[] = {{"5x7 5@7", NULL},
-                                     {"3x5x9 3x9@5", "ignore=2"},
-                                     {"2x16x5x4 2x5x4@16", NULL},
-                                     {"2x3x4x3x5 2x4x3x5@3", NULL},
-                                     {NULL, NULL}};
+static const meg_sample samples[] = {{"5x7 5@7", NULL},           {"3x5x9 3x9@5", "ignore=2"},
+                                     {"2x16x5x4 2x5x4@16", NULL}, {"2x3x4x3x5 2x4x3x5@3", NULL},
+                                     {"3x1x9 3x9@2", NULL},       {NULL, NULL}};
 
 const meg_op meg_op_overlap = {
     .name = "overlap",

@@ -1,25 +1,18 @@
-/* The blocks backward and update: nodes in reverse, each first its weights' gradients, then its
- * inputs' (which may overwrite the gradient that came in).
+/* The blocks backward and weights: nodes in reverse, each first its weights' gradients, then its
+ * inputs' (which may overwrite the gradient that came in). Where the schedule wants weight gradients
+ * apart, they go to a block of their own, and what they read stays until then.
  *
  * Contributions to a value's gradient are collected as slots and added only when the value's maker
  * needs them (some kernels take two). One slot may hold several contributions: the inputs of an
  * addition share its gradient. It is written over only by the last who holds it.
- *
- * A parameter whose gradient is complete is updated at once, so gradients do not pile up, unless
- * they sum over micro-batches or the user wants to see them.
  */
 #include "plan/lower.h"
 
 #include <assert.h>
 
-static bool sums_gradients(const meg_lower *l)
-{
-    return l->out->micro > 1 || l->plan->options.keep_grads;
-}
-
 /* ---- contributions ---- */
 
-static void contribute(meg_lower *l, int value, int slot, const meg_node *from)
+void meg_lower_contribute(meg_lower *l, int value, int slot, const meg_node *from)
 {
     meg_parts *p = &l->parts[value];
     if (!l->grad[value]) return;
@@ -34,7 +27,7 @@ static void contribute(meg_lower *l, int value, int slot, const meg_node *from)
 }
 
 /* Adds contributions until `most` are left, in order. */
-static void gather(meg_lower *l, int value, int most)
+void meg_lower_gather(meg_lower *l, int value, int most)
 {
     meg_parts *p = &l->parts[value];
     while (p->count > most) {
@@ -49,48 +42,6 @@ static void gather(meg_lower *l, int value, int most)
         for (int i = 1; i < p->count; i++)
             p->slot[i] = p->slot[i + 1];
     }
-}
-
-/* ---- parameters ---- */
-
-static void update(meg_lower *l, int value, int gradient)
-{
-    const meg_plan *p = l->plan;
-    meg_instr i = meg_lower_instr(MEG_UPDATE, NULL, MEG_FORWARD);
-    const meg_slot w = l->out->slot[l->home[value]];
-    int states = meg_optimizer_states(p->optimizer, p->settings);
-    i.slot[MEG_X] = l->home[value];
-    i.slot[MEG_X + 1] = gradient;
-    i.slot[MEG_X + 2] = l->scalars;
-    i.written = MEG_BIT(MEG_X);
-    for (int k = 0; k < states; k++) {
-        i.slot[MEG_AUX + k] = meg_lower_held(l, value, MEG_ROLE_STATE, k, w.format, w.bytes);
-        i.written |= MEG_BIT(MEG_AUX + k);
-    }
-    meg_lower_price(l, &i);
-    meg_lower_emit(l, &i);
-}
-
-static void settle(meg_lower *l, int value)
-{
-    meg_parts *p = &l->parts[value];
-    if (l->g->value[value].kind != MEG_PARAMETER || l->owed[value] > 0 || p->count == 0) return;
-    gather(l, value, 1);
-    int slot = p->slot[0];
-    p->count = 0;
-    if (!sums_gradients(l)) {
-        update(l, value, slot);
-        return;
-    }
-    const meg_slot w = l->out->slot[l->home[value]];
-    int sum = meg_lower_held(l, value, MEG_ROLE_GRADIENT, 0, w.format, w.bytes);
-    meg_lower_add(l, sum, sum, slot);
-    meg_block_kind here = l->block;
-    l->block = MEG_BLOCK_BEGIN;
-    meg_lower_zero(l, sum);
-    l->block = MEG_BLOCK_UPDATE;
-    update(l, value, sum);
-    l->block = here;
 }
 
 /* ---- nodes ---- */
@@ -129,6 +80,12 @@ static int wanted(meg_lower *l, int slot, const meg_spec *s, const meg_node *v)
     return as_is ? slot : meg_lower_copy(l, slot, s->format[MEG_DY], 0, v);
 }
 
+/* Does this pass go to the block of weight gradients? Not if it makes others as well. */
+static bool apart(const meg_lower *l, meg_pass pass)
+{
+    return l->entry->timetable->split && pass == MEG_WEIGHT;
+}
+
 static void backward_pass(meg_lower *l, const meg_node *v, meg_pass pass, const meg_spec *s,
                           const int dy[2])
 {
@@ -138,12 +95,54 @@ static void backward_pass(meg_lower *l, const meg_node *v, meg_pass pass, const 
     i.slot[MEG_DY + 1] = wanted(l, dy[1], s, v);
     gradients(l, &i, v, s);
     meg_lower_scratch(l, &i, s);
+    if (apart(l, pass)) l->block = MEG_BLOCK_WEIGHTS; /* what it reads is made before */
     meg_lower_emit(l, &i);
     for (int k = 0; k < v->inputs; k++) {
         if (i.slot[MEG_DX + k] < 0) continue;
         l->owed[v->in[k]]--;
-        contribute(l, v->in[k], i.slot[MEG_DX + k], v);
+        meg_lower_contribute(l, v->in[k], i.slot[MEG_DX + k], v);
     }
+    l->block = MEG_BLOCK_BACKWARD;
+}
+
+/* What other stages sent back comes before the station's own contributions: they are later in the
+ * graph. */
+static void take_coming(meg_lower *l, const meg_node *v)
+{
+    for (int o = 0; o < v->outputs; o++) {
+        int x = v->out[o], own = l->parts[x].count;
+        meg_parts *p = &l->parts[x];
+        for (int i = l->crossings - 1; i >= 0; i--)
+            if (l->crossing[i].value == x && l->coming[i] >= 0)
+                meg_lower_contribute(l, x, l->coming[i], v);
+        for (int i = 0; i < own; i++) { /* own ones to the end */
+            int first = p->slot[0];
+            for (int k = 0; k < p->count - 1; k++)
+                p->slot[k] = p->slot[k + 1];
+            p->slot[p->count - 1] = first;
+        }
+    }
+}
+
+/* The gradient of a value that was summed over the replicas is summed over them, too. */
+static void share(meg_lower *l, int value)
+{
+    int loss = 0;
+    for (int i = 0; i < l->g->losses; i++)
+        loss += l->g->loss[i].value == value;
+    if (!meg_entry_partial(l->entry, value) || loss) return;
+    meg_lower_gather(l, value, 1);
+    int slot = l->parts[value].slot[0];
+    if (l->holders[slot] > 1) {
+        l->holders[slot]--;
+        slot = l->parts[value].slot[0] = meg_lower_copy(l, slot, l->out->slot[slot].format, 0,
+                                                        NULL);
+        l->holders[slot]++;
+    }
+    meg_team team = meg_lower_team(l, l->out->direction);
+    int tag = MEG_TAG_GRADIENT + 4 * value + l->out->direction;
+    meg_instr r = meg_lower_reduce(l, slot, &team, tag);
+    meg_lower_emit(l, &r);
 }
 
 static void backward_node(meg_lower *l, const meg_node *v)
@@ -152,7 +151,9 @@ static void backward_node(meg_lower *l, const meg_node *v)
     meg_spec s[2];
     meg_parts *p = &l->parts[v->out[0]];
     bool runs[2], two = true;
+    take_coming(l, v);
     if (p->count == 0) return;
+    share(l, v->out[0]);
     for (int i = 0; i < 2; i++) {
         runs[i] = meg_lower_wants(l, v, order[i]);
         if (!runs[i]) continue;
@@ -160,15 +161,15 @@ static void backward_node(meg_lower *l, const meg_node *v)
         two = two && s[i].second_dy;
     }
     if (!runs[0] && !runs[1]) return;
-    gather(l, v->out[0], two ? 2 : 1);
+    meg_lower_gather(l, v->out[0], two ? 2 : 1);
     int dy[2] = {p->slot[0], p->count > 1 ? p->slot[1] : -1};
-    for (int i = 0; i < p->count; i++)
-        l->holders[p->slot[i]]--;
+    for (int i = 0; i < p->count && !(runs[0] && apart(l, MEG_WEIGHT)); i++)
+        l->holders[p->slot[i]]--; /* else it is read once more, later */
     p->count = 0;
     for (int i = 0; i < 2; i++)
         if (runs[i]) backward_pass(l, v, order[i], &s[i], dy);
     for (int k = 0; k < v->inputs; k++)
-        settle(l, v->in[k]);
+        meg_lower_settle(l, v->in[k]);
 }
 
 void meg_lower_backward(meg_lower *l)
@@ -181,6 +182,11 @@ void meg_lower_backward(meg_lower *l)
                     !(l->home[i] >= 0 && l->out->slot[l->home[i]].region == MEG_STEP);
         if (gone) l->home[i] = -1;
     }
-    for (int i = g->nodes - 1; i >= 0; i--)
+    meg_lower_receive_back(l);
+    for (int i = g->nodes - 1; i >= 0; i--) {
+        if (!l->mine[i]) continue;
         if (l->active[i]) backward_node(l, &g->node[i]);
+        meg_lower_send_back(l, &g->node[i]);
+    }
+    meg_lower_finish(l);
 }

@@ -5,7 +5,7 @@
 
 int meg_lower_slot(meg_lower *l, meg_slot s)
 {
-    meg_entry *e = l->out;
+    meg_station *e = l->out;
     e->slot = meg_grow(e->slot, &e->slot_room, (size_t)e->slots + 1, sizeof *e->slot);
     l->holders = meg_grow(l->holders, &l->holders_room, (size_t)e->slots + 1, sizeof *l->holders);
     if (s.bytes == 0) s.bytes = meg_format_bytes(s.format, &s.box, s.dtype);
@@ -19,17 +19,14 @@ static int64_t aligned(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-static meg_held_slot *find_held(meg_plan *p, int value, meg_role role, int index)
+static int key_of(meg_role role, int index)
 {
-    for (int i = 0; i < p->held_slots; i++) {
-        meg_held_slot *h = &p->held[i];
-        if (h->value == value && h->role == role && h->index == index) return h;
-    }
-    return NULL;
+    return role == MEG_ROLE_VALUE ? 0 : role == MEG_ROLE_GRADIENT ? 1 : 2 + index;
 }
 
 static meg_held_slot *add_held(meg_plan *p, meg_held_slot h)
 {
+    p->held_at[h.value * MEG_HELD_KEYS + key_of(h.role, h.index)] = p->held_slots + 1;
     p->held = meg_grow(p->held, &p->held_room, (size_t)p->held_slots + 1, sizeof *p->held);
     h.offset = aligned(p->bytes[MEG_HELD]);
     p->bytes[MEG_HELD] = h.offset + h.bytes;
@@ -41,20 +38,22 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
                    int64_t bytes)
 {
     const meg_value *x = &l->g->value[value];
-    meg_slot s = {.role = role, .value = value, .index = index, .box = x->shape,
-                  .dtype = meg_entry_dtype(l->out, x->dtype), .region = MEG_HELD};
-    for (int i = 0; i < l->out->slots; i++) {
-        const meg_slot *t = &l->out->slot[i];
-        if (t->region == MEG_HELD && t->value == value && t->role == role && t->index == index)
-            return i;
-    }
+    meg_slot s = {.role = role,
+                  .value = value,
+                  .index = index,
+                  .box = x->shape,
+                  .dtype = meg_entry_dtype(l->entry, x->dtype),
+                  .region = MEG_HELD};
+    int *known = &l->held[value * MEG_HELD_KEYS + key_of(role, index)];
+    if (*known >= 0) return *known;
     if (bytes == 0) bytes = meg_format_bytes(format, &s.box, s.dtype);
-    meg_held_slot *h = find_held(l->plan, value, role, index);
+    int at = l->plan->held_at[value * MEG_HELD_KEYS + key_of(role, index)];
+    meg_held_slot *h = at ? &l->plan->held[at - 1] : NULL;
     if (!h) h = add_held(l->plan, (meg_held_slot){value, role, index, format, 0, bytes});
     s.format = h->format;
     s.bytes = h->bytes;
     s.offset = h->offset;
-    return meg_lower_slot(l, s);
+    return *known = meg_lower_slot(l, s);
 }
 
 meg_instr meg_lower_instr(meg_code code, const meg_node *v, meg_pass pass)
@@ -75,7 +74,7 @@ void meg_lower_emit(meg_lower *l, const meg_instr *i)
 static void describe(meg_lower *l, const meg_instr *i, meg_spec *s)
 {
     meg_request r;
-    meg_entry_request(l->out, i, &r);
+    meg_station_request(l->out, i, &r);
     r.optimizer = l->plan->optimizer;
     r.settings = l->plan->settings;
     memset(s, 0, sizeof *s);
@@ -148,15 +147,17 @@ static void load(meg_lower *l, int value)
 {
     const meg_value *x = &l->g->value[value];
     meg_instr i = meg_lower_instr(MEG_LOAD, NULL, MEG_FORWARD);
-    meg_slot s = {.value = value, .box = x->shape, .dtype = meg_entry_dtype(l->out, x->dtype),
-                  .format = MEG_FORMAT_PLAIN, .region = MEG_FRAME};
+    meg_slot s = {.value = value,
+                  .box = meg_entry_box(l->entry, value),
+                  .dtype = meg_entry_dtype(l->entry, x->dtype),
+                  .format = MEG_FORMAT_PLAIN,
+                  .region = MEG_FRAME};
     i.slot[MEG_Y] = l->home[value] = meg_lower_slot(l, s);
     i.written = MEG_BIT(MEG_Y);
     meg_lower_emit(l, &i);
 }
 
-int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes,
-                  const meg_node *user)
+int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, const meg_node *user)
 {
     meg_kind kind = l->g->value[value].kind;
     if (kind == MEG_PARAMETER || kind == MEG_STATE) {
@@ -183,8 +184,8 @@ void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_sp
     meg_mask reads = meg_node_reads(v, i->pass);
     for (int k = 0; k < v->inputs; k++)
         if (reads & MEG_BIT(MEG_X + k))
-            i->slot[MEG_X + k] =
-                meg_lower_get(l, v->in[k], s->format[MEG_X + k], s->bytes[MEG_X + k], v);
+            i->slot[MEG_X + k] = meg_lower_get(l, v->in[k], s->format[MEG_X + k],
+                                               s->bytes[MEG_X + k], v);
     for (int k = 0; k < v->outputs; k++)
         if (reads & MEG_BIT(MEG_Y + k))
             i->slot[MEG_Y + k] = meg_lower_get(l, v->out[k], s->format[MEG_Y + k], 0, v);
@@ -197,8 +198,11 @@ void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_sp
 void meg_lower_scratch(meg_lower *l, meg_instr *i, const meg_spec *s)
 {
     if (s->bytes[MEG_SCRATCH] == 0) return;
-    meg_slot t = {.role = MEG_ROLE_SCRATCH, .value = i->node, .dtype = MEG_U8,
-                  .region = MEG_FRAME, .bytes = s->bytes[MEG_SCRATCH],
+    meg_slot t = {.role = MEG_ROLE_SCRATCH,
+                  .value = i->node,
+                  .dtype = MEG_U8,
+                  .region = MEG_FRAME,
+                  .bytes = s->bytes[MEG_SCRATCH],
                   .box = meg_box_of(1, s->bytes[MEG_SCRATCH], 1, 1, 1)};
     i->slot[MEG_SCRATCH] = meg_lower_slot(l, t);
     i->written |= MEG_BIT(MEG_SCRATCH);
@@ -208,18 +212,18 @@ int meg_lower_write(meg_lower *l, const meg_node *v, int o, const meg_spec *s)
 {
     meg_slot t = {.region = MEG_FRAME, .format = s->format[o], .bytes = s->bytes[o]};
     if (o >= MEG_AUX && o < MEG_AUX + MEG_AUXES) {
-        meg_work w = meg_op_whole(l->g, v);
+        meg_work w = meg_entry_work(l->entry, v);
         t.role = MEG_ROLE_AUX;
         t.value = v->id;
         t.index = o - MEG_AUX;
         v->op->aux(l->g, v, &w, t.index, &t.box, &t.dtype);
-        t.dtype = meg_entry_dtype(l->out, t.dtype);
+        t.dtype = meg_entry_dtype(l->entry, t.dtype);
         return meg_lower_slot(l, t);
     }
     bool gradient = o >= MEG_DX;
     t.role = gradient ? MEG_ROLE_GRADIENT : MEG_ROLE_VALUE;
     t.value = gradient ? v->in[o - MEG_DX] : v->out[o - MEG_Y];
-    t.box = l->g->value[t.value].shape;
-    t.dtype = meg_entry_dtype(l->out, l->g->value[t.value].dtype);
+    t.box = meg_entry_box(l->entry, t.value);
+    t.dtype = meg_entry_dtype(l->entry, l->g->value[t.value].dtype);
     return meg_lower_slot(l, t);
 }

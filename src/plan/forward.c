@@ -12,20 +12,21 @@ static int64_t aligned(int64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-static int step_slot(meg_lower *l, meg_slot s)
+int meg_lower_step_slot(meg_lower *l, meg_slot s)
 {
-    int64_t all = s.per_micro ? s.per_micro * l->out->micro : 0;
+    int64_t all = s.per_micro ? s.per_micro * l->out->micros : 0;
+    int64_t *bytes = &l->plan->entry[l->entry - l->plan->entry].bytes[MEG_STEP];
     s.region = MEG_STEP;
-    s.offset = aligned(l->out->bytes[MEG_STEP]);
+    s.offset = aligned(*bytes);
     int id = meg_lower_slot(l, s);
-    l->out->bytes[MEG_STEP] = s.offset + (all ? all : l->out->slot[id].bytes);
+    *bytes = s.offset + (all ? all : l->out->slot[id].bytes);
     return id;
 }
 
 static int loaded_slot(meg_lower *l, meg_slot s)
 {
     meg_instr i = meg_lower_instr(MEG_LOAD, NULL, MEG_FORWARD);
-    i.slot[MEG_Y] = step_slot(l, s);
+    i.slot[MEG_Y] = meg_lower_step_slot(l, s);
     i.written = MEG_BIT(MEG_Y);
     meg_lower_emit(l, &i);
     return i.slot[MEG_Y];
@@ -34,21 +35,31 @@ static int loaded_slot(meg_lower *l, meg_slot s)
 static int total_slot(meg_lower *l, int value)
 {
     const meg_value *x = &l->g->value[value];
-    int id = step_slot(l, (meg_slot){.role = MEG_ROLE_TOTAL, .value = value, .box = x->shape,
-                                     .dtype = meg_entry_dtype(l->out, x->dtype)});
+    int id = meg_lower_step_slot(l, (meg_slot){.role = MEG_ROLE_TOTAL,
+                                               .value = value,
+                                               .box = x->shape,
+                                               .dtype = meg_entry_dtype(l->entry, x->dtype)});
     meg_lower_zero(l, id);
     return id;
 }
 
+static void load_label(meg_lower *l, int value)
+{
+    meg_dtype type = meg_entry_dtype(l->entry, l->g->value[value].dtype);
+    meg_box box = meg_entry_box(l->entry, value);
+    int64_t bytes = meg_box_size(&box) * meg_dtype_bytes(type);
+    l->home[value] = loaded_slot(
+        l, (meg_slot){.value = value, .box = box, .dtype = type, .per_micro = bytes});
+}
+
+/* Those that the station reads. */
 static void load_labels(meg_lower *l)
 {
-    for (int v = 0; v < l->g->values; v++) {
-        const meg_value *x = &l->g->value[v];
-        if (x->kind != MEG_LABEL) continue;
-        meg_dtype type = meg_entry_dtype(l->out, x->dtype);
-        int64_t bytes = meg_box_size(&x->shape) * meg_dtype_bytes(type);
-        l->home[v] = loaded_slot(l, (meg_slot){.value = v, .box = x->shape, .dtype = type,
-                                               .per_micro = bytes});
+    for (int i = 0; i < l->g->nodes; i++) {
+        const meg_node *v = &l->g->node[i];
+        for (int k = 0; k < v->inputs && l->mine[i]; k++)
+            if (l->g->value[v->in[k]].kind == MEG_LABEL && l->home[v->in[k]] < 0)
+                load_label(l, v->in[k]);
     }
 }
 
@@ -56,12 +67,21 @@ static void seed_losses(meg_lower *l)
 {
     for (int i = 0; i < l->g->losses; i++) {
         int v = l->g->loss[i].value;
-        int seed = loaded_slot(l, (meg_slot){.role = MEG_ROLE_SEED, .value = v, .index = i,
+        if (!l->mine[l->g->value[v].maker]) continue;
+        int seed = loaded_slot(l, (meg_slot){.role = MEG_ROLE_SEED,
+                                             .value = v,
+                                             .index = i,
                                              .box = l->g->value[v].shape,
-                                             .dtype = l->out->real});
+                                             .dtype = l->entry->real});
         l->parts[v].slot[l->parts[v].count++] = seed;
         l->holders[seed] = 2; /* the seed itself holds it too: never written over */
     }
+}
+
+/* The total of a value of the station; -1: another's. */
+static int own_total(meg_lower *l, int value)
+{
+    return value >= 0 && l->mine[l->g->value[value].maker] ? total_slot(l, value) : -1;
 }
 
 void meg_lower_begin(meg_lower *l)
@@ -69,18 +89,19 @@ void meg_lower_begin(meg_lower *l)
     const meg_graph *g = l->g;
     l->block = MEG_BLOCK_BEGIN;
     l->scalars = -1;
-    if (l->out->train) {
-        l->scalars = loaded_slot(l, (meg_slot){.role = MEG_ROLE_SCALARS, .value = -1,
+    if (l->entry->train) {
+        l->scalars = loaded_slot(l, (meg_slot){.role = MEG_ROLE_SCALARS,
+                                               .value = -1,
                                                .box = meg_box_of(1, 4, 1, 1, 1),
                                                .dtype = MEG_F64});
         seed_losses(l);
     }
     load_labels(l);
     for (int i = 0; i < g->losses; i++)
-        l->out->loss[i] = total_slot(l, g->loss[i].value);
-    l->out->correct = g->correct >= 0 ? total_slot(l, g->correct) : -1;
+        l->out->loss[i] = own_total(l, g->loss[i].value);
+    l->out->correct = own_total(l, g->correct);
     for (int i = 0; i < g->nodes; i++)
-        if (g->node[i].op->per_step)
+        if (g->node[i].op->per_step && l->mine[i])
             l->home[g->node[i].out[0]] = total_slot(l, g->node[i].out[0]);
 }
 
@@ -93,7 +114,8 @@ static bool in_place(const meg_lower *l, const meg_node *v, const meg_spec *s, i
     const meg_value *a = &l->g->value[x], *b = &l->g->value[y];
     return s->in_place & MEG_BIT(MEG_Y) && a->kind == MEG_MADE && slot == l->home[x] &&
            !l->keep[x] && l->uses[x] == 0 && l->out->slot[slot].region == MEG_FRAME &&
-           l->out->slot[slot].format == s->format[MEG_Y] && meg_box_equal(&a->shape, &b->shape);
+           l->out->slot[slot].format == s->format[MEG_Y] && meg_box_equal(&a->shape, &b->shape) &&
+           !meg_lower_crosses(l, x);
 }
 
 static void outputs(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s)
@@ -101,20 +123,21 @@ static void outputs(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spe
     meg_mask writes = meg_node_writes(v, i->pass);
     for (int k = 0; k < v->outputs; k++) {
         if (!(writes & MEG_BIT(MEG_Y + k))) continue;
-        int slot = k == 0 && in_place(l, v, s, i->slot[MEG_X]) ? i->slot[MEG_X]
-                                                               : meg_lower_write(l, v, MEG_Y + k, s);
+        int slot = k == 0 && in_place(l, v, s, i->slot[MEG_X])
+                       ? i->slot[MEG_X]
+                       : meg_lower_write(l, v, MEG_Y + k, s);
         l->out->slot[slot].value = v->out[k];
         i->slot[MEG_Y + k] = slot;
         l->format[v->out[k]] = l->out->slot[slot].format;
     }
     for (int k = 0; k < v->op->auxes; k++)
         if (writes & MEG_BIT(MEG_AUX + k))
-            i->slot[MEG_AUX + k] = l->aux[v->id * MEG_AUXES + k] =
-                meg_lower_write(l, v, MEG_AUX + k, s);
+            i->slot[MEG_AUX + k] = l->aux[v->id * MEG_AUXES + k] = meg_lower_write(l, v,
+                                                                                   MEG_AUX + k, s);
     i->written |= writes;
 }
 
-/* The running statistics follow the batch's, once per micro-batch, in ascending order. */
+/* The running statistics take in the micro-batch's. */
 static void update_state(meg_lower *l, const meg_node *v)
 {
     meg_spec s;
@@ -135,10 +158,21 @@ static int total_of(const meg_lower *l, int value)
     return l->g->node[maker].op->per_step ? l->home[value] : -1;
 }
 
+/* A share of a value becomes the whole: summed over the replicas. */
+static void share(meg_lower *l, const meg_node *v)
+{
+    if (!meg_entry_partial(l->entry, v->out[0])) return;
+    meg_team team = meg_lower_team(l, l->out->direction);
+    meg_instr r = meg_lower_reduce(l, l->home[v->out[0]], &team,
+                                   MEG_TAG_VALUE + 4 * v->out[0] + l->out->direction);
+    r.max = v->op->max;
+    meg_lower_emit(l, &r);
+}
+
 static void forward_node(meg_lower *l, const meg_node *v)
 {
     meg_spec s;
-    meg_instr i = meg_lower_instr(MEG_KERNEL, v, l->out->train ? MEG_FORWARD : MEG_EVAL);
+    meg_instr i = meg_lower_instr(MEG_KERNEL, v, l->entry->train ? MEG_FORWARD : MEG_EVAL);
     int total = total_of(l, v->out[0]);
     meg_lower_describe(l, v, i.pass, &s);
     meg_lower_reads(l, &i, v, &s);
@@ -153,7 +187,24 @@ static void forward_node(meg_lower *l, const meg_node *v)
     } else
         for (int k = 0; k < v->outputs; k++)
             l->home[v->out[k]] = i.slot[MEG_Y + k];
-    if (l->out->train && meg_op_has(v->op, MEG_STATE_PASS)) update_state(l, v);
+    if (total < 0) share(l, v);
+    if (l->entry->train && meg_op_has(v->op, MEG_STATE_PASS)) update_state(l, v);
+    meg_lower_send(l, v);
+}
+
+/* What is summed over the samples of all replicas and read within the step, once for all
+ * micro-batches. */
+static void count_labels(meg_lower *l)
+{
+    l->block = MEG_BLOCK_COUNTED;
+    for (int i = 0; i < l->g->nodes; i++) {
+        const meg_node *v = &l->g->node[i];
+        if (!l->mine[i] || !v->op->per_step) continue;
+        meg_team team = meg_lower_team(l, -1);
+        if (team.count == 1) continue;
+        meg_instr r = meg_lower_reduce(l, l->home[v->out[0]], &team, MEG_TAG_VALUE + 4 * v->out[0]);
+        meg_lower_emit(l, &r);
+    }
 }
 
 /* Labels, and states (weights of classes), which do not change within a step. */
@@ -174,15 +225,17 @@ void meg_lower_forward(meg_lower *l)
     const meg_graph *g = l->g;
     bool *early = meg_pool_alloc(l->pool, (size_t)g->nodes + 1);
     for (int i = 0; i < g->nodes; i++)
-        for (int k = 0; k < g->node[i].inputs; k++)
+        for (int k = 0; k < g->node[i].inputs && l->mine[i]; k++)
             l->uses[g->node[i].in[k]]++;
     for (int i = 0; i < g->nodes; i++)
         early[i] = label_only(l, early, &g->node[i]);
     for (int now = 1; now >= 0; now--) {
         l->block = now ? MEG_BLOCK_LABELS : MEG_BLOCK_FORWARD;
         l->duplicates = 0;
+        if (!now) meg_lower_receive(l);
         for (int i = 0; i < g->nodes; i++)
-            if (early[i] == now) forward_node(l, &g->node[i]);
+            if (l->mine[i] && early[i] == now) forward_node(l, &g->node[i]);
+        if (now) count_labels(l);
     }
 }
 

@@ -17,7 +17,9 @@ typedef struct rewrite {
     meg_graph *new;
     int *map;      /* old value -> new value */
     int *absorbed; /* old node -> relu node that it takes in; -1 */
-    bool phases;
+    meg_phases phases;
+    int *origin; /* new node -> old node */
+    size_t origin_room;
 } rewrite;
 
 /* Where an operator that can rectify its output says so; NULL: it cannot. */
@@ -89,7 +91,8 @@ static int add_node(rewrite *r, const meg_node *v)
     like.attr = meg_pool_alloc(r->new->pool, v->op->attr_bytes);
     if (v->op->attr_bytes) memcpy(like.attr, v->attr, v->op->attr_bytes);
     if (r->absorbed[v->id] >= 0) *relu_flag(&like) = true;
-    if (r->phases && v->op->expand) return v->op->expand(r->new, &like, in);
+    bool expand = r->phases == MEG_PHASED || (r->phases == MEG_PHASED_NORMS && is(v, "batchnorm"));
+    if (expand && v->op->expand) return v->op->expand(r->new, &like, in);
     return meg_graph_add_like(r->new, &like, in);
 }
 
@@ -97,8 +100,7 @@ static void walk(rewrite *r)
 {
     const meg_graph *g = r->old;
     for (int i = 0; i < g->values; i++)
-        if (g->value[i].kind != MEG_MADE)
-            r->map[i] = meg_graph_add_leaf_like(r->new, &g->value[i]);
+        if (g->value[i].kind != MEG_MADE) r->map[i] = meg_graph_add_leaf_like(r->new, &g->value[i]);
     for (int i = 0; i < g->nodes; i++)
         r->absorbed[i] = -1;
     for (int i = 0; i < g->nodes; i++) {
@@ -114,12 +116,16 @@ static void walk(rewrite *r)
         }
         if (flatten_vanishes(g, v)) continue;
         r->map[v->out[0]] = add_node(r, v);
+        r->origin = meg_grow(r->origin, &r->origin_room, (size_t)r->new->nodes + 1, sizeof(int));
+        for (int k = first; k < r->new->nodes; k++)
+            r->origin[k] = i;
         for (int k = 1; k < v->outputs && first < r->new->nodes; k++)
             r->map[v->out[k]] = r->new->node[first].out[k];
     }
 }
 
-meg_status meg_graph_fuse(const meg_graph *g, meg_error *e, bool phases, meg_graph **out)
+meg_status meg_graph_fuse(const meg_graph *g, meg_error *e, meg_phases phases, meg_graph **out,
+                          int **origin)
 {
     rewrite r = {.old = g, .new = meg_graph_create(g->name), .phases = phases};
     meg_status status = MEG_OK;
@@ -137,8 +143,9 @@ meg_status meg_graph_fuse(const meg_graph *g, meg_error *e, bool phases, meg_gra
         *e = r.new->error;
         status = e->status;
         meg_graph_destroy(r.new);
-    } else
-        *out = r.new;
+    } else *out = r.new;
+    if (origin && status == MEG_OK) *origin = r.origin;
+    else free(r.origin);
     free(r.map);
     free(r.absorbed);
     return status;

@@ -57,7 +57,7 @@ static void find_needs(meg_lower *l)
 {
     for (int i = 0; i < l->g->nodes; i++) {
         const meg_node *v = &l->g->node[i];
-        for (int p = 0; p < 2; p++) {
+        for (int p = 0; p < 2 && l->mine[i]; p++) {
             meg_pass pass = backward_passes[p];
             if (!meg_lower_wants(l, v, pass)) continue;
             meg_mask reads = meg_node_reads(v, pass);
@@ -89,7 +89,7 @@ void meg_lower_keep(meg_lower *l)
     if (l->plan->options.recompute == 1) return;
     for (int i = 0; i < l->g->nodes; i++) {
         int y = l->g->node[i].out[0];
-        if (!l->keep[y] || !can_replay(l, &l->g->node[i])) continue;
+        if (!l->mine[i] || !l->keep[y] || !can_replay(l, &l->g->node[i])) continue;
         l->keep[y] = false;
         l->replay[y] = true;
     }

@@ -1,12 +1,16 @@
-/* Lowering an entry: analysis, blocks, lifetimes, offsets. See lower.h for the parts. */
+/* Lowering an entry: its stations, one after the other, and the lines that run them. See lower.h for
+ * the parts. */
 #include "plan/lower.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- one station ---- */
+
 static void prepare(meg_lower *l)
 {
-    size_t values = (size_t)l->g->values + 1, nodes = (size_t)l->g->nodes + 1;
+    size_t values = (size_t)l->g->values + 1, nodes = (size_t)l->g->nodes + 1, none = 0;
+    l->mine = meg_pool_alloc(l->pool, nodes);
     l->grad = meg_pool_alloc(l->pool, values);
     l->keep = meg_pool_alloc(l->pool, values);
     l->replay = meg_pool_alloc(l->pool, values);
@@ -14,127 +18,259 @@ static void prepare(meg_lower *l)
     l->uses = meg_pool_alloc(l->pool, values * sizeof(int));
     l->owed = meg_pool_alloc(l->pool, values * sizeof(int));
     l->home = meg_pool_alloc(l->pool, values * sizeof(int));
-    size_t none = 0;
+    l->held = meg_pool_alloc(l->pool, values * MEG_HELD_KEYS * sizeof(int));
+    l->settled = meg_pool_alloc(l->pool, values * sizeof(int));
     l->format = l->out->format = meg_grow(NULL, &none, values, sizeof(meg_format));
-    l->out->real = l->plan->profile.real;
     l->aux = meg_pool_alloc(l->pool, nodes * MEG_AUXES * sizeof(int));
     l->parts = meg_pool_alloc(l->pool, values * sizeof(meg_parts));
     for (size_t i = 0; i < values; i++)
         l->home[i] = -1;
+    for (size_t i = 0; i < values * MEG_HELD_KEYS; i++)
+        l->held[i] = -1;
     for (size_t i = 0; i < nodes * MEG_AUXES; i++)
         l->aux[i] = -1;
-    for (int i = 0; i < l->g->nodes; i++) /* room for the contributions to come */
+    for (int i = 0; i < l->g->nodes; i++) { /* room for the contributions to come */
+        l->mine[i] = l->entry->stage[i] == l->out->stage;
         for (int k = 0; k < l->g->node[i].inputs; k++)
             l->parts[l->g->node[i].in[k]].count++;
+    }
     for (size_t i = 0; i < values; i++) {
         l->parts[i].slot = meg_pool_alloc(l->pool, ((size_t)l->parts[i].count + 1) * sizeof(int));
         l->parts[i].count = 0;
     }
 }
 
-static void touch(meg_entry *e)
+/* Behind the last instruction of the block that this one is in. */
+static int end_of(const meg_station *t, int instr)
 {
-    for (int i = 0; i < e->slots; i++)
-        e->slot[i].born = e->slot[i].dies = -1;
-    for (int i = 0; i < e->instrs; i++)
+    for (int b = 0; b < MEG_BLOCKS; b++)
+        if (instr < t->block[b].first + t->block[b].count)
+            return t->block[b].first + t->block[b].count;
+    return t->instrs;
+}
+
+/* Lives of slots. What is sent lives to the end of the block: nobody has to wait for the message. */
+static void touch(meg_station *t)
+{
+    for (int i = 0; i < t->slots; i++)
+        t->slot[i].born = t->slot[i].dies = -1;
+    for (int i = 0; i < t->instrs; i++)
         for (int o = 0; o < MEG_OPERANDS; o++) {
-            int s = e->instr[i].slot[o];
-            if (s < 0 || e->instr[i].code == MEG_FREE) continue;
-            if (e->slot[s].born < 0) e->slot[s].born = i;
-            e->slot[s].dies = i;
+            int s = t->instr[i].slot[o];
+            if (s < 0 || t->instr[i].code == MEG_FREE) continue;
+            if (t->slot[s].born < 0) t->slot[s].born = i;
+            if (t->slot[s].dies < i) t->slot[s].dies = i;
+            if (t->instr[i].code == MEG_SEND) t->slot[s].dies = end_of(t, i) - 1;
         }
 }
 
-static void append(meg_entry *e, const meg_instr *i)
+static void append(meg_station *t, const meg_instr *i)
 {
-    e->instr = meg_grow(e->instr, &e->instr_room, (size_t)e->instrs + 1, sizeof *e->instr);
-    e->instr[e->instrs++] = *i;
+    t->instr = meg_grow(t->instr, &t->instr_room, (size_t)t->instrs + 1, sizeof *t->instr);
+    t->instr[t->instrs++] = *i;
 }
 
-/* FREE behind the last use of every frame slot. */
-static void append_frees(meg_entry *e, const meg_instr *last, const int dying[], int count)
+static void append_free(meg_station *t, int slot)
 {
-    append(e, last);
-    for (int i = 0; i < count; i++) {
-        meg_instr f = meg_lower_instr(MEG_FREE, NULL, MEG_FORWARD);
-        f.slot[MEG_X] = dying[i];
-        append(e, &f);
-    }
+    meg_instr f = meg_lower_instr(MEG_FREE, NULL, MEG_FORWARD);
+    f.slot[MEG_X] = slot;
+    append(t, &f);
 }
 
-/* The slots of an instruction that die with it, each once. */
-static int dying_at(const meg_entry *e, int at, const meg_instr *i, int dying[MEG_OPERANDS])
+static int by_death(const void *a, const void *b)
 {
-    int count = 0;
-    for (int o = 0; o < MEG_OPERANDS; o++) {
-        int s = i->slot[o];
-        if (s < 0 || e->slot[s].region != MEG_FRAME || e->slot[s].dies != at) continue;
-        bool seen = false;
-        for (int k = 0; k < count; k++)
-            seen = seen || dying[k] == s;
-        if (!seen) dying[count++] = s;
-    }
-    return count;
+    const meg_slot *x = *(const meg_slot *const *)a, *y = *(const meg_slot *const *)b;
+    return x->dies != y->dies ? (x->dies < y->dies ? -1 : 1) : (x < y ? -1 : x > y);
 }
 
+/* Joins the blocks; a FREE behind the end of every frame slot's life. */
 static void join_blocks(meg_lower *l)
 {
-    meg_entry *e = l->out;
-    for (int b = 0; b < MEG_BLOCKS; b++)
-        for (int i = 0; i < l->list[b].count; i++)
-            append(e, &l->list[b].at[i]);
-    touch(e);
-    int at = 0, dying[MEG_OPERANDS];
-    e->instrs = 0;
+    meg_station *t = l->out;
     for (int b = 0; b < MEG_BLOCKS; b++) {
-        e->block[b].first = e->instrs;
+        t->block[b] = (meg_block){t->instrs, l->list[b].count};
+        for (int i = 0; i < l->list[b].count; i++)
+            append(t, &l->list[b].at[i]);
+    }
+    touch(t);
+    const meg_slot **dying = calloc((size_t)t->slots + 1, sizeof *dying);
+    int count = 0, dead = 0, at = 0;
+    if (!dying) abort();
+    for (int i = 0; i < t->slots; i++)
+        if (t->slot[i].region == MEG_FRAME && t->slot[i].born >= 0) dying[count++] = &t->slot[i];
+    qsort(dying, (size_t)count, sizeof *dying, by_death);
+    t->instrs = 0;
+    for (int b = 0; b < MEG_BLOCKS; b++) {
+        t->block[b].first = t->instrs;
         for (int i = 0; i < l->list[b].count; i++, at++) {
-            const meg_instr *in = &l->list[b].at[i];
-            append_frees(e, in, dying, dying_at(e, at, in, dying));
+            append(t, &l->list[b].at[i]);
+            for (; dead < count && dying[dead]->dies == at; dead++)
+                append_free(t, (int)(dying[dead] - t->slot));
         }
-        e->block[b].count = e->instrs - e->block[b].first;
+        t->block[b].count = t->instrs - t->block[b].first;
     }
-    touch(e);
+    free(dying);
+    touch(t);
 }
 
-static void add_line(meg_entry *e, meg_block_kind block, int micro)
+/* Where frames are several, what lives within one block is not theirs; what is sent or received
+ * is, since messages are under way while other blocks run. */
+static void part_temporary(meg_station *t)
 {
-    if (e->block[block].count == 0) return;
-    e->line = meg_grow(e->line, &e->line_room, (size_t)e->lines + 1, sizeof *e->line);
-    e->line[e->lines++] = (meg_line){block, micro};
-    for (int i = 0; i < e->block[block].count; i++)
-        e->seconds += e->instr[e->block[block].first + i].seconds;
-}
-
-/*   begin  labels 0..M-1  (forward m  backward m) for m = 0..M-1  update   */
-static void write_lines(meg_entry *e)
-{
-    e->seconds = 0;
-    add_line(e, MEG_BLOCK_BEGIN, 0);
-    for (int m = 0; m < e->micro; m++)
-        add_line(e, MEG_BLOCK_LABELS, m);
-    for (int m = 0; m < e->micro; m++) {
-        add_line(e, MEG_BLOCK_FORWARD, m);
-        add_line(e, MEG_BLOCK_BACKWARD, m);
+    if (t->entry->stations == 1 && t->frames == 1) return;
+    bool *travels = calloc((size_t)t->slots + 1, sizeof *travels);
+    if (!travels) abort();
+    for (int i = 0; i < t->instrs; i++) {
+        const meg_instr *in = &t->instr[i];
+        if (in->code == MEG_SEND) travels[in->slot[MEG_X]] = true;
+        if (in->code == MEG_RECV) travels[in->slot[MEG_Y]] = true;
     }
-    add_line(e, MEG_BLOCK_UPDATE, 0);
+    for (int i = 0; i < t->slots; i++) {
+        meg_slot *s = &t->slot[i];
+        for (int b = 0; b < MEG_BLOCKS; b++) {
+            int first = t->block[b].first, end = first + t->block[b].count;
+            if (s->region == MEG_FRAME && !travels[i] && s->born >= first && s->dies < end)
+                s->region = MEG_TEMPORARY;
+        }
+    }
+    free(travels);
 }
 
-meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out)
+static void lower_station(meg_plan *p, meg_entry *e, meg_station *t)
 {
-    meg_lower l = {.plan = p, .out = out, .g = out->graph, .pool = meg_pool_new()};
+    meg_lower l = {.plan = p, .entry = e, .out = t, .g = e->graph, .pool = meg_pool_new()};
     prepare(&l);
-    if (out->train) meg_lower_keep(&l);
+    if (e->train) meg_lower_keep(&l);
+    meg_lower_crossings(&l);
+    meg_lower_states(&l);
     meg_lower_begin(&l);
     meg_lower_forward(&l);
-    if (out->train) meg_lower_backward(&l);
+    if (e->train) meg_lower_backward(&l);
     join_blocks(&l);
-    write_lines(out);
-    meg_entry_place(out);
+    part_temporary(t);
+    meg_station_place(t);
     for (int b = 0; b < MEG_BLOCKS; b++)
         free(l.list[b].at);
     free(l.holders);
     free(l.duplicate);
     meg_pool_free(l.pool);
+}
+
+/* ---- stations and lines ---- */
+
+static int micros_of(const meg_timetable *t, int direction)
+{
+    int count = 0;
+    for (int m = 0; m < t->micro; m++)
+        count += t->direction[m] == direction;
+    return count;
+}
+
+/* Those that sit on this rank. */
+static void add_stations(const meg_plan *p, meg_entry *e)
+{
+    const meg_timetable *t = e->timetable;
+    int most = t->directions * t->stages;
+    e->station = calloc((size_t)most + 1, sizeof *e->station);
+    if (!e->station) abort();
+    for (int d = 0; d < t->directions; d++)
+        for (int s = 0; s < t->stages; s++) {
+            int micros = micros_of(t, d);
+            if (meg_timetable_seat(t, d, s) != p->seat || micros == 0) continue;
+            int frames = e->train ? meg_timetable_frames(t, d, s) : 1;
+            e->station[e->stations++] = (meg_station){
+                .entry = e, .stage = s, .direction = d, .micros = micros, .frames = frames};
+        }
+}
+
+static void add_line(meg_entry *e, meg_line line)
+{
+    const meg_station *t = &e->station[line.station];
+    if (t->block[line.block].count == 0) return;
+    e->line = meg_grow(e->line, &e->line_room, (size_t)e->lines + 1, sizeof *e->line);
+    e->line[e->lines++] = line;
+    for (int i = 0; i < t->block[line.block].count; i++)
+        e->seconds += t->instr[t->block[line.block].first + i].seconds;
+}
+
+static void for_all_stations(meg_entry *e, meg_block_kind block)
+{
+    for (int i = 0; i < e->stations; i++)
+        add_line(e, (meg_line){.station = i, .block = block, .last = true});
+}
+
+static int ordinal_of(const meg_timetable *t, int micro)
+{
+    int count = 0;
+    for (int m = 0; m < micro; m++)
+        count += t->direction[m] == t->direction[micro];
+    return count;
+}
+
+static void label_lines(meg_entry *e)
+{
+    const meg_timetable *t = e->timetable;
+    for (int i = 0; i < e->stations; i++)
+        for (int m = 0; m < t->micro; m++)
+            if (t->direction[m] == e->station[i].direction)
+                add_line(e, (meg_line){.station = i,
+                                       .block = MEG_BLOCK_LABELS,
+                                       .micro = m,
+                                       .ordinal = ordinal_of(t, m)});
+}
+
+static int station_of(const meg_entry *e, const meg_task *k)
+{
+    int i = 0;
+    while (e->station[i].stage != k->stage || e->station[i].direction != k->direction)
+        i++;
+    return i;
+}
+
+/* Marks the last line of every station's blocks. */
+static void mark_last(meg_entry *e)
+{
+    for (int i = e->lines - 1; i >= 0; i--) {
+        bool again = false;
+        for (int k = i + 1; k < e->lines && !again; k++)
+            again = e->line[k].station == e->line[i].station &&
+                    e->line[k].block == e->line[i].block;
+        e->line[i].last = !again;
+    }
+}
+
+/*   begin  labels  counted  (tasks of the timetable)  update   */
+static void write_lines(const meg_plan *p, meg_entry *e)
+{
+    static const meg_block_kind block[] = {[MEG_TASK_F] = MEG_BLOCK_FORWARD,
+                                           [MEG_TASK_B] = MEG_BLOCK_BACKWARD,
+                                           [MEG_TASK_BI] = MEG_BLOCK_BACKWARD,
+                                           [MEG_TASK_BW] = MEG_BLOCK_WEIGHTS};
+    const meg_timetable *t = e->timetable;
+    e->seconds = 0;
+    for_all_stations(e, MEG_BLOCK_BEGIN);
+    label_lines(e);
+    for_all_stations(e, MEG_BLOCK_COUNTED);
+    for (int i = t->first[p->seat]; i < t->first[p->seat + 1]; i++) {
+        const meg_task *k = &t->task[i];
+        if (!e->train && k->kind != MEG_TASK_F) continue;
+        add_line(e, (meg_line){.station = station_of(e, k),
+                               .block = block[k->kind],
+                               .micro = k->micro,
+                               .ordinal = ordinal_of(t, k->micro),
+                               .frame = e->train ? k->frame : 0});
+    }
+    for_all_stations(e, MEG_BLOCK_UPDATE);
+    mark_last(e);
+}
+
+meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out)
+{
+    out->real = p->profile.real;
+    add_stations(p, out);
+    for (int i = 0; i < out->stations; i++)
+        lower_station(p, out, &out->station[i]);
+    write_lines(p, out);
+    meg_entry_place(out);
     return meg_entry_check(out, e);
 }

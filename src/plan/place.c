@@ -1,4 +1,4 @@
-/* Offsets: where frame slots lie, so that those alive at once do not overlap.
+/* Offsets: where frame and temporary slots lie, so that those alive at once do not overlap.
  *
  *     bytes
  *       ^   +-------------+      +-------+
@@ -16,7 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGN = 64 };
+enum {
+    ALIGN = 64
+};
 
 static int64_t aligned(int64_t bytes)
 {
@@ -58,29 +60,49 @@ static void insert(meg_slot *low[], int count, meg_slot *s)
     low[i] = s;
 }
 
-void meg_entry_place(meg_entry *e)
+/* Places the slots of one region; returns its bytes. */
+static int64_t place_region(meg_station *t, meg_region region)
 {
-    int count = 0, placed = 0;
-    size_t room = (size_t)(e->slots ? e->slots : 1);
+    int count = 0;
+    size_t room = (size_t)(t->slots ? t->slots : 1);
     meg_slot **order = calloc(room, sizeof *order), **low = calloc(room, sizeof *low);
+    int64_t bytes = 0;
     if (!order || !low) abort();
-    memset(e->bytes, 0, sizeof e->bytes);
-    for (int i = 0; i < e->slots; i++) {
-        meg_slot *s = &e->slot[i];
-        if (s->region == MEG_FRAME && s->born >= 0) order[count++] = s;
+    for (int i = 0; i < t->slots; i++) {
+        meg_slot *s = &t->slot[i];
+        if (s->region == region && s->born >= 0) order[count++] = s;
     }
     qsort(order, (size_t)count, sizeof *order, larger);
-    for (; placed < count; placed++) {
-        order[placed]->offset = lowest(order[placed], low, placed);
-        insert(low, placed, order[placed]);
-    }
-    for (int i = 0; i < e->slots; i++) {
-        const meg_slot *s = &e->slot[i];
-        int64_t end = s->offset + s->bytes;
-        if (s->region == MEG_STEP && s->per_micro) end = s->offset + s->per_micro * e->micro;
-        bool used = s->region != MEG_FRAME || s->born >= 0;
-        if (used && end > e->bytes[s->region]) e->bytes[s->region] = end;
+    for (int placed = 0; placed < count; placed++) {
+        meg_slot *s = order[placed];
+        s->offset = lowest(s, low, placed);
+        insert(low, placed, s);
+        if (s->offset + s->bytes > bytes) bytes = s->offset + s->bytes;
     }
     free(order);
     free(low);
+    return bytes;
+}
+
+void meg_station_place(meg_station *t)
+{
+    t->frame = place_region(t, MEG_FRAME);
+    t->temporary = place_region(t, MEG_TEMPORARY);
+}
+
+int64_t meg_station_stride(const meg_station *t)
+{
+    return aligned(t->frame);
+}
+
+void meg_entry_place(meg_entry *e)
+{
+    int64_t frames = 0;
+    for (int i = 0; i < e->stations; i++) {
+        meg_station *t = &e->station[i];
+        t->frame_base = aligned(frames);
+        frames = t->frame_base + (t->frames - 1) * meg_station_stride(t) + t->frame;
+        if (t->temporary > e->bytes[MEG_TEMPORARY]) e->bytes[MEG_TEMPORARY] = t->temporary;
+    }
+    e->bytes[MEG_FRAME] = frames;
 }

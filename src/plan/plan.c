@@ -1,6 +1,10 @@
-/* Plans: see plan.h. The serial plan: one rank, one stage, micro-batches one after the other. */
+/* Plans: see plan.h. */
 #include "plan/plan.h"
 #include "ops/attrs.h"
+#include "plan/layout.h"
+#include "plan/lower.h"
+#include "plan/schedule.h"
+#include "plan/stages.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,6 +20,27 @@ const meg_param meg_plan_params[] = {
      NULL, 0, 1 << 30},
     {"budget", MEG_PARAM_BYTES, AT(budget), "0", "memory of the arena, e.g. 4GiB (0: no limit)",
      NULL, 0, 0},
+    {"replicas", MEG_PARAM_INT, AT(replicas), "0",
+     "copies of the network that share the batch (0: as many as there are ranks for)", NULL, 0,
+     1 << 20},
+    {"stages", MEG_PARAM_INT, AT(stages), "1", "parts of the network, one behind the other", NULL,
+     1, MEG_STAGES},
+    {"chunks", MEG_PARAM_INT, AT(chunks), "1", "stages of a rank (schedule=interleaved)", NULL, 1,
+     MEG_STAGES},
+    {"schedule", MEG_PARAM_TEXT, AT(schedule), "auto",
+     "order of the stages' work: `megalith list schedules`", NULL, 0, 0},
+    {"replications", MEG_PARAM_INT, AT(replications), "0",
+     "schedule=master: groups of micro-batches (0: one each)", NULL, 0, 1 << 20},
+    {"level", MEG_PARAM_CHOICE, AT(level), "block", "what stages are made of", "layer|block|module",
+     0, 0},
+    {"balance", MEG_PARAM_CHOICE, AT(balance), "compute", "what stages have alike",
+     "compute|memory", 0, 0},
+    {"assign", MEG_PARAM_TEXT, AT(assign), "",
+     "the first layer, block or module of each further stage: layer2,layer3", NULL, 0, 0},
+    {"allreduce", MEG_PARAM_TEXT, AT(allreduce), "ring",
+     "how gradients are summed over ranks: `megalith list allreduce`", NULL, 0, 0},
+    {"bucket", MEG_PARAM_BYTES, AT(bucket), "16MiB", "gradients that are summed at once", NULL, 0,
+     0},
     {"recompute", MEG_PARAM_CHOICE, AT(recompute), "auto",
      "cheap values: made again in backward, or kept", "auto|none", 0, 0},
     {"keep_grads", MEG_PARAM_BOOL, AT(keep_grads), "no", "keep gradients after the step", NULL, 0,
@@ -96,6 +121,109 @@ static meg_status check_options(const meg_plan *p, meg_error *e)
     return MEG_OK;
 }
 
+/* ---- ranks ---- */
+
+static meg_status seat_ranks(meg_plan *p, meg_error *e)
+{
+    const meg_plan_options *o = &p->options;
+    int ranks = p->world.ranks;
+    MEG_CHECK(e, o->stages % o->chunks == 0, MEG_EARG,
+              "stages=%" PRId64 " is no multiple of chunks=%" PRId64, o->stages, o->chunks);
+    p->seats = (int)(o->stages / o->chunks);
+    p->replicas = o->replicas ? (int)o->replicas : ranks / p->seats;
+    int64_t most = o->batch / o->micro, wanted = (int64_t)p->replicas * p->seats;
+    MEG_CHECK(e, p->replicas > 0 && wanted == ranks, MEG_EARG,
+              "%d rank%s, but stages=%" PRId64 " chunks=%" PRId64 " replicas=%d want %" PRId64
+              ": use -np %" PRId64 " or other stages and replicas",
+              ranks, ranks == 1 ? "" : "s", o->stages, o->chunks, p->replicas,
+              p->replicas ? wanted : p->seats, p->replicas ? wanted : p->seats);
+    MEG_CHECK(e, p->replicas <= most, MEG_EARG,
+              "replicas=%d, but a micro-batch has only %" PRId64 " samples: use 1..%" PRId64
+              " replicas, or a larger batch",
+              p->replicas, most, most);
+    p->replica = p->world.rank / p->seats;
+    p->seat = p->world.rank % p->seats;
+    return MEG_OK;
+}
+
+/* The rank's samples of a micro-batch of `count`; whole normalisation groups, if there are enough.
+ * Sets whether groups spread over replicas. */
+static bool share_samples(const meg_plan *p, meg_entry *e, int64_t count)
+{
+    int64_t norm = p->options.norm, grain = norm && count / norm >= p->replicas ? norm : 1;
+    int64_t *cut = meg_cuts_even(p->pool, count, p->replicas, grain);
+    e->first = cut[p->replica];
+    e->end = cut[p->replica + 1];
+    for (int r = 1; r < p->replicas; r++)
+        if (!norm || cut[r] % norm) return true;
+    return false;
+}
+
+/* Which values have their samples along n. */
+static void find_sampled(meg_entry *e)
+{
+    const meg_graph *g = e->graph;
+    e->sampled = calloc((size_t)g->values + 1, sizeof *e->sampled);
+    if (!e->sampled) abort();
+    for (int i = 0; i < g->values; i++)
+        e->sampled[i] = g->value[i].kind == MEG_INPUT || g->value[i].kind == MEG_LABEL;
+    for (int i = 0; i < g->nodes; i++) {
+        const meg_node *v = &g->node[i];
+        bool any = false;
+        for (int k = 0; k < v->inputs; k++)
+            any = any || e->sampled[v->in[k]];
+        for (int k = 0; k < v->outputs; k++)
+            e->sampled[v->out[k]] = any && g->value[v->out[k]].shape.hi[MEG_N] == g->batch;
+    }
+}
+
+/* Evaluation: one micro-batch through all stages, which sit as in training. */
+static meg_timetable *forward_only(const meg_plan *p)
+{
+    const meg_timetable *train = p->entry[MEG_ENTRY_TRAIN].timetable;
+    int stages = train->stages;
+    meg_timetable *t = meg_pool_alloc(p->pool, sizeof *t);
+    *t = (meg_timetable){.schedule = "forward",
+                         .stages = stages,
+                         .ranks = p->seats,
+                         .micro = 1,
+                         .directions = 1,
+                         .seat = train->seat};
+    t->direction = meg_pool_alloc(p->pool, sizeof(int));
+    t->first = meg_pool_alloc(p->pool, ((size_t)p->seats + 1) * sizeof(int));
+    t->task = meg_pool_alloc(p->pool, (size_t)stages * sizeof *t->task);
+    int count = 0;
+    for (int r = 0; r < p->seats; r++) {
+        for (int s = 0; s < stages; s++)
+            if (meg_timetable_seat(t, 0, s) == r)
+                t->task[count++] = (meg_task){.kind = MEG_TASK_F, .stage = s};
+        t->first[r + 1] = count;
+    }
+    return t;
+}
+
+static meg_status schedule(meg_plan *p, meg_error *e, meg_entry *out)
+{
+    const meg_plan_options *o = &p->options;
+    const meg_row *row;
+    const char *name = o->schedule;
+    if (!out->train) {
+        out->timetable = forward_only(p);
+        return MEG_OK;
+    }
+    if (strcmp(name, "auto") == 0)
+        name = o->stages == 1 ? "serial" : o->chunks > 1 ? "interleaved" : "1f1b";
+    MEG_TRY(e, meg_row_find(e, name, &row));
+    meg_pipe pipe = {.stages = (int)o->stages,
+                     .ranks = p->seats,
+                     .micro = out->micro,
+                     .replications = (int)o->replications};
+    meg_timetable *t = NULL;
+    MEG_TRY(e, meg_timetable_draw(e, p->pool, row, &pipe, &t));
+    out->timetable = t;
+    return MEG_OK;
+}
+
 static void set_norm(meg_graph *g, int64_t norm)
 {
     for (int i = 0; i < g->nodes; i++)
@@ -125,15 +253,26 @@ static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch
     bool train = which == MEG_ENTRY_TRAIN || which == MEG_ENTRY_TRAIN_TAIL;
     meg_graph *source = meg_graph_copy(p->source);
     set_norm(source, p->options.norm);
+    bool spread = share_samples(p, out, batch / micro);
+    meg_phases phases = !train              ? MEG_FUSED
+                        : p->options.phases ? MEG_PHASED
+                        : spread            ? MEG_PHASED_NORMS
+                                            : MEG_FUSED;
     meg_status status = meg_graph_rebatch(source, e, batch / micro);
-    if (status == MEG_OK)
-        status = meg_graph_fuse(source, e, train && p->options.phases, &out->graph);
+    if (status == MEG_OK) status = meg_graph_fuse(source, e, phases, &out->graph, &out->stage);
     meg_graph_destroy(source);
     if (status != MEG_OK) return status;
     out->name = names[which];
     out->train = train;
     out->batch = batch;
     out->micro = micro;
+    for (int i = 0; i < out->graph->nodes; i++)
+        out->stage[i] = p->stage[out->stage[i]];
+    find_sampled(out);
+    MEG_CHECK(e, out->first < out->end, MEG_EUNSUPPORTED,
+              "%s: %" PRId64 " samples are too few for %d replicas", out->name, batch / micro,
+              p->replicas);
+    MEG_TRY(e, schedule(p, e, out));
     MEG_TRY(e, meg_plan_lower(p, e, out));
     for (int r = MEG_STEP; r < MEG_REGIONS; r++)
         if (out->bytes[r] > p->bytes[r]) p->bytes[r] = out->bytes[r];
@@ -164,13 +303,13 @@ static meg_status check_budget(const meg_plan *p, meg_error *e)
     char need[32], have[32];
     meg_print_bytes(p->arena, need);
     meg_print_bytes(p->options.budget, have);
-    return meg_fail(e, MEG_EBUDGET,
-                    "%s needs %" PRId64 " bytes (%s) at batch=%" PRId64 " micro=%" PRId64
-                    ", but the budget is %s: %" PRId64
-                    " bytes are missing; use a smaller batch%s, or a larger budget",
-                    p->source->name, p->arena, need, p->options.batch, p->options.micro, have,
-                    missing, normalises(p->source) ? " or more micro-batches (with norm=)"
-                                                   : " or more micro-batches");
+    return meg_fail(
+        e, MEG_EBUDGET,
+        "%s needs %" PRId64 " bytes (%s) at batch=%" PRId64 " micro=%" PRId64
+        ", but the budget is %s: %" PRId64
+        " bytes are missing; use a smaller batch%s, or a larger budget",
+        p->source->name, p->arena, need, p->options.batch, p->options.micro, have, missing,
+        normalises(p->source) ? " or more micro-batches (with norm=)" : " or more micro-batches");
 }
 
 static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t samples)
@@ -178,8 +317,13 @@ static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t s
     MEG_CHECK(e, p->source->losses > 0, MEG_EARG, "%s has no loss to train for", p->source->name);
     MEG_TRY(e, parse(p, e, options));
     MEG_TRY(e, check_options(p, e));
+    MEG_TRY(e, seat_ranks(p, e));
+    MEG_TRY(e, meg_plan_stages(p, e));
+    size_t keys = (size_t)(p->source->values + 1) * MEG_HELD_KEYS;
+    p->held_at = meg_pool_alloc(p->pool, keys * sizeof(int));
     MEG_TRY(e, make_entries(p, e, samples));
-    p->arena = meg_plan_base(p, MEG_REGIONS - 1) + p->bytes[MEG_FRAME];
+    for (int r = 0; r < MEG_REGIONS; r++)
+        if (p->bytes[r]) p->arena = meg_plan_base(p, (meg_region)r) + p->bytes[r];
     p->seconds = p->entry[MEG_ENTRY_TRAIN].seconds;
     return check_budget(p, e);
 }
@@ -187,14 +331,20 @@ static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t s
 meg_status meg_plan_make(const meg_graph *g, meg_error *e, const meg_profile *profile,
                          const char *options, int64_t samples, meg_plan **out)
 {
+    return meg_plan_make_for(g, e, profile, &(meg_world){0, 1}, options, samples, out);
+}
+
+meg_status meg_plan_make_for(const meg_graph *g, meg_error *e, const meg_profile *profile,
+                             const meg_world *world, const char *options, int64_t samples,
+                             meg_plan **out)
+{
     meg_pool *pool = meg_pool_new();
     meg_plan *p = meg_pool_alloc(pool, sizeof *p);
-    *p = (meg_plan){.owner = g->owner, .pool = pool, .source = g, .profile = *profile};
+    *p = (meg_plan){
+        .owner = g->owner, .pool = pool, .source = g, .profile = *profile, .world = *world};
     meg_status status = make(p, e, options, samples);
-    if (status == MEG_OK)
-        *out = p;
-    else
-        meg_plan_destroy(p);
+    if (status == MEG_OK) *out = p;
+    else meg_plan_destroy(p);
     return status;
 }
 
@@ -226,17 +376,34 @@ static void line(FILE *out, const char *what, int64_t bytes)
     fprintf(out, "  %-28s %14" PRId64 " bytes  %s\n", what, bytes, text);
 }
 
+static void print_ranks(const meg_plan *p, FILE *out)
+{
+    const meg_timetable *t = p->entry[MEG_ENTRY_TRAIN].timetable;
+    if (p->world.ranks == 1) {
+        fputs("serial on 1 rank", out);
+        return;
+    }
+    fprintf(out, "rank %d of %d: %d replica%s", p->world.rank, p->world.ranks, p->replicas,
+            p->replicas == 1 ? "" : "s");
+    if (t->stages > 1) fprintf(out, " of %d stages, %s", t->stages, t->schedule);
+}
+
 void meg_plan_summary(const meg_plan *p, FILE *out)
 {
     const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
-    fprintf(out, "plan: %s, serial on 1 rank, batch %" PRId64 " in %d micro-batch%s, %s\n",
-            p->source->name, t->batch, t->micro, t->micro == 1 ? "" : "es", p->optimizer->name);
+    int instrs = 0;
+    for (int i = 0; i < t->stations; i++)
+        for (int b = MEG_BLOCK_FORWARD; b <= MEG_BLOCK_WEIGHTS; b++)
+            instrs += t->station[i].block[b].count;
+    fprintf(out, "plan: %s, ", p->source->name);
+    print_ranks(p, out);
+    fprintf(out, ", batch %" PRId64 " in %d micro-batch%s, %s\n", t->batch, t->micro,
+            t->micro == 1 ? "" : "es", p->optimizer->name);
     fprintf(out, "  %" PRId64 " parameters, %d nodes, %d instructions per micro-batch\n",
-            meg_graph_trainable(p->source), t->graph->nodes,
-            t->block[MEG_BLOCK_FORWARD].count + t->block[MEG_BLOCK_BACKWARD].count);
+            meg_graph_trainable(p->source), t->graph->nodes, instrs);
     line(out, "weights, optimizer, states", p->bytes[MEG_HELD]);
     line(out, "labels, sums", p->bytes[MEG_STEP]);
-    line(out, "activations, gradients", p->bytes[MEG_FRAME]);
+    line(out, "activations, gradients", p->bytes[MEG_FRAME] + p->bytes[MEG_TEMPORARY]);
     line(out, "predicted peak (arena)", p->arena);
     fprintf(out, "  %-28s %14.4f s, %.1f images/s\n", "predicted step time", p->seconds,
             p->seconds > 0 ? (double)t->batch / p->seconds : 0);

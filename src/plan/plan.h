@@ -17,7 +17,11 @@ extern const meg_profile meg_profile_plain; /* the ref devices' formats, no seco
 
 typedef struct meg_plan_options {
     int64_t batch, micro, norm, budget;
-    int recompute; /* 0 auto, 1 none */
+    int64_t replicas, stages, chunks, replications; /* 0: as many as there are ranks for */
+    int64_t bucket;                                 /* bytes */
+    int level, balance;                             /* of stages */
+    char schedule[MEG_TEXT], assign[MEG_TEXT], allreduce[MEG_TEXT];
+    int recompute;   /* 0 auto, 1 none */
     bool keep_grads; /* gradients stay readable after the step */
     bool phases;     /* reducing operators as several nodes, as a plan that cuts them has them */
     char optimizer[MEG_TEXT];
@@ -25,7 +29,16 @@ typedef struct meg_plan_options {
 
 extern const meg_param meg_plan_params[];
 
-enum { MEG_ENTRY_TRAIN, MEG_ENTRY_TRAIN_TAIL, MEG_ENTRY_EVAL, MEG_ENTRIES };
+enum {
+    MEG_ENTRY_TRAIN,
+    MEG_ENTRY_TRAIN_TAIL,
+    MEG_ENTRY_EVAL,
+    MEG_ENTRIES
+};
+
+typedef struct meg_world { /* the ranks of a job, and who this is */
+    int rank, ranks;
+} meg_world;
 
 typedef struct meg_held_slot { /* held memory, the same in all entries */
     int value;
@@ -43,9 +56,14 @@ struct meg_plan {
     const meg_optimizer *optimizer;
     void *settings; /* of the optimizer */
     meg_profile profile;
+    meg_world world;
+    int replicas, seats; /* ranks are numbered replica by replica, seat by seat */
+    int replica, seat;   /* of this rank */
+    int *stage;          /* of the source's nodes */
     int held_slots;
     meg_held_slot *held;
     size_t held_room;
+    int *held_at;                 /* value * keys + key: number of its held slot + 1; 0: none */
     meg_entry entry[MEG_ENTRIES]; /* tail: .batch == 0 where there is none */
     int64_t bytes[MEG_REGIONS];   /* the largest entry's */
     int64_t arena;
@@ -56,13 +74,25 @@ struct meg_plan {
  * (0: unknown, no tail). Evaluation needs none: missing samples have labels that do not count. */
 meg_status meg_plan_make(const meg_graph *g, meg_error *e, const meg_profile *profile,
                          const char *options, int64_t samples, meg_plan **out);
+/* The part of a rank of many. Same words, same plan: ranks need not talk about it. */
+meg_status meg_plan_make_for(const meg_graph *g, meg_error *e, const meg_profile *profile,
+                             const meg_world *world, const char *options, int64_t samples,
+                             meg_plan **out);
 void meg_plan_destroy(meg_plan *p);
 void meg_plan_summary(const meg_plan *p, FILE *out);
 int64_t meg_plan_base(const meg_plan *p, meg_region region); /* its first byte in the arena */
 
+typedef enum meg_phases {
+    MEG_FUSED,
+    MEG_PHASED_NORMS, /* batch norms, since their groups spread over several ranks */
+    MEG_PHASED        /* all that can be */
+} meg_phases;
+
 /* Rewrites a graph without changing what it computes: batchnorm + relu and add + relu become one
- * node each, flatten in front of dense disappears. `phases`: see the options. */
-meg_status meg_graph_fuse(const meg_graph *g, meg_error *e, bool phases, meg_graph **out);
+ * node each, flatten in front of dense disappears. `origin`, if any, is set to an array, to be
+ * freed: the old node that each new one comes from. */
+meg_status meg_graph_fuse(const meg_graph *g, meg_error *e, meg_phases phases, meg_graph **out,
+                          int **origin);
 
 /* Lowers one entry; held memory is added to the plan as it is first needed. */
 meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out);

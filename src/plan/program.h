@@ -1,37 +1,57 @@
 /* Programs: what a plan is lowered to, and what engine, check and explain all read.
  *
  *     entry    "train", its tail for the last partial batch of an epoch, "eval"
- *     block    a list of instructions over slots; lowered and prepared once
- *     line     RUN block for micro-batch m: the entry's program is a short list of these
+ *     station  a stage in one direction, as this rank computes it; most ranks have one
+ *     block    forward, backward, ... of a station: instructions, lowered and prepared once
+ *     line     a block for micro-batch m in frame f: the entry's program is a short list of these
  *     slot     {box, dtype, format} at (region, offset)
  *
  * Regions, in arena order:
  *
- *     [ held: weights, states, optimizer | step: labels, counts, losses | frame: one micro-batch ]
+ *     [ held: weights, states, optimizer | step: labels, counts, losses | frames | temporary ]
  *
- * Held memory is shared by all entries; the arena is as large as the largest entry needs.
+ * Held memory is shared by all entries; the arena is as large as the largest entry needs. A frame
+ * is what one micro-batch leaves in a station between forward and backward; a station has as many
+ * as it holds micro-batches at once. Temporary memory is used within a block. Where a single
+ * station has a single frame, temporary memory is placed among what is kept, since it fits into
+ * the gaps that backward leaves there.
  */
 #ifndef MEG_PLAN_PROGRAM_H
 #define MEG_PLAN_PROGRAM_H
 
 #include "device/device.h"
+#include "plan/timetable.h"
 
-typedef enum meg_region { MEG_HELD, MEG_STEP, MEG_FRAME, MEG_REGIONS } meg_region;
+enum {
+    MEG_STAGES = 256,             /* at most */
+    MEG_ALIGN = 64,               /* of slots, in bytes */
+    MEG_REDUCE_PIECE = 128 << 10, /* bytes of a message of a reduction */
+    MEG_REDUCE_PIECES = 4         /* that are under way at once */
+};
+
+typedef enum meg_region {
+    MEG_HELD,
+    MEG_STEP,
+    MEG_FRAME,
+    MEG_TEMPORARY,
+    MEG_REGIONS
+} meg_region;
 
 typedef enum meg_role {
     MEG_ROLE_VALUE,
     MEG_ROLE_GRADIENT,
-    MEG_ROLE_AUX,     /* index: which */
+    MEG_ROLE_AUX, /* index: which */
     MEG_ROLE_SCRATCH,
     MEG_ROLE_STATE,   /* of the optimizer; index: which */
     MEG_ROLE_SCALARS, /* meg_scalars of the step */
     MEG_ROLE_SEED,    /* the weight of a loss: where backward starts */
-    MEG_ROLE_TOTAL    /* a per-step sum over micro-batches: counts, losses */
+    MEG_ROLE_TOTAL,   /* a per-step sum over micro-batches: counts, losses */
+    MEG_ROLE_BUCKET   /* several gradients or states that are reduced at once */
 } meg_role;
 
 typedef struct meg_slot {
     meg_role role;
-    int value; /* of the entry's graph; AUX, SCRATCH: the node; SCALARS: -1 */
+    int value; /* of the entry's graph; AUX, SCRATCH: the node; SCALARS, BUCKET: -1 */
     int index;
     meg_box box;
     meg_dtype dtype;
@@ -50,14 +70,20 @@ typedef struct meg_instr {
     meg_mask written;       /* operands it writes */
     double seconds;
     char impl[48];
+    int peer;  /* SEND, RECV: a rank; REDUCE: a team of the entry */
+    int tag;   /* of these: what tells the message from others; SEND, RECV: plus the micro-batch */
+    bool max;  /* REDUCE: the largest instead of the sum */
+    bool last; /* only for the last micro-batch of the station */
 } meg_instr;
 
 typedef enum meg_block_kind {
     MEG_BLOCK_BEGIN,   /* once: scalars, labels, zeroed totals */
     MEG_BLOCK_LABELS,  /* per micro-batch, before all others: what only depends on labels */
+    MEG_BLOCK_COUNTED, /* once: totals of labels, over all ranks */
     MEG_BLOCK_FORWARD,
     MEG_BLOCK_BACKWARD,
-    MEG_BLOCK_UPDATE,  /* once: where gradients were summed over micro-batches */
+    MEG_BLOCK_WEIGHTS, /* weight gradients, where the schedule wants them apart */
+    MEG_BLOCK_UPDATE,  /* once: where gradients were summed over micro-batches or ranks */
     MEG_BLOCKS
 } meg_block_kind;
 
@@ -66,38 +92,73 @@ typedef struct meg_block {
 } meg_block;
 
 typedef struct meg_line {
+    int station;
     meg_block_kind block;
-    int micro;
+    int micro;   /* of the step */
+    int ordinal; /* among the station's: where its labels lie */
+    int frame;
+    bool last; /* the block runs no more in this step */
 } meg_line;
+
+typedef struct meg_station {
+    const struct meg_entry *entry;
+    int stage, direction;
+    int micros;         /* micro-batches that pass through it */
+    int frames;         /* how many of them it holds at once */
+    int64_t frame;      /* bytes of a frame */
+    int64_t frame_base; /* where its frames begin in their region */
+    meg_format *format; /* of each value at home, and of its gradient */
+    int slots, instrs;
+    meg_slot *slot;
+    meg_instr *instr;
+    size_t slot_room, instr_room;
+    meg_block block[MEG_BLOCKS];
+    int loss[MEG_LOSSES]; /* slots of the totals; -1: another station's */
+    int correct;          /* likewise */
+    int64_t temporary;    /* bytes */
+} meg_station;
+
+typedef struct meg_team { /* ranks that reduce together, ascending; of the plan's pool */
+    int count, *rank;
+} meg_team;
 
 typedef struct meg_entry {
     const char *name;
     bool train;
-    int64_t batch; /* samples of a step */
-    int micro;     /* micro-batches; each has batch / micro samples */
-    meg_graph *graph; /* for one micro-batch, fused */
-    meg_dtype real;   /* what MEG_F32 values are stored as */
-    meg_format *format; /* of each value at home, and of its gradient */
-    int slots, instrs, lines;
-    meg_slot *slot;
-    meg_instr *instr;
+    int64_t batch;      /* samples of a step */
+    int micro;          /* micro-batches; each has batch / micro samples */
+    meg_graph *graph;   /* for one micro-batch of all replicas, fused */
+    meg_dtype real;     /* what MEG_F32 values are stored as */
+    int64_t first, end; /* the samples of a micro-batch that are this rank's */
+    bool *sampled;      /* value: one along n for each sample, so that replicas cut it there */
+    int *stage;         /* of each node */
+    const meg_timetable *timetable; /* who runs which task when */
+    int stations, lines, teams;
+    meg_station *station;
     meg_line *line;
-    size_t slot_room, instr_room, line_room;
-    meg_block block[MEG_BLOCKS];
+    meg_team *team;
+    size_t line_room, team_room;
     int64_t bytes[MEG_REGIONS];
-    int loss[MEG_LOSSES]; /* slots of the totals */
-    int correct;          /* likewise; -1: none */
-    double seconds;       /* predicted, per step */
+    double seconds; /* predicted, per step */
 } meg_entry;
 
 const char *meg_block_name(meg_block_kind b);
 
+/* What the rank makes of a node: all of it, but for its own samples. */
+meg_work meg_entry_work(const meg_entry *e, const meg_node *v);
+meg_box meg_entry_box(const meg_entry *e, int value); /* what it has of a value */
+/* Do the ranks make shares of this value, to be summed (or of which the largest counts)? */
+bool meg_entry_partial(const meg_entry *e, int value);
+
 /* What an instruction asks of the device. The same words go to `describe` when the plan is made
  * and to `prepare` when it runs. Operands without a slot are described by their value. */
-void meg_entry_request(const meg_entry *e, const meg_instr *i, meg_request *r);
+void meg_station_request(const meg_station *t, const meg_instr *i, meg_request *r);
 meg_dtype meg_entry_dtype(const meg_entry *e, meg_dtype t); /* real as the device has it */
 
-/* Bytes of a region from its slots' offsets; gives frame slots their offsets by lifetime. */
+/* Gives frame and temporary slots their offsets by lifetime. */
+void meg_station_place(meg_station *t);
+int64_t meg_station_stride(const meg_station *t); /* from a frame to the next */
+/* Where the stations' frames lie, and bytes of these regions. */
 void meg_entry_place(meg_entry *e);
 
 /* Proves: every operand was written before it is read and not freed yet; slots that are alive at

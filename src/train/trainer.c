@@ -57,7 +57,7 @@ static meg_status build(meg_trainer *t, const char *options)
     meg_loader_options o = {batch, t->options.shuffle, t->options.shift, t->options.flip,
                             (uint64_t)t->ctx->options.seed};
     MEG_TRY(e, meg_loader_new(e, &t->data->set, &o, &t->loader));
-    MEG_TRY(e, meg_engine_new(t->plan, t->ctx->device, e, FILL, &t->engine));
+    MEG_TRY(e, meg_engine_new(t->plan, t->ctx->device, NULL, e, FILL, &t->engine));
     meg_engine_start(t->engine, (uint64_t)t->ctx->options.seed);
     return MEG_OK;
 }

@@ -1,5 +1,5 @@
 /* Pooling over windows and over all pixels. A task is one channel block of one sample, so that no
- * two threads write to the same pixel of a gradient. Which taps of a window lie inside the input is
+ * two threads write to the same pixel of a gradient; of averages, a row, where windows do not overlap. Which taps of a window lie inside the input is
  * known beforehand, per axis (meg_simd_span): the loops test for nothing.
  */
 #include "device/simd/vec.h"
@@ -173,24 +173,24 @@ MEG_INLINE vec sum_window(const meg_simd_pool *j, const window *v, const float *
     return sum;
 }
 
-static void avg_plane(const meg_simd_pool *j, int64_t plane)
+/* One row of outputs. Planes may be fewer than threads: a volume of 16 channels is one. */
+static void avg_row(const meg_simd_pool *j, int64_t row)
 {
-    const float *x = j->x + plane * volume(j->in) * B;
-    float *y = j->y + plane * volume(j->out) * B;
-    for (int64_t d = 0; d < j->out[0]; d++)
-        for (int64_t h = 0; h < j->out[1]; h++)
-            for (int64_t w = 0; w < j->out[2]; w++, y += B) {
-                window v = window_at(j, d, h, w);
-                store(y, sum_window(j, &v, x) / (float)v.count);
-            }
+    int64_t h = row % j->out[1], d = row / j->out[1] % j->out[0];
+    const float *x = j->x + row / j->out[1] / j->out[0] * volume(j->in) * B;
+    float *y = j->y + row * j->out[2] * B;
+    for (int64_t w = 0; w < j->out[2]; w++, y += B) {
+        window v = window_at(j, d, h, w);
+        store(y, sum_window(j, &v, x) / (float)v.count);
+    }
 }
 
 void MEG_SIMD(avgpool)(const meg_simd_pool *j)
 {
-    int64_t planes = j->samples * j->blocks;
+    int64_t rows = j->samples * j->blocks * j->out[0] * j->out[1];
 #pragma omp parallel for schedule(static) num_threads(j->threads)
-    for (int64_t p = 0; p < planes; p++)
-        avg_plane(j, p);
+    for (int64_t r = 0; r < rows; r++)
+        avg_row(j, r);
 }
 
 MEG_INLINE void avg_scatter(const meg_simd_pool *j, const window *v, float *dx, vec g)
@@ -218,9 +218,44 @@ static void avg_plane_back(const meg_simd_pool *j, int64_t plane)
             }
 }
 
+/* Whether windows lie side by side from the first pixel on: each pixel has one at most. */
+static bool is_tiled(const meg_simd_pool *j)
+{
+    for (int a = 0; a < 3; a++)
+        for (int64_t p = 0; p < j->out[a]; p++) {
+            const meg_simd_span *s = &j->span[a][p];
+            if (s->first != p * j->taps[a] || s->lo != 0 || s->hi != j->taps[a]) return false;
+            if (j->dilation[a] != 1) return false;
+        }
+    return true;
+}
+
+/* One row of pixels under tiles: every pixel is written once, and not read. */
+static void avg_row_back(const meg_simd_pool *j, int64_t row)
+{
+    int64_t h = row % j->in[1] / j->taps[1], d = row / j->in[1] % j->in[0] / j->taps[0];
+    int64_t plane = row / j->in[1] / j->in[0], covered = j->out[2] * j->taps[2];
+    float *dx = j->dx + row * j->in[2] * B;
+    if (d >= j->out[0] || h >= j->out[1]) covered = 0;
+    int64_t at = ((plane * j->out[0] + d) * j->out[1] + h) * j->out[2] * B;
+    for (int64_t w = 0; w < covered; w += j->taps[2], at += B) {
+        window v = window_at(j, d, h, w / j->taps[2]);
+        vec g = gradient(j, at) / (float)v.count;
+        for (int64_t t = 0; t < j->taps[2]; t++)
+            store(dx + (w + t) * B, g);
+    }
+    memset(dx + covered * B, 0, (size_t)((j->in[2] - covered) * B) * sizeof(float));
+}
+
 void MEG_SIMD(avgpool_back)(const meg_simd_pool *j)
 {
-    int64_t planes = j->samples * j->blocks;
+    int64_t planes = j->samples * j->blocks, rows = planes * j->in[0] * j->in[1];
+    if (is_tiled(j)) {
+#pragma omp parallel for schedule(static) num_threads(j->threads)
+        for (int64_t r = 0; r < rows; r++)
+            avg_row_back(j, r);
+        return;
+    }
 #pragma omp parallel for schedule(static) num_threads(j->threads)
     for (int64_t p = 0; p < planes; p++)
         avg_plane_back(j, p);

@@ -1,0 +1,179 @@
+/* Making an entry ready to run: see compile.h. */
+#include "exec/compile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The device must answer as it did when the plan was made. */
+static meg_status check_kernel(const meg_station *t, const meg_instr *in, const meg_spec *s,
+                               meg_error *e)
+{
+    for (int o = 0; o < MEG_OPERANDS && in->code == MEG_KERNEL; o++) {
+        if (in->slot[o] < 0 || o == MEG_DY + 1)
+            continue; /* the second gradient is like the first */
+        const meg_slot *slot = &t->slot[in->slot[o]];
+        bool format = o == MEG_SCRATCH || s->format[o] == slot->format;
+        MEG_CHECK(e, format && s->bytes[o] <= slot->bytes, MEG_EUNSUPPORTED,
+                  "%s: the device changed its mind about operand %d of %s", t->entry->name, o,
+                  t->entry->graph->node[in->node].name);
+    }
+    return MEG_OK;
+}
+
+static bool is_kernel(const meg_instr *in)
+{
+    return in->code == MEG_KERNEL || in->code == MEG_COPY || in->code == MEG_ADD ||
+           in->code == MEG_ZERO || in->code == MEG_UPDATE;
+}
+
+static meg_status prepare_station(meg_compiled *c, meg_error *e, const meg_plan *p, int number,
+                                  meg_device *d)
+{
+    const meg_station *t = &c->entry->station[number];
+    meg_prepared **kernel = calloc((size_t)t->instrs + 1, sizeof(meg_prepared *));
+    meg_frame_use *frame = calloc((size_t)t->frames + 1, sizeof(meg_frame_use));
+    c->kernel[number] = kernel;
+    c->frame[number] = frame;
+    if (!kernel || !frame)
+        return meg_fail(e, MEG_ENOMEM, "no memory for the program of %s", c->entry->name);
+    for (int i = 0; i < t->instrs; i++) {
+        const meg_instr *in = &t->instr[i];
+        if (!is_kernel(in)) continue;
+        meg_request r;
+        meg_station_request(t, in, &r);
+        r.optimizer = p->optimizer;
+        r.settings = p->settings;
+        MEG_TRY(e, meg_device_prepare(d, e, &r, &kernel[i]));
+        MEG_TRY(e, check_kernel(t, in, &kernel[i]->spec, e));
+    }
+    return MEG_OK;
+}
+
+/* How often the lines of a step meet this code. */
+static size_t count_codes(const meg_entry *entry, meg_code code)
+{
+    size_t count = 0;
+    for (int i = 0; i < entry->lines; i++) {
+        const meg_station *t = &entry->station[entry->line[i].station];
+        const meg_block *b = &t->block[entry->line[i].block];
+        for (int k = 0; k < b->count; k++)
+            count += t->instr[b->first + k].code == code;
+    }
+    return count;
+}
+
+meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, const meg_entry *entry,
+                       meg_device *d)
+{
+    size_t stations = (size_t)entry->stations + 1;
+    c->entry = entry;
+    c->allreduce = meg_allreduce_find(p->options.allreduce);
+    c->kernel = calloc(stations, sizeof *c->kernel);
+    c->frame = calloc(stations, sizeof *c->frame);
+    c->load = calloc(count_codes(entry, MEG_LOAD) + 1, sizeof *c->load);
+    c->reduction = calloc(count_codes(entry, MEG_REDUCE) + 1, sizeof *c->reduction);
+    if (!c->kernel || !c->frame || !c->load || !c->reduction)
+        return meg_fail(e, MEG_ENOMEM, "no memory for the program of %s", entry->name);
+    for (int i = 0; i < entry->stations; i++)
+        MEG_TRY(e, prepare_station(c, e, p, i, d));
+    return MEG_OK;
+}
+
+void meg_compiled_clear(meg_compiled *c)
+{
+    for (int i = 0; c->kernel && i < c->entry->stations; i++) {
+        for (int k = 0; c->kernel[i] && k < c->entry->station[i].instrs; k++)
+            meg_prepared_free(c->kernel[i][k]);
+        free(c->kernel[i]);
+        free(c->frame[i]);
+    }
+    free(c->kernel);
+    free(c->frame);
+    free(c->load);
+    free(c->reduction);
+    memset(c, 0, sizeof *c);
+}
+
+const meg_prepared *meg_compiled_kernel(const meg_compiled *c, const meg_station *t, int instr)
+{
+    return c->kernel[t - c->entry->station][instr];
+}
+
+meg_frame_use *meg_compiled_frame(const meg_compiled *c, const meg_station *t, int frame)
+{
+    return &c->frame[t - c->entry->station][frame];
+}
+
+meg_reduction_spec meg_compiled_reduction(const meg_compiled *c, const meg_team *team,
+                                          const meg_instr *in, const meg_slot *slot)
+{
+    static const meg_number number[] = {
+        [MEG_F32] = MEG_NUMBER_F32, [MEG_F64] = MEG_NUMBER_F64, [MEG_I32] = MEG_NUMBER_I32};
+    return (meg_reduction_spec){
+        .algorithm = c->allreduce,
+        .ranks = team->count,
+        .rank = team->rank,
+        .data = {NULL, slot->bytes / meg_dtype_bytes(slot->dtype), number[slot->dtype]},
+        .combine = in->max ? MEG_COMBINE_MAX : MEG_COMBINE_SUM,
+        .tag = in->tag,
+        .piece = MEG_REDUCE_PIECE};
+}
+
+/* ---- loads ---- */
+
+/* Samples are floats, which hold ids up to 2^24 exactly. What is no whole number of 32 bits becomes
+ * -1, which is no id. */
+static void load_whole(int32_t *to, const float *from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = from[i] >= -0x1p31f && from[i] < 0x1p31f ? (int32_t)from[i] : -1;
+}
+
+static void load_numbers(meg_dtype type, void *to, const float *from, int64_t count)
+{
+    double *wide = to;
+    if (type == MEG_F32) memcpy(to, from, (size_t)count * sizeof *from);
+    if (type == MEG_I32) load_whole(to, from, count);
+    for (int64_t i = 0; type == MEG_F64 && i < count; i++)
+        wide[i] = (double)from[i];
+}
+
+/* Where the rank's part of a micro-batch begins in the whole batch, in elements of the slot. */
+static int64_t place(const meg_load *l, int micro)
+{
+    int64_t samples = l->entry->end - l->entry->first;
+    int64_t each = meg_box_size(&l->slot->box) / samples;
+    return (l->entry->graph->batch * micro + l->entry->first) * each;
+}
+
+/* Labels of all micro-batches that come through the station. */
+static void load_labels(const meg_load *l)
+{
+    const meg_timetable *t = l->entry->timetable;
+    int64_t count = meg_box_size(&l->slot->box);
+    char *to = l->to;
+    for (int m = 0; m < t->micro; m++) {
+        if (t->direction[m] != l->station->direction) continue;
+        if (l->slot->dtype == MEG_I32)
+            memcpy(to, l->feed->labels + place(l, m), (size_t)count * sizeof(int32_t));
+        else load_numbers(l->slot->dtype, to, l->feed->targets + place(l, m), count);
+        to += l->slot->per_micro;
+    }
+}
+
+void meg_load_run(void *load)
+{
+    const meg_load *l = load;
+    const meg_slot *s = l->slot;
+    if (s->role == MEG_ROLE_SCALARS) {
+        memcpy(l->to, &l->feed->scalars, sizeof l->feed->scalars);
+    } else if (s->role == MEG_ROLE_SEED) {
+        double weight = l->entry->graph->loss[s->index].weight;
+        if (s->dtype == MEG_F64) *(double *)l->to = weight;
+        else *(float *)l->to = (float)weight;
+    } else if (l->entry->graph->value[s->value].kind == MEG_LABEL) {
+        load_labels(l);
+    } else {
+        load_numbers(s->dtype, l->to, l->feed->samples + place(l, l->micro), meg_box_size(&s->box));
+    }
+}

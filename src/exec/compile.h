@@ -1,0 +1,44 @@
+/* An entry, ready to run: kernels prepared, and room for what a step hands out. */
+#ifndef MEG_EXEC_COMPILE_H
+#define MEG_EXEC_COMPILE_H
+
+#include "comm/reduction.h"
+#include "exec/engine.h"
+
+typedef struct meg_load { /* what a LOAD needs to know when it runs */
+    const meg_entry *entry;
+    const meg_station *station;
+    const meg_slot *slot;
+    const meg_feed *feed;
+    int micro;
+    void *to;
+} meg_load;
+
+void meg_load_run(void *load); /* on the device's queue */
+
+typedef struct meg_frame_use {
+    uint64_t last; /* the device's item that touched it last */
+} meg_frame_use;
+
+typedef struct meg_compiled {
+    const meg_entry *entry;
+    meg_prepared ***kernel;        /* (stations)(instrs); NULL for what the engine does */
+    meg_frame_use **frame;         /* (stations)(frames) */
+    meg_load *load;                /* of each line's LOADs, in order; filled as they are issued */
+    meg_reduction_spec *reduction; /* likewise, of REDUCEs */
+    const meg_allreduce_kind *allreduce;
+    const int *node; /* of each rank */
+} meg_compiled;
+
+meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, const meg_entry *entry,
+                       meg_device *d);
+void meg_compiled_clear(meg_compiled *c);
+
+const meg_prepared *meg_compiled_kernel(const meg_compiled *c, const meg_station *t, int instr);
+meg_frame_use *meg_compiled_frame(const meg_compiled *c, const meg_station *t, int frame);
+
+/* All but the addresses. */
+meg_reduction_spec meg_compiled_reduction(const meg_compiled *c, const meg_team *team,
+                                          const meg_instr *in, const meg_slot *slot);
+
+#endif

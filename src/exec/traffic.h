@@ -1,0 +1,42 @@
+/* Traffic: the communication of a rank that is under way, and what it keeps others from.
+ *
+ * SEND, RECV and REDUCE are handed over in program order and start as soon as the kernels issued
+ * before them are done (a RECV: those that used its frame) and no other traffic needs the same
+ * memory. A kernel waits only for traffic whose memory it touches. So messages overlap with
+ * everything that does not depend on them, and the order of the program decides nothing else.
+ */
+#ifndef MEG_EXEC_TRAFFIC_H
+#define MEG_EXEC_TRAFFIC_H
+
+#include "comm/reduction.h"
+#include "device/device.h"
+
+typedef struct meg_traffic_item { /* what is to be communicated */
+    meg_code code;
+    int peer, tag; /* SEND, RECV */
+    char *data;
+    int64_t bytes;
+    uint64_t after;                   /* the device's items that must be done first */
+    const meg_reduction_spec *reduce; /* REDUCE: must stay */
+    const char *what;                 /* for messages */
+} meg_traffic_item;
+
+typedef struct meg_traffic_list meg_traffic_list;
+
+meg_traffic_list *meg_traffic_new(meg_comm *comm, meg_device *device);
+void meg_traffic_free(meg_traffic_list *t);
+
+void meg_traffic_add(meg_traffic_list *t, const meg_traffic_item *item);
+bool meg_traffic_idle(const meg_traffic_list *t); /* nothing is under way */
+
+/* Does traffic under way touch these bytes in a way that a kernel that reads (or writes) them must
+ * wait for? */
+bool meg_traffic_holds(const meg_traffic_list *t, const char *data, int64_t bytes, bool writes);
+
+/* Starts and ends what can be; `moved`: something did. Never waits. */
+meg_status meg_traffic_advance(meg_traffic_list *t, meg_error *e, bool *moved);
+
+/* Advances; where nothing moves, sleeps until a message or the device does. */
+meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e);
+
+#endif

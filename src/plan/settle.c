@@ -1,0 +1,200 @@
+/* Complete gradients. Where a weight is this rank's alone and the step has one micro-batch, it is
+ * updated at once, so gradients do not pile up. Else they are summed:
+ *
+ *     over micro-batches   into held memory, zeroed at the beginning of the step
+ *     over ranks           in buckets of neighbouring gradients, as soon as the last micro-batch
+ *                          has completed them, while backward goes on
+ *     update               at the end of the step, each as soon as its bucket is there
+ *
+ * Ranks that share weights: replicas, the inverted replica, and the stages of a tied weight, which
+ * goes alone. Running statistics are sums as well (ops/norm.h): who does not have the step's first
+ * sample starts from zero.
+ */
+#include "plan/lower.h"
+
+/* ---- who shares ---- */
+
+static void using_stages(const meg_lower *l, int value, bool stage[MEG_STAGES])
+{
+    for (int i = 0; i < MEG_STAGES; i++)
+        stage[i] = false;
+    for (int i = 0; i < l->g->nodes; i++)
+        for (int k = 0; k < l->g->node[i].inputs; k++)
+            if (l->g->node[i].in[k] == value) stage[l->entry->stage[i]] = true;
+}
+
+/* The team of a weight; *own: all its ranks have just the stage of this station, once. */
+static meg_team sharers(const meg_lower *l, int value, bool *own)
+{
+    bool stage[MEG_STAGES];
+    int stages = 0, here = 0;
+    using_stages(l, value, stage);
+    for (int s = 0; s < MEG_STAGES; s++)
+        stages += stage[s];
+    for (int i = 0; i < l->entry->stations; i++)
+        here += stage[l->entry->station[i].stage];
+    *own = stages == 1 && here == 1;
+    return meg_plan_team(l->plan, l->entry, -1, stage);
+}
+
+/* Of the rank's stations that use the weight, is this the last? It reduces and updates. */
+static bool settles(const meg_lower *l, int value)
+{
+    bool stage[MEG_STAGES];
+    using_stages(l, value, stage);
+    for (const meg_station *t = l->out + 1; t < l->entry->station + l->entry->stations; t++)
+        if (stage[t->stage]) return false;
+    return true;
+}
+
+/* ---- running statistics ---- */
+
+static bool has_first_sample(const meg_lower *l)
+{
+    return l->entry->first == 0 && l->out->direction == l->entry->timetable->direction[0];
+}
+
+/* The states that the station's nodes write, next to one another in held memory. */
+void meg_lower_states(meg_lower *l)
+{
+    l->states_first = l->states_last = -1;
+    for (int i = 0; i < l->g->nodes && l->entry->train; i++) {
+        const meg_node *v = &l->g->node[i];
+        meg_mask writes = meg_op_writes(v->op, MEG_STATE_PASS);
+        if (!l->mine[i] || !meg_op_has(v->op, MEG_STATE_PASS)) continue;
+        for (int k = 0; k < v->inputs; k++) {
+            if (!(writes & MEG_BIT(MEG_X + k))) continue;
+            int slot = meg_lower_held(l, v->in[k], MEG_ROLE_VALUE, 0, MEG_FORMAT_PLAIN, 0);
+            if (l->states_first < 0) l->states_first = slot;
+            l->states_last = slot;
+        }
+    }
+}
+
+/* A slot over all held memory from one slot to another. */
+static int held_range(meg_lower *l, int first, int last)
+{
+    const meg_slot *a = &l->out->slot[first], *b = &l->out->slot[last];
+    int64_t bytes = b->offset + b->bytes - a->offset, each = meg_dtype_bytes(a->dtype);
+    meg_slot s = {.role = MEG_ROLE_BUCKET,
+                  .value = -1,
+                  .dtype = a->dtype,
+                  .region = MEG_HELD,
+                  .offset = a->offset,
+                  .bytes = bytes,
+                  .box = meg_box_of(1, bytes / each, 1, 1, 1)};
+    return meg_lower_slot(l, s);
+}
+
+static void share_states(meg_lower *l)
+{
+    meg_team team = meg_lower_team(l, -1);
+    if (l->states_first < 0 || team.count == 1) return;
+    int all = held_range(l, l->states_first, l->states_last);
+    l->block = MEG_BLOCK_BEGIN;
+    if (!has_first_sample(l)) meg_lower_zero(l, all);
+    l->block = MEG_BLOCK_UPDATE;
+    meg_instr r = meg_lower_reduce(l, all, &team, MEG_TAG_STATES + l->out->stage);
+    meg_lower_emit(l, &r);
+}
+
+/* ---- gradients ---- */
+
+static void update(meg_lower *l, int value, int gradient)
+{
+    const meg_plan *p = l->plan;
+    meg_instr i = meg_lower_instr(MEG_UPDATE, NULL, MEG_FORWARD);
+    const meg_slot w = l->out->slot[l->home[value]];
+    int states = meg_optimizer_states(p->optimizer, p->settings);
+    i.slot[MEG_X] = l->home[value];
+    i.slot[MEG_X + 1] = gradient;
+    i.slot[MEG_X + 2] = l->scalars;
+    i.written = MEG_BIT(MEG_X);
+    for (int k = 0; k < states; k++) {
+        i.slot[MEG_AUX + k] = meg_lower_held(l, value, MEG_ROLE_STATE, k, w.format, w.bytes);
+        i.written |= MEG_BIT(MEG_AUX + k);
+    }
+    meg_lower_price(l, &i);
+    meg_lower_emit(l, &i);
+}
+
+static int gradient_of(meg_lower *l, int value)
+{
+    const meg_slot w = l->out->slot[l->home[value]];
+    return meg_lower_held(l, value, MEG_ROLE_GRADIENT, 0, w.format, w.bytes);
+}
+
+/* Reduces the settled gradients that are in no bucket yet. */
+static void close_bucket(meg_lower *l)
+{
+    bool own;
+    if (l->bucket_first == l->settled_count) return;
+    int first = l->settled[l->bucket_first], last = l->settled[l->settled_count - 1];
+    l->bucket_first = l->settled_count;
+    meg_team team = sharers(l, first, &own);
+    if (!own || team.count == 1) return;
+    int range = held_range(l, gradient_of(l, first), gradient_of(l, last));
+    meg_instr r = meg_lower_reduce(l, range, &team,
+                                   MEG_TAG_BUCKET + l->out->stage * MEG_BUCKETS + l->buckets++);
+    r.last = true;
+    meg_lower_emit(l, &r);
+}
+
+/* May this gradient join those before it? They must lie side by side. */
+static bool joins(meg_lower *l, int value)
+{
+    bool own;
+    if (l->bucket_first == l->settled_count) return true;
+    const meg_slot *first = &l->out->slot[gradient_of(l, l->settled[l->bucket_first])];
+    const meg_slot *last = &l->out->slot[gradient_of(l, l->settled[l->settled_count - 1])];
+    const meg_slot *next = &l->out->slot[gradient_of(l, value)];
+    int64_t end = last->offset + last->bytes;
+    sharers(l, l->settled[l->bucket_first], &own);
+    bool before = own;
+    sharers(l, value, &own);
+    return before && own && next->offset >= end && next->offset < end + MEG_ALIGN &&
+           end - first->offset < l->plan->options.bucket && l->buckets < MEG_BUCKETS - 1;
+}
+
+void meg_lower_settle(meg_lower *l, int value)
+{
+    meg_parts *p = &l->parts[value];
+    bool own;
+    if (l->g->value[value].kind != MEG_PARAMETER || l->owed[value] > 0 || p->count == 0) return;
+    meg_block_kind here = l->block;
+    if (l->entry->timetable->split) l->block = MEG_BLOCK_WEIGHTS;
+    meg_lower_gather(l, value, 1);
+    int slot = p->slot[0];
+    p->count = 0;
+    meg_team team = sharers(l, value, &own);
+    if (own && team.count == 1 && l->out->micros == 1 && !l->plan->options.keep_grads) {
+        update(l, value, slot);
+    } else {
+        int sum = gradient_of(l, value);
+        if (!joins(l, value)) close_bucket(l);
+        meg_lower_add(l, sum, sum, slot);
+        l->settled[l->settled_count++] = value;
+        l->block = MEG_BLOCK_BEGIN;
+        meg_lower_zero(l, sum);
+    }
+    l->block = here;
+}
+
+void meg_lower_finish(meg_lower *l)
+{
+    if (l->entry->timetable->split) l->block = MEG_BLOCK_WEIGHTS;
+    close_bucket(l);
+    l->block = MEG_BLOCK_UPDATE;
+    for (int i = 0; i < l->settled_count; i++) {
+        bool own;
+        int value = l->settled[i], sum = gradient_of(l, value);
+        if (!settles(l, value)) continue;
+        meg_team team = sharers(l, value, &own);
+        if (!own && team.count > 1) {
+            meg_instr r = meg_lower_reduce(l, sum, &team, MEG_TAG_VALUE + 4 * value + 3);
+            meg_lower_emit(l, &r);
+        }
+        update(l, value, sum);
+    }
+    share_states(l);
+}

@@ -1,0 +1,156 @@
+/* One training step of a network on several ranks, threads of this process, and what all of them
+ * together know of it: gradients and running statistics by name. Ranks that hold the same value must
+ * hold the same bits (of sums over ranks) or the same number (of what each computes for itself).
+ * Messages are of the rendezvous kind, so that a program that relies on buffers hangs here.
+ */
+#ifndef TESTS_RANKS_H
+#define TESTS_RANKS_H
+
+#include "network.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+enum {
+    RANKS_MOST = 8
+};
+
+typedef struct ranks_case {
+    const meg_graph *graph;
+    const char *plan, *device;
+    int ranks;
+    int steps; /* gradients are the last one's */
+} ranks_case;
+
+typedef struct ranks_one { /* one rank's work */
+    const ranks_case *c;
+    meg_comm *comm;
+    meg_error error;
+    network_result *result;
+    bool *has; /* of the result's tensors */
+} ranks_one;
+
+static inline void ranks_collect(meg_engine *x, ranks_one *one)
+{
+    const meg_graph *g = meg_engine_graph(x);
+    network_result *r = one->result;
+    for (int i = 0; i < g->values; i++) {
+        const meg_value *v = &g->value[i];
+        if (v->kind != MEG_PARAMETER && v->kind != MEG_STATE) continue;
+        int at = r->tensors++;
+        snprintf(r->name[at], sizeof r->name[at], "%s", v->name);
+        r->count[at] = meg_box_size(&v->shape);
+        r->data[at] = calloc((size_t)r->count[at], sizeof(double));
+        network_sink s = {v, r->data[at], meg_engine_real(x)};
+        meg_role role = v->kind == MEG_PARAMETER ? MEG_ROLE_GRADIENT : MEG_ROLE_VALUE;
+        one->has[at] = meg_engine_get(x, i, role, 0, network_take, &s);
+    }
+}
+
+static inline meg_status ranks_step(ranks_one *one, meg_device *d, meg_plan *p)
+{
+    meg_error *e = &one->error;
+    meg_engine *x = NULL;
+    meg_outcome o = {0, 0};
+    meg_status status = meg_engine_new(p, d, one->comm, e, 0xA5, &x);
+    if (status == MEG_OK) meg_engine_start(x, 5);
+    for (int i = 0; i < one->c->steps && status == MEG_OK; i++) {
+        meg_feed f;
+        network_feed(one->c->graph, p->entry[MEG_ENTRY_TRAIN].batch, &f);
+        f.step = (uint64_t)i;
+        status = meg_engine_step(x, e, MEG_ENTRY_TRAIN, &f, &o);
+        free((void *)(uintptr_t)f.samples);
+        free((void *)(uintptr_t)f.labels);
+        free((void *)(uintptr_t)f.targets);
+    }
+    one->result->loss = o.loss;
+    one->result->correct = o.correct;
+    if (status == MEG_OK) {
+        one->result->predicted = p->arena;
+        one->result->touched = meg_engine_touched(x);
+        ranks_collect(x, one);
+    }
+    meg_engine_free(x);
+    return status;
+}
+
+static inline void *ranks_run_one(void *argument)
+{
+    ranks_one *one = argument;
+    meg_error *e = &one->error;
+    meg_device *d = NULL;
+    meg_plan *p = NULL;
+    char options[512];
+    snprintf(options, sizeof options, "keep_grads=1 %s", one->c->plan);
+    meg_status status = meg_device_open(e, one->c->device, 1, &d);
+    meg_world world = {meg_comm_rank(one->comm), meg_comm_size(one->comm)};
+    if (status == MEG_OK) {
+        meg_profile profile = {d, network_describe, meg_device_real(d)};
+        status = meg_plan_make_for(one->c->graph, e, &profile, &world, options, 0, &p);
+    }
+    if (status == MEG_OK) status = ranks_step(one, d, p);
+    if (status != MEG_OK) { /* the others would wait for ever */
+        fprintf(stderr, "rank %d, %s: %s\n", world.rank, one->c->plan, e->message);
+        _exit(1);
+    }
+    meg_plan_destroy(p);
+    meg_device_close(d);
+    meg_comm_free(one->comm);
+    return NULL;
+}
+
+/* Everything that any rank knows. */
+static inline network_result *ranks_merge(ranks_one one[], int ranks)
+{
+    network_result *all = calloc(1, sizeof *all);
+    all->loss = one[0].result->loss;
+    all->correct = one[0].result->correct;
+    all->tensors = one[0].result->tensors;
+    for (int i = 0; i < all->tensors; i++) {
+        memcpy(all->name[i], one[0].result->name[i], sizeof all->name[i]);
+        all->count[i] = one[0].result->count[i];
+        for (int r = 0; r < ranks; r++) {
+            double *mine = one[r].result->data[i];
+            if (!one[r].has[i]) continue;
+            if (!all->data[i]) {
+                all->data[i] = calloc((size_t)all->count[i], sizeof(double));
+                memcpy(all->data[i], mine, (size_t)all->count[i] * sizeof(double));
+            }
+            double scale = network_norm(mine, NULL, all->count[i]) + 1e-300;
+            double apart = network_norm(mine, all->data[i], all->count[i]) / scale;
+            if (apart > 1e-12) fail_msg("rank %d differs by %g in %s", r, apart, all->name[i]);
+        }
+        if (!all->data[i]) fail_msg("nobody has %s", all->name[i]);
+    }
+    return all;
+}
+
+static inline network_result *ranks_run(const ranks_case *c)
+{
+    meg_error e;
+    meg_comm *comm[RANKS_MOST];
+    pthread_t thread[RANKS_MOST];
+    ranks_one one[RANKS_MOST] = {{0}};
+    meg_threads_options o = {.ranks = c->ranks, .rendezvous = true};
+    if (meg_comm_threads(&e, &o, comm) != MEG_OK) fail_msg("%s", e.message);
+    for (int r = 0; r < c->ranks; r++) {
+        one[r] = (ranks_one){.c = c,
+                             .comm = comm[r],
+                             .result = calloc(1, sizeof(network_result)),
+                             .has = calloc(512, sizeof(bool))};
+        if (pthread_create(&thread[r], NULL, ranks_run_one, &one[r])) fail_msg("no thread");
+    }
+    for (int r = 0; r < c->ranks; r++)
+        pthread_join(thread[r], NULL);
+    network_result *all = ranks_merge(one, c->ranks);
+    for (int r = 0; r < c->ranks; r++) {
+        if (one[r].result->predicted != one[r].result->touched)
+            fail_msg("%s: rank %d: predicted %lld bytes, measured %lld", c->plan, r,
+                     (long long)one[r].result->predicted, (long long)one[r].result->touched);
+        network_free(one[r].result);
+        free(one[r].has);
+    }
+    return all;
+}
+
+#endif
