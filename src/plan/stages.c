@@ -20,7 +20,8 @@ static const double FLOPS_PER_BYTE = 8, PASSES = 3;
 typedef struct view { /* the graph as pieces */
     meg_plan *plan;
     meg_groups *groups;
-    int *piece; /* (groups): -1: labels and losses alone */
+    int *piece;   /* (groups): -1: labels and losses alone */
+    bool *labels; /* (nodes): reads labels, or what was made of them */
     meg_cut cut;
 } view;
 
@@ -33,22 +34,26 @@ static bool reads_labels(const meg_graph *g, const meg_node *v)
     return false;
 }
 
-/* Reads labels, or nothing but what was made of them. */
-static bool of_labels(const meg_graph *g, const meg_node *v)
+static bool *of_labels(const meg_plan *p)
 {
-    if (reads_labels(g, v)) return true;
-    for (int k = 0; k < v->inputs; k++) {
-        int maker = g->value[v->in[k]].maker;
-        if (maker >= 0 && of_labels(g, &g->node[maker])) return true;
+    const meg_graph *g = p->source;
+    bool *of = meg_pool_alloc(p->pool, (size_t)g->nodes + 1);
+    for (int i = 0; i < g->nodes; i++) {
+        const meg_node *v = &g->node[i];
+        of[i] = reads_labels(g, v);
+        for (int k = 0; k < v->inputs && !of[i]; k++) {
+            int maker = g->value[v->in[k]].maker;
+            of[i] = maker >= 0 && of[maker];
+        }
     }
-    return false;
+    return of;
 }
 
 /* The stage of the first input that is not made of labels; then, backwards, of the reader. */
-static void settle_losses(const meg_graph *g, int stage[])
+static void settle_losses(const meg_graph *g, const bool labels[], int stage[])
 {
     for (int i = 0; i < g->nodes; i++)
-        stage[i] = of_labels(g, &g->node[i]) ? -1 : stage[i];
+        stage[i] = labels[i] ? -1 : stage[i];
     for (int i = 0; i < g->nodes; i++)
         for (int k = 0; k < g->node[i].inputs && stage[i] < 0; k++) {
             int maker = g->value[g->node[i].in[k]].maker;
@@ -63,10 +68,10 @@ static void settle_losses(const meg_graph *g, int stage[])
 
 /* ---- pieces ---- */
 
-static bool only_labels(const meg_graph *g, const meg_group *s)
+static bool only_labels(const view *v, const meg_group *s)
 {
     for (int i = 0; i < s->nodes; i++)
-        if (!of_labels(g, &g->node[s->node[i]])) return false;
+        if (!v->labels[s->node[i]]) return false;
     return true;
 }
 
@@ -100,7 +105,7 @@ static void cut_of(view *v)
                        .measure = v->plan->options.balance == 0 ? MEG_MEASURE_COMPUTE
                                                                 : MEG_MEASURE_MEMORY};
     for (int i = 0; i < s->count; i++) {
-        v->piece[i] = only_labels(g, &s->group[i]) ? -1 : v->cut.pieces;
+        v->piece[i] = only_labels(v, &s->group[i]) ? -1 : v->cut.pieces;
         if (v->piece[i] >= 0) piece[v->cut.pieces++] = piece_of(v, &s->group[i]);
     }
     for (int i = 0; i < s->edges; i++) {
@@ -156,7 +161,7 @@ static meg_status cut_graph(view *v, meg_error *e)
     for (int i = 0; i < v->groups->count; i++)
         for (int k = 0; k < v->groups->group[i].nodes; k++)
             p->stage[v->groups->group[i].node[k]] = v->piece[i] < 0 ? 0 : best->stage[v->piece[i]];
-    settle_losses(p->source, p->stage);
+    settle_losses(p->source, v->labels, p->stage);
     return MEG_OK;
 }
 
@@ -164,7 +169,9 @@ meg_status meg_plan_stages(meg_plan *p, meg_error *e)
 {
     p->stage = meg_pool_alloc(p->pool, ((size_t)p->source->nodes + 1) * sizeof(int));
     if (p->options.stages == 1) return MEG_OK;
-    view v = {.plan = p, .groups = meg_groups_new(p->source, (meg_level)p->options.level)};
+    view v = {.plan = p,
+              .groups = meg_groups_new(p->source, (meg_level)p->options.level),
+              .labels = of_labels(p)};
     meg_status status = cut_graph(&v, e);
     meg_groups_free(v.groups);
     return status;
