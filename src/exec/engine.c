@@ -1,7 +1,8 @@
 /* The engine: see engine.h. It walks the lines of an entry and issues their instructions in order:
  * kernels to the device, messages to the traffic list. It runs ahead of the device as far as the
- * queue has room, and waits only where a kernel needs memory that traffic holds. Receives are posted
- * one line ahead, so that the sender finds them.
+ * queue has room, and waits only where a kernel needs memory that traffic holds. The receives of a
+ * line are posted as soon as the line before it in the same frame is issued: a sender always finds
+ * them, and no rank holds back memory that another waits for.
  */
 #include "exec/engine.h"
 #include "exec/compile.h"
@@ -79,7 +80,6 @@ typedef struct run { /* one step of an entry */
     meg_compiled *compiled;
     const meg_feed *feed;
     int loads, reductions; /* used so far */
-    int posted;            /* lines whose receives are posted */
 } run;
 
 static char *address(const meg_engine *x, const meg_station *t, const meg_slot *s,
@@ -180,24 +180,45 @@ static bool same_frame(const meg_line *a, const meg_line *b)
     return a->station == b->station && a->frame == b->frame;
 }
 
-static meg_status run_line(run *r, meg_error *e, int number)
+/* Those of every frame's first line. */
+static void post_first(run *r)
 {
-    const meg_line *line = &r->entry->line[number], *next = line + 1;
+    const meg_entry *entry = r->entry;
+    for (int i = 0; i < entry->lines; i++) {
+        const meg_line *line = &entry->line[i];
+        meg_frame_use *f = meg_compiled_frame(r->compiled, &entry->station[line->station],
+                                              line->frame);
+        if (!f->met) post_receives(r, line);
+        f->met = true;
+    }
+    for (int i = 0; i < entry->lines; i++)
+        meg_compiled_frame(r->compiled, &entry->station[entry->line[i].station],
+                           entry->line[i].frame)
+            ->met = false;
+}
+
+static void post_next(run *r, const meg_line *line)
+{
+    const meg_line *end = r->entry->line + r->entry->lines;
+    for (const meg_line *next = line + 1; next < end; next++)
+        if (same_frame(line, next)) {
+            post_receives(r, next);
+            return;
+        }
+}
+
+static meg_status run_line(run *r, meg_error *e, const meg_line *line)
+{
     const meg_station *t = &r->entry->station[line->station];
     const meg_block *b = &t->block[line->block];
     bool moved;
-    if (r->posted == number) post_receives(r, line);
-    r->posted = number + 1;
-    if (next < r->entry->line + r->entry->lines && !same_frame(line, next)) {
-        post_receives(r, next); /* its frame is not in use any more */
-        r->posted = number + 2;
-    }
     for (int i = b->first; i < b->first + b->count; i++) {
         MEG_TRY(e, issue(r, e, line, i));
         if (!meg_traffic_idle(r->x->traffic))
             MEG_TRY(e, meg_traffic_advance(r->x->traffic, e, &moved));
     }
     meg_compiled_frame(r->compiled, t, line->frame)->last = meg_device_look(r->x->device).put;
+    post_next(r, line);
     return MEG_OK;
 }
 
@@ -254,8 +275,9 @@ meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_fee
               "the loss of %s compares with real targets, but the step has none",
               entry->graph->name);
     run r = {.x = x, .entry = entry, .compiled = &x->entry[which], .feed = feed};
+    post_first(&r);
     for (int i = 0; i < entry->lines; i++)
-        MEG_TRY(e, run_line(&r, e, i));
+        MEG_TRY(e, run_line(&r, e, &entry->line[i]));
     while (!meg_traffic_idle(x->traffic))
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
     meg_device_wait(x->device);

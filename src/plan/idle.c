@@ -6,7 +6,8 @@
  *     messages, copies, loads  of samples: gone
  *     reductions, updates      stay
  *
- * Where no micro-batch comes at all, reductions of complete gradients go to the block of updates.
+ * Where no micro-batch comes at all, reductions of complete gradients go before all tasks: ranks
+ * that update one stage and idle in another would wait for one another at the end.
  */
 #include "plan/lower.h"
 
@@ -68,7 +69,7 @@ void meg_lower_idle(meg_lower *l)
     for (int b = 0; b < MEG_BLOCKS; b++)
         for (int i = 0; i < old[b].count; i++) {
             bool complete = old[b].at[i].code == MEG_REDUCE && old[b].at[i].last;
-            l->block = runs(l, (meg_block_kind)b) ? (meg_block_kind)b : MEG_BLOCK_UPDATE;
+            l->block = runs(l, (meg_block_kind)b) ? (meg_block_kind)b : MEG_BLOCK_COUNTED;
             if (l->block == (meg_block_kind)b || complete) hollow(l, &old[b].at[i]);
         }
     for (int b = 0; b < MEG_BLOCKS; b++)
