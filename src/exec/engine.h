@@ -34,6 +34,9 @@ void meg_engine_free(meg_engine *x);
 meg_status meg_engine_step(meg_engine *x, meg_error *e, int entry, const meg_feed *feed,
                            meg_outcome *out);
 
+/* A step fails when nothing has moved for so long; 300 s unless told. */
+void meg_engine_watchdog(meg_engine *x, double seconds);
+
 /* Held memory in plain format, in pieces: `visit` is given boxes that tile the value and their
  * elements (float, or double where the device's real is). */
 typedef void meg_visit(void *context, const meg_box *box, void *data);
