@@ -1,5 +1,6 @@
 /* Traffic: see traffic.h. */
 #include "exec/traffic.h"
+#include "base/clock.h"
 #include "base/pool.h"
 
 #include <stdlib.h>
@@ -20,6 +21,7 @@ struct meg_traffic_list {
     int count;
     under_way *at; /* in the order they were added */
     size_t room;
+    double exposed; /* seconds */
 };
 
 meg_traffic_list *meg_traffic_new(meg_comm *comm, meg_device *device)
@@ -174,15 +176,17 @@ static void wake(void *comm)
     meg_comm_wake(comm);
 }
 
-/* The device's item that the first of those not started waits for. */
-static uint64_t awaited(const meg_traffic_list *t)
+/* The device's item that the first of those not started waits for, else the last it has: then it
+ * runs dry. 0: it has none. */
+static uint64_t awaited(const meg_traffic_list *t, const meg_pace *pace)
 {
-    uint64_t first = 0;
+    uint64_t first = pace->put;
     for (int i = 0; i < t->count; i++) {
         const under_way *u = &t->at[i];
-        if (!u->started && (first == 0 || u->item.after < first)) first = u->item.after;
+        if (!u->started && u->item.after > pace->done && u->item.after < first)
+            first = u->item.after;
     }
-    return first;
+    return first > pace->done ? first : 0;
 }
 
 meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e)
@@ -190,9 +194,17 @@ meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e)
     bool moved = false;
     MEG_TRY(e, meg_traffic_advance(t, e, &moved));
     if (moved) return MEG_OK;
-    uint64_t next = awaited(t), done = meg_device_look(t->device).done;
-    meg_device_watch(t->device, next > done ? next : UINT64_MAX, wake, t->comm);
+    meg_pace pace = meg_device_look(t->device);
+    uint64_t next = awaited(t, &pace);
+    double begin = meg_clock();
+    meg_device_watch(t->device, next, wake, t->comm);
     meg_status status = meg_comm_sleep(t->comm, e, NAP);
     meg_device_watch(t->device, 0, wake, t->comm);
+    if (next == 0) t->exposed += meg_clock() - begin;
     return status;
+}
+
+double meg_traffic_exposed(const meg_traffic_list *t)
+{
+    return t->exposed;
 }

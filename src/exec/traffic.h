@@ -39,4 +39,8 @@ meg_status meg_traffic_advance(meg_traffic_list *t, meg_error *e, bool *moved);
 /* Advances; where nothing moves, sleeps until a message or the device does. */
 meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e);
 
+/* Seconds so far that meg_traffic_wait slept while the device had nothing to do: communication that
+ * nothing hides, and bubbles. */
+double meg_traffic_exposed(const meg_traffic_list *t);
+
 #endif
