@@ -22,7 +22,8 @@ typedef struct run_case {
     const char *folder; /* of checkpoints; NULL: none */
     int64_t until, every, keep, seed;
     int resume;
-    bool dry; /* resumes only */
+    bool dry;          /* resumes only */
+    const char *spoil; /* this value gets a NaN before the first checkpoint; NULL: none */
 } run_case;
 
 typedef struct run_result { /* as rank 0 saw it */
@@ -81,6 +82,21 @@ static inline meg_status run_gather(void *context, meg_collection *c, meg_error 
     return MEG_OK;
 }
 
+static inline void run_put_nan(void *context, const meg_box *box, void *data)
+{
+    (void)box;
+    if (*(meg_dtype *)context == MEG_F64) *(double *)data = NAN;
+    else *(float *)data = NAN;
+}
+
+static inline void run_spoil(meg_engine *x, const char *name)
+{
+    meg_dtype real = meg_engine_real(x);
+    int id = meg_graph_find_value(meg_engine_graph(x), name);
+    REQUIRE(id >= 0, "there is no %s", name);
+    meg_engine_put(x, id, MEG_ROLE_VALUE, 0, run_put_nan, &real);
+}
+
 static inline void run_steps(const run_case *c, meg_engine *x, meg_position *at, meg_checkpoints *k,
                              run_result *r, meg_error *e)
 {
@@ -95,6 +111,7 @@ static inline void run_steps(const run_case *c, meg_engine *x, meg_position *at,
         free((void *)(uintptr_t)f.targets);
         if (r) r->loss[at->step] = o.loss;
         at->step++;
+        if (c->spoil && at->step % c->every == 0) run_spoil(x, c->spoil);
         if (k && at->step % c->every == 0) meg_checkpoint_write(k, e, at);
     }
 }
@@ -117,7 +134,8 @@ static inline void run_rank(meg_comm *comm, void *argument)
     OK(&e, meg_plan_make_for(c->graph, &e, &profile, &world, c->plan, 0, &p));
     OK(&e, meg_engine_new(p, d, comm, &e, 0xA5, &x));
     meg_engine_start(x, (uint64_t)c->seed);
-    meg_checkpoints_options o = {.folder = c->folder, .keep = c->keep, .resume = c->resume};
+    meg_checkpoints_options o = {
+        .folder = c->folder, .keep = c->keep, .resume = c->resume, .log = {MEG_WARN}};
     if (c->folder && meg_checkpoints_open(x, comm, &e, &o, &k) == MEG_OK)
         meg_checkpoint_resume(k, &e, &at);
     if (r) r->begin = at.step;

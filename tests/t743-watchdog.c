@@ -39,7 +39,7 @@ static void *rank(void *argument)
     meg_engine_watchdog(x, 0.5);
     network_feed(p->graph, 4, &f);
     meg_status status = meg_engine_step(x, &e, MEG_ENTRY_TRAIN, &f, &o);
-    printf("%s\n", e.message);
+    fprintf(stderr, "%s\n", e.message);
     if (status != MEG_EPEER) die("expected MEG_EPEER");
     if (!strstr(e.message, "rank 0 ") || !strstr(e.message, "rank 1") ||
         !strstr(e.message, "of micro-batch 0"))

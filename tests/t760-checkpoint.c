@@ -36,8 +36,9 @@ static void travel(const journey *y, const meg_graph *g, const run_result *whole
     for (const leg *l = y->leg; l < y->leg + 4 && l->ranks; l++) {
         char words[512];
         snprintf(words, sizeof words, "%s %s", y->words, l->words);
-        run_case c = {g, words, "ref64", l->ranks, dir, l->until, 5, 2, 3, MEG_RESUME_AUTO, false};
-        c.every = l->until; /* at its end */
+        run_case c = {.graph = g, .plan = words, .device = "ref64", .ranks = l->ranks};
+        c.folder = dir, c.keep = 2, c.seed = 3;
+        c.until = c.every = l->until; /* one checkpoint, at its end */
         run_result *r = run_training(&c);
         if (r->status != MEG_OK) fail_msg("%s: %s", words, r->message);
         assert_true(r->begin == (before ? before->until : 0));
@@ -63,7 +64,8 @@ static void test_journeys(void **state)
         int64_t until = 0;
         for (const leg *l = y->leg; l < y->leg + 4 && l->ranks; l++)
             until = l->until;
-        run_case c = {g, y->words, "ref64", 1, NULL, until, 1, 1, 3, MEG_RESUME_AUTO, false};
+        run_case c = {.graph = g, .plan = y->words, .device = "ref64", .ranks = 1};
+        c.until = until, c.every = 1, c.seed = 3;
         run_result *whole = run_training(&c);
         assert_true(fabs(whole->loss[until - 1] - whole->loss[0]) > 0.05); /* it does train */
         travel(y, g, whole, scratch_path(&s, "checkpoints"));
@@ -82,12 +84,9 @@ static void test_devices(void **state)
     scratch s = scratch_new();
     const char *dir = scratch_path(&s, "checkpoints");
     meg_graph *g = network_zoo("cnn", "image=3x52x52 classes=7 width=32 dropout=0");
-    run_case first = {g,     "batch=4 norm=2 micro=2 stages=2 optimizer=adam",
-                      "cpu", 2,
-                      dir,   2,
-                      2,     1,
-                      3,     MEG_RESUME_AUTO,
-                      false};
+    run_case first = {.graph = g, .device = "cpu", .ranks = 2, .folder = dir, .keep = 1, .seed = 3};
+    first.plan = "batch=4 norm=2 micro=2 stages=2 optimizer=adam";
+    first.until = first.every = 2;
     run_result *a = run_training(&first);
     assert_int_equal(a->status, MEG_OK);
     int64_t largest = 0;
@@ -101,15 +100,15 @@ static void test_devices(void **state)
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         char words[256];
         snprintf(words, sizeof words, "batch=4 norm=2 optimizer=adam %s", other[i].words);
-        run_case then = {
-            g, words, other[i].device, other[i].ranks, dir, 3, 100, 1, 3, MEG_RESUME_YES, true};
+        run_case then = first;
+        then.plan = words, then.device = other[i].device, then.ranks = other[i].ranks;
+        then.resume = MEG_RESUME_YES, then.dry = true;
         run_result *b = run_training(&then);
         if (b->status != MEG_OK) fail_msg("%s", b->message);
         assert_true(b->begin == 2);
         assert_true(run_apart(a, b) == 0);
         run_free(b);
-        then.dry = false;
-        first.until = 3, first.every = 100;
+        then.dry = false, then.until = first.until = 3, then.every = first.every = 100;
         run_result *c = run_training(&then), *d = run_training(&first);
         assert_true(fabs(c->loss[2] - d->loss[2]) <= same_float * fabs(d->loss[2]));
         run_free(c);

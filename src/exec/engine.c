@@ -269,6 +269,11 @@ int64_t meg_engine_touched(const meg_engine *x)
     return meg_arena_touched(x->arena, x->plan->arena, x->fill);
 }
 
+double meg_engine_exposed(const meg_engine *x)
+{
+    return meg_traffic_exposed(x->traffic);
+}
+
 const meg_graph *meg_engine_graph(const meg_engine *x)
 {
     return x->plan->entry[MEG_ENTRY_TRAIN].graph;

@@ -52,6 +52,9 @@ bool meg_engine_get(meg_engine *x, int value, meg_role role, int index, meg_visi
  * element. Optimizer states become zero. */
 void meg_engine_start(meg_engine *x, uint64_t seed);
 
+/* Seconds so far, of all steps, in which the device had nothing to do because of messages. */
+double meg_engine_exposed(const meg_engine *x);
+
 /* The highest arena byte that differs from `fill`, plus 1. */
 int64_t meg_engine_touched(const meg_engine *x);
 

@@ -1,10 +1,10 @@
 /* Traffic: see traffic.h. */
 #include "exec/traffic.h"
+#include "base/clock.h"
 #include "base/pool.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const double NAP = 1e-3;       /* seconds: a wake may come between a look and the sleep */
 static const double PATIENCE = 300.0; /* seconds: what the watchdog allows, unless told */
@@ -22,6 +22,7 @@ struct meg_traffic_list {
     int count;
     under_way *at; /* in the order they were added */
     size_t room;
+    double exposed;         /* seconds */
     double patience, still; /* seconds: of the watchdog; since when nothing has moved, 0: it has */
 };
 
@@ -180,23 +181,16 @@ void meg_traffic_watchdog(meg_traffic_list *t, double seconds)
     t->patience = seconds;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Nothing moves; the device's work counts as a move. */
 static meg_status watch(meg_traffic_list *t, meg_error *e)
 {
     static const char *const how[] = {"sends", "waits for", "sums up"};
     meg_pace pace = meg_device_look(t->device);
     if (pace.done < pace.put || t->still == 0) {
-        t->still = now();
+        t->still = meg_clock();
         return MEG_OK;
     }
-    double waited = now() - t->still;
+    double waited = meg_clock() - t->still;
     if (waited < t->patience) return MEG_OK;
     const meg_traffic_item *a = &t->at[0].item;
     char peer[48] = "with its team";
@@ -213,15 +207,17 @@ static void wake(void *comm)
     meg_comm_wake(comm);
 }
 
-/* The device's item that the first of those not started waits for. */
-static uint64_t awaited(const meg_traffic_list *t)
+/* The device's item that the first of those not started waits for, else the last it has: then it
+ * runs dry. 0: it has none. */
+static uint64_t awaited(const meg_traffic_list *t, const meg_pace *pace)
 {
-    uint64_t first = 0;
+    uint64_t first = pace->put;
     for (int i = 0; i < t->count; i++) {
         const under_way *u = &t->at[i];
-        if (!u->started && (first == 0 || u->item.after < first)) first = u->item.after;
+        if (!u->started && u->item.after > pace->done && u->item.after < first)
+            first = u->item.after;
     }
-    return first;
+    return first > pace->done ? first : 0;
 }
 
 meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e)
@@ -233,9 +229,17 @@ meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e)
         return MEG_OK;
     }
     if (t->count) MEG_TRY(e, watch(t, e));
-    uint64_t next = awaited(t), done = meg_device_look(t->device).done;
-    meg_device_watch(t->device, next > done ? next : UINT64_MAX, wake, t->comm);
+    meg_pace pace = meg_device_look(t->device);
+    uint64_t next = awaited(t, &pace);
+    double begin = meg_clock();
+    meg_device_watch(t->device, next, wake, t->comm);
     meg_status status = meg_comm_sleep(t->comm, e, NAP);
     meg_device_watch(t->device, 0, wake, t->comm);
+    if (next == 0) t->exposed += meg_clock() - begin;
     return status;
+}
+
+double meg_traffic_exposed(const meg_traffic_list *t)
+{
+    return t->exposed;
 }

@@ -42,4 +42,8 @@ meg_status meg_traffic_advance(meg_traffic_list *t, meg_error *e, bool *moved);
 meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e);
 void meg_traffic_watchdog(meg_traffic_list *t, double seconds);
 
+/* Seconds so far that meg_traffic_wait slept while the device had nothing to do: communication that
+ * nothing hides, and bubbles. */
+double meg_traffic_exposed(const meg_traffic_list *t);
+
 #endif
