@@ -17,11 +17,13 @@ typedef struct meg_feed {  /* of one step */
     meg_scalars scalars;
     uint64_t seed, step;
     const float *targets; /* (batch, c, d, h, w): of losses with real targets; NaN: none */
+    bool wish;            /* of this rank, told to all with the losses: to stop */
 } meg_feed;
 
 typedef struct meg_outcome {
     double loss;    /* weighted sum of the losses */
     double correct; /* right answers */
+    bool wish;      /* some rank had it */
 } meg_outcome;
 
 /* Collective over the ranks of `comm` (NULL: there is only one); it stays the caller's. */
@@ -51,6 +53,9 @@ void meg_engine_start(meg_engine *x, uint64_t seed);
 
 /* The highest arena byte that differs from `fill`, plus 1. */
 int64_t meg_engine_touched(const meg_engine *x);
+
+/* Seconds of all steps so far in which the device had nothing to do but wait for messages. */
+double meg_engine_exposed(const meg_engine *x);
 
 const meg_graph *meg_engine_graph(const meg_engine *x); /* the fused graph of `train` */
 meg_dtype meg_engine_real(const meg_engine *x);

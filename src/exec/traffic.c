@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const double NAP = 1e-3; /* seconds: a wake may come between a look and the sleep */
 
@@ -17,6 +18,7 @@ typedef struct under_way {
 struct meg_traffic_list {
     meg_comm *comm;
     meg_device *device;
+    double exposed; /* seconds */
     int count;
     under_way *at; /* in the order they were added */
     size_t room;
@@ -185,14 +187,29 @@ static uint64_t awaited(const meg_traffic_list *t)
     return first;
 }
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e)
 {
     bool moved = false;
     MEG_TRY(e, meg_traffic_advance(t, e, &moved));
     if (moved) return MEG_OK;
-    uint64_t next = awaited(t), done = meg_device_look(t->device).done;
-    meg_device_watch(t->device, next > done ? next : UINT64_MAX, wake, t->comm);
+    meg_pace pace = meg_device_look(t->device);
+    uint64_t next = awaited(t);
+    double begin = now();
+    meg_device_watch(t->device, next > pace.done ? next : UINT64_MAX, wake, t->comm);
     meg_status status = meg_comm_sleep(t->comm, e, NAP);
     meg_device_watch(t->device, 0, wake, t->comm);
+    if (pace.done == pace.put) t->exposed += now() - begin;
     return status;
+}
+
+double meg_traffic_exposed(const meg_traffic_list *t)
+{
+    return t->exposed;
 }

@@ -39,4 +39,7 @@ meg_status meg_traffic_advance(meg_traffic_list *t, meg_error *e, bool *moved);
 /* Advances; where nothing moves, sleeps until a message or the device does. */
 meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e);
 
+/* Seconds in which traffic was waited for and the device had nothing to do, of all waits so far. */
+double meg_traffic_exposed(const meg_traffic_list *t);
+
 #endif
