@@ -56,7 +56,8 @@ static bool reads_data(const meg_plan *p)
     return false;
 }
 
-static meg_status build(meg_trainer *t, const char *options)
+/* What a rank can do wrong on its own. */
+static meg_status prepare(meg_trainer *t, const char *options)
 {
     meg_error *e = &t->ctx->error;
     MEG_TRY(e, meg_options_parse(e, meg_trainer_params, "trainer", options, &t->options));
@@ -71,7 +72,12 @@ static meg_status build(meg_trainer *t, const char *options)
     t->steps = (int64_t)(t->options.schedule.epochs * (double)t->per_epoch + 0.5);
     meg_loader_options o = {batch, t->options.shuffle, t->options.shift, t->options.flip,
                             (uint64_t)t->ctx->options.seed};
-    if (reads_data(t->plan)) MEG_TRY(e, meg_loader_new(e, &t->data->set, &o, &t->loader));
+    return reads_data(t->plan) ? meg_loader_new(e, &t->data->set, &o, &t->loader) : MEG_OK;
+}
+
+static meg_status build(meg_trainer *t)
+{
+    meg_error *e = &t->ctx->error;
     MEG_TRY(e, meg_engine_new(t->plan, t->ctx->device, t->ctx->comm, e, FILL, &t->engine));
     meg_engine_start(t->engine, (uint64_t)t->ctx->options.seed);
     return MEG_OK;
@@ -85,9 +91,10 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
     MEG_TRY(&ctx->error, meg_context_same(ctx, same, 2));
     meg_trainer *t = calloc(1, sizeof *t);
     if (t) *t = (meg_trainer){.ctx = ctx, .plan = p, .data = d};
-    meg_status status = t ? build(t, options)
+    meg_status status = t ? prepare(t, options)
                           : meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
     status = meg_context_agree(ctx, status);
+    if (status == MEG_OK) status = meg_context_agree(ctx, build(t));
     if (status == MEG_OK) *out = t;
     else meg_trainer_free(t);
     return status;
