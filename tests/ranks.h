@@ -54,7 +54,7 @@ static inline meg_status ranks_step(ranks_one *one, meg_engine *x, int entry, in
 {
     const meg_entry *t = &meg_engine_plan(x)->entry[entry];
     meg_feed f;
-    meg_outcome o = {0, 0};
+    meg_outcome o = {0};
     network_feed(one->c->graph, t->batch, &f);
     f.step = (uint64_t)number;
     meg_status status = meg_engine_step(x, &one->error, entry, &f, &o);

@@ -18,7 +18,6 @@ void meg_load_run(void *load); /* on the device's queue */
 
 typedef struct meg_frame_use {
     uint64_t last; /* the device's item that touched it last */
-    bool met;      /* while a step looks for its first line */
 } meg_frame_use;
 
 typedef struct meg_compiled {

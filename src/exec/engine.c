@@ -1,11 +1,12 @@
 /* The engine: see engine.h. It walks the lines of an entry and issues their instructions in order:
  * kernels to the device, messages to the traffic list. It runs ahead of the device as far as the
- * queue has room, and waits only where a kernel needs memory that traffic holds. The receives of a
- * line are posted as soon as the line before it in the same frame is issued: a sender always finds
- * them, and no rank holds back memory that another waits for.
+ * queue has room, and waits only where a kernel needs memory that traffic holds. Receives are posted
+ * as soon as their frame is free, so that the sender finds them: a long skip's gradient comes back
+ * long before it is wanted, and its sender needs the memory.
  */
 #include "exec/engine.h"
 #include "exec/compile.h"
+#include "exec/prove.h"
 #include "exec/traffic.h"
 
 #include <math.h>
@@ -33,6 +34,7 @@ static meg_status build(meg_engine *x, meg_error *e)
     MEG_CHECK(e, w->ranks == ranks && w->rank == rank, MEG_EARG,
               "the plan is for rank %d of %d, but this is rank %d of %d", w->rank, w->ranks, rank,
               ranks);
+    MEG_TRY(e, meg_prove(x->comm, e, x->plan));
     MEG_TRY(e, meg_device_arena(x->device, e, x->plan->arena, x->fill, &arena));
     x->arena = arena;
     for (int r = 0; r < MEG_REGIONS; r++)
@@ -111,14 +113,16 @@ static void post_traffic(run *r, const meg_station *t, const meg_line *line, con
     meg_engine *x = r->x;
     int slot = in->slot[in->code == MEG_RECV ? MEG_Y : MEG_X];
     meg_frame_use *frame = meg_compiled_frame(r->compiled, t, line->frame);
-    meg_traffic_item item = {.code = in->code,
-                             .peer = in->peer,
-                             .tag = in->tag + line->micro,
-                             .data = address(x, t, &t->slot[slot], line),
-                             .bytes = t->slot[slot].bytes,
-                             .after = in->code == MEG_RECV ? frame->last
-                                                           : meg_device_look(x->device).put,
-                             .what = "message"};
+    meg_traffic_item item = {
+        .code = in->code,
+        .peer = in->peer,
+        .tag = in->tag + line->micro,
+        .data = address(x, t, &t->slot[slot], line),
+        .bytes = t->slot[slot].bytes,
+        .after = in->code == MEG_RECV ? frame->last : meg_device_look(x->device).put,
+        .micro = line->micro,
+        .what = t->slot[slot].value < 0 ? "gradients"
+                                        : r->entry->graph->value[t->slot[slot].value].name};
     if (in->code == MEG_REDUCE) {
         meg_reduction_spec *s = &r->compiled->reduction[r->reductions++];
         const meg_team *team = &r->entry->team[in->peer];
@@ -175,40 +179,9 @@ static void post_receives(run *r, const meg_line *line)
         post_traffic(r, t, line, &t->instr[i]);
 }
 
-static bool same_frame(const meg_line *a, const meg_line *b)
+static meg_status run_line(run *r, meg_error *e, int number)
 {
-    return a->station == b->station && a->frame == b->frame;
-}
-
-/* Those of every frame's first line. */
-static void post_first(run *r)
-{
-    const meg_entry *entry = r->entry;
-    for (int i = 0; i < entry->lines; i++) {
-        const meg_line *line = &entry->line[i];
-        meg_frame_use *f = meg_compiled_frame(r->compiled, &entry->station[line->station],
-                                              line->frame);
-        if (!f->met) post_receives(r, line);
-        f->met = true;
-    }
-    for (int i = 0; i < entry->lines; i++)
-        meg_compiled_frame(r->compiled, &entry->station[entry->line[i].station],
-                           entry->line[i].frame)
-            ->met = false;
-}
-
-static void post_next(run *r, const meg_line *line)
-{
-    const meg_line *end = r->entry->line + r->entry->lines;
-    for (const meg_line *next = line + 1; next < end; next++)
-        if (same_frame(line, next)) {
-            post_receives(r, next);
-            return;
-        }
-}
-
-static meg_status run_line(run *r, meg_error *e, const meg_line *line)
-{
+    const meg_line *line = &r->entry->line[number];
     const meg_station *t = &r->entry->station[line->station];
     const meg_block *b = &t->block[line->block];
     bool moved;
@@ -218,11 +191,15 @@ static meg_status run_line(run *r, meg_error *e, const meg_line *line)
             MEG_TRY(e, meg_traffic_advance(r->x->traffic, e, &moved));
     }
     meg_compiled_frame(r->compiled, t, line->frame)->last = meg_device_look(r->x->device).put;
-    post_next(r, line);
+    if (line->next >= 0) post_receives(r, &r->entry->line[line->next]);
     return MEG_OK;
 }
 
 /* ---- results ---- */
+
+enum {
+    OUTCOMES = 3 /* numbers that ranks tell each other after a step */
+};
 
 static double read_total(const meg_engine *x, const meg_station *t, int slot)
 {
@@ -231,10 +208,11 @@ static double read_total(const meg_engine *x, const meg_station *t, int slot)
 }
 
 /* Losses and right answers of all ranks: every station has its own share. */
-static meg_status add_up(const meg_engine *x, meg_error *e, const meg_entry *entry,
-                         meg_outcome *out)
+static meg_status add_up(const run *r, meg_error *e, meg_outcome *out)
 {
-    double sum[2] = {0, 0};
+    const meg_engine *x = r->x;
+    const meg_entry *entry = r->entry;
+    double sum[OUTCOMES] = {0, 0, r->feed->wish};
     for (int k = 0; k < entry->stations; k++) {
         const meg_station *t = &entry->station[k];
         for (int i = 0; i < entry->graph->losses; i++)
@@ -242,16 +220,17 @@ static meg_status add_up(const meg_engine *x, meg_error *e, const meg_entry *ent
                 sum[0] += entry->graph->loss[i].weight * read_total(x, t, t->loss[i]);
         if (t->correct >= 0) sum[1] += read_total(x, t, t->correct);
     }
-    meg_outcome total = {sum[0], sum[1]};
+    meg_outcome total = {sum[0], sum[1], r->feed->wish};
     int ranks = meg_comm_size(x->comm);
     if (ranks > 1) {
-        double *all = calloc((size_t)ranks * 2, sizeof *all);
+        double *all = calloc((size_t)ranks * OUTCOMES, sizeof *all);
         if (!all) return meg_fail(e, MEG_ENOMEM, "no memory for the losses of %d ranks", ranks);
         meg_status status = meg_comm_gather(x->comm, e, sum, sizeof sum, all);
-        total = (meg_outcome){0, 0};
-        for (int r = 0; r < ranks; r++) {
-            total.loss += all[2 * r];
-            total.correct += all[2 * r + 1];
+        total = (meg_outcome){0, 0, false};
+        for (int k = 0; k < ranks; k++) {
+            total.loss += all[OUTCOMES * k];
+            total.correct += all[OUTCOMES * k + 1];
+            total.wish = total.wish || all[OUTCOMES * k + 2] > 0;
         }
         free(all);
         MEG_TRY(e, status);
@@ -275,14 +254,15 @@ meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_fee
               "the loss of %s compares with real targets, but the step has none",
               entry->graph->name);
     run r = {.x = x, .entry = entry, .compiled = &x->entry[which], .feed = feed};
-    post_first(&r);
     for (int i = 0; i < entry->lines; i++)
-        MEG_TRY(e, run_line(&r, e, &entry->line[i]));
+        if (entry->line[i].first) post_receives(&r, &entry->line[i]);
+    for (int i = 0; i < entry->lines; i++)
+        MEG_TRY(e, run_line(&r, e, i));
     while (!meg_traffic_idle(x->traffic))
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
     meg_device_wait(x->device);
     meg_outcome sum;
-    MEG_TRY(e, add_up(x, e, entry, &sum));
+    MEG_TRY(e, add_up(&r, e, &sum));
     *out = sum;
     MEG_CHECK(e, isfinite(sum.loss), MEG_ENAN, "the loss is %f", sum.loss);
     return MEG_OK;
@@ -293,6 +273,11 @@ meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_fee
 int64_t meg_engine_touched(const meg_engine *x)
 {
     return meg_arena_touched(x->arena, x->plan->arena, x->fill);
+}
+
+double meg_engine_exposed(const meg_engine *x)
+{
+    return meg_traffic_exposed(x->traffic);
 }
 
 const meg_graph *meg_engine_graph(const meg_engine *x)
@@ -318,4 +303,9 @@ meg_device *meg_engine_device(const meg_engine *x)
 meg_plan *meg_engine_plan(const meg_engine *x)
 {
     return x->plan;
+}
+
+void meg_engine_watchdog(meg_engine *x, double seconds)
+{
+    meg_traffic_watchdog(x->traffic, seconds);
 }

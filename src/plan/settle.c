@@ -46,10 +46,22 @@ static bool settles(const meg_lower *l, int value)
 
 /* ---- running statistics ---- */
 
+/* Has the rank the step's first sample in this stage? It may have the stage in both directions. */
 static bool has_first_sample(const meg_lower *l)
 {
-    return l->entry->first == 0 && !l->entry->idle &&
-           l->out->direction == l->entry->timetable->direction[0];
+    const meg_entry *e = l->entry;
+    for (int i = 0; i < e->stations && e->first == 0 && !e->idle; i++)
+        if (e->station[i].stage == l->out->stage &&
+            e->station[i].direction == e->timetable->direction[0])
+            return true;
+    return false;
+}
+
+static bool last_of_stage(const meg_lower *l)
+{
+    for (const meg_station *t = l->out + 1; t < l->entry->station + l->entry->stations; t++)
+        if (t->stage == l->out->stage) return false;
+    return true;
 }
 
 /* The states that the station's nodes write, next to one another in held memory. */
@@ -91,6 +103,7 @@ static void share_states(meg_lower *l)
     int all = held_range(l, l->states_first, l->states_last);
     l->block = MEG_BLOCK_BEGIN;
     if (!has_first_sample(l)) meg_lower_zero(l, all);
+    if (!last_of_stage(l)) return;
     l->block = MEG_BLOCK_UPDATE;
     meg_instr r = meg_lower_reduce(l, all, &team, MEG_TAG_STATES + l->out->stage);
     meg_lower_emit(l, &r);
