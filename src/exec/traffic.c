@@ -109,21 +109,19 @@ static void drop(meg_traffic_list *t, int i)
     memmove(&t->at[i], &t->at[i + 1], (size_t)(t->count - i) * sizeof *t->at);
 }
 
-/* The queue is in order: once the copy is on it, both ends are free. Either may come first, since
- * receives are posted ahead. */
+/* The queue is in order: once the copy is on it, both ends are free. */
 static bool pair_up(meg_traffic_list *t, int i)
 {
     const meg_traffic_item *recv = &t->at[i].item;
-    if (recv->code != MEG_RECV || blocked(t, i)) return false;
-    for (int k = 0; k < t->count; k++) {
+    for (int k = 0; k < i && recv->code == MEG_RECV; k++) {
         const meg_traffic_item *send = &t->at[k].item;
         if (send->code != MEG_SEND || !to_self(t, send) || send->tag != recv->tag) continue;
         handover *h = malloc(sizeof *h);
         if (!h) abort();
         *h = (handover){recv->data, send->data, recv->bytes};
         meg_device_call(t->device, hand_over, h);
-        drop(t, i > k ? i : k);
-        drop(t, i > k ? k : i);
+        drop(t, i);
+        drop(t, k);
         return true;
     }
     return false;

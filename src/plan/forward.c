@@ -43,17 +43,6 @@ static int total_slot(meg_lower *l, int value)
     return id;
 }
 
-/* A count that both directions of a stage add to, where they are the same rank's: one memory. */
-static int count_slot(meg_lower *l, int value)
-{
-    int id = total_slot(l, value);
-    for (const meg_station *t = l->entry->station; t < l->out; t++)
-        for (int i = 0; i < t->slots && t->stage == l->out->stage; i++)
-            if (t->slot[i].role == MEG_ROLE_TOTAL && t->slot[i].value == value)
-                l->out->slot[id].offset = t->slot[i].offset;
-    return id;
-}
-
 static void load_label(meg_lower *l, int value)
 {
     meg_dtype type = meg_entry_dtype(l->entry, l->g->value[value].dtype);
@@ -113,7 +102,7 @@ void meg_lower_begin(meg_lower *l)
     l->out->correct = own_total(l, g->correct);
     for (int i = 0; i < g->nodes; i++)
         if (g->node[i].op->per_step && l->mine[i])
-            l->home[g->node[i].out[0]] = count_slot(l, g->node[i].out[0]);
+            l->home[g->node[i].out[0]] = total_slot(l, g->node[i].out[0]);
 }
 
 /* ---- nodes ---- */
@@ -208,7 +197,6 @@ static void forward_node(meg_lower *l, const meg_node *v)
 static void count_labels(meg_lower *l)
 {
     l->block = MEG_BLOCK_COUNTED;
-    if (!meg_lower_last_of_stage(l)) return;
     for (int i = 0; i < l->g->nodes; i++) {
         const meg_node *v = &l->g->node[i];
         if (!l->mine[i] || !v->op->per_step) continue;

@@ -133,7 +133,6 @@ meg_team meg_lower_team(const meg_lower *l, int direction); /* of the station's 
 void meg_lower_idle(meg_lower *l); /* leaves what concerns other ranks */
 
 /* settle.c */
-bool meg_lower_last_of_stage(const meg_lower *l); /* of the rank's stations that have it */
 bool meg_lower_direct(meg_lower *l, int value); /* may a kernel write the sum itself? */
 int meg_lower_gradient(meg_lower *l, int value); /* held memory of the sum */
 void meg_lower_states(meg_lower *l);

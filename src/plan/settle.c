@@ -57,7 +57,7 @@ static bool has_first_sample(const meg_lower *l)
     return false;
 }
 
-bool meg_lower_last_of_stage(const meg_lower *l)
+bool meg_lower_last(const meg_lower *l)
 {
     for (const meg_station *t = l->out + 1; t < l->entry->station + l->entry->stations; t++)
         if (t->stage == l->out->stage) return false;
@@ -103,7 +103,7 @@ static void share_states(meg_lower *l)
     int all = held_range(l, l->states_first, l->states_last);
     l->block = MEG_BLOCK_BEGIN;
     if (!has_first_sample(l)) meg_lower_zero(l, all);
-    if (!meg_lower_last_of_stage(l)) return;
+    if (!meg_lower_last(l)) return;
     l->block = MEG_BLOCK_UPDATE;
     meg_instr r = meg_lower_reduce(l, all, &team, MEG_TAG_STATES + l->out->stage);
     meg_lower_emit(l, &r);
