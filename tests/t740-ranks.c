@@ -102,8 +102,41 @@ static void test_cpu(void **state)
     unsetenv("MEGALITH_WINOGRAD");
 }
 
+/* A device whose kernels want weights in another format for an odd number of samples. */
+static void odd(void *context, const meg_request *r, meg_spec *s)
+{
+    (void)context;
+    bool conv = r->code == MEG_KERNEL && strcmp(r->node->op->name, "conv") == 0;
+    if (!conv || meg_extent(&r->box[MEG_X], MEG_N) % 2 == 0) return;
+    s->format[MEG_X + 1] = s->format[MEG_DX + 1] = MEG_FORMAT_C8;
+}
+
+static void test_layout(void **state)
+{
+    (void)state;
+    meg_error e;
+    meg_plan *p[3] = {NULL};
+    const meg_profile profile = {NULL, odd, MEG_F32};
+    meg_graph *g = network_zoo("cnn", "image=1x13x11 classes=7");
+    for (int r = 0; r < 3; r++)
+        if (meg_plan_make_for(g, &e, &profile, &(meg_world){r, 3}, "batch=10 replicas=3", 2, &p[r]))
+            fail_msg("%s", e.message);
+    for (int r = 1; r < 3; r++) {
+        assert_int_equal(p[r]->held_slots, p[0]->held_slots);
+        for (int i = 0; i < p[0]->held_slots; i++) {
+            const meg_held_slot *a = &p[0]->held[i], *b = &p[r]->held[i];
+            assert_true(a->value == b->value && a->role == b->role && a->index == b->index);
+            assert_true(a->offset == b->offset && a->bytes == b->bytes && a->format == b->format);
+        }
+    }
+    for (int r = 0; r < 3; r++)
+        meg_plan_destroy(p[r]);
+    meg_graph_destroy(g);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_many), cmocka_unit_test(test_cpu)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layout), cmocka_unit_test(test_many),
+                                       cmocka_unit_test(test_cpu)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
