@@ -8,6 +8,7 @@
 #   ./do test-torch     compares losses and gradients with PyTorch (downloads it once, several GB)
 #   ./do test-onnx      runs ONNX's own tests of our operators (downloads onnx once, 40 MB)
 #   ./do fuzz-readers [SECONDS]  feeds nonsense to the readers of files, 10 minutes each
+#   ./do test-export    reads what PyTorch and Keras export, trains it (downloads both once, several GB)
 #   ./do bench-torch    compares speed with PyTorch (same)
 #   ./do fresh          demo and test in a bare Debian, made for the purpose (root only)
 #   ./do format         applies the house style to all C files
@@ -208,6 +209,15 @@ test-onnx)
     ;;
 fuzz-readers)
     fuzz_readers "$@"
+    ;;
+test-export)
+    need $packages_build
+    build default megalith_command
+    [ -d .venv-export ] ||
+        say "installing PyTorch, Keras and onnxruntime into .venv-export: several GB, once"
+    environment .venv-export torch,torchvision,onnx,onnxscript,onnxruntime,keras,safetensors \
+        torch torchvision onnx onnxscript onnxruntime keras safetensors
+    KERAS_BACKEND=torch .venv-export/bin/python tools/onnx_exports.py "$@"
     ;;
 fresh)
     fresh

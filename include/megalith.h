@@ -28,7 +28,8 @@ typedef enum meg_status {
     MEG_EBUDGET,      /* the plan needs more memory than the budget allows */
     MEG_ENAN,         /* the loss is not finite */
     MEG_EINTERRUPTED, /* asked to stop; the trainer is at a whole step */
-    MEG_EUNSUPPORTED  /* known, but not possible here */
+    MEG_EUNSUPPORTED, /* known, but not possible here */
+    MEG_EPEER         /* another rank is lost or does not answer */
 } meg_status;
 
 typedef struct meg_context meg_context;

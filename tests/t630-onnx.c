@@ -109,8 +109,9 @@ static void check_outputs(const char *name, meg_graph *g, meg_pass pass)
     meg_safetensors_close(f);
 }
 
-static const char *const MODELS[] = {"cnn",   "floats", "points",   "shapes", "tokens",
-                                     "norms", "ids",    "external", "folded", "means"};
+static const char *const MODELS[] = {"cnn",   "floats", "points",  "shapes",   "tokens",
+                                     "norms", "ids",    "moved",   "external", "folded",
+                                     "means", "merged", "nameless"};
 enum {
     COUNT = sizeof MODELS / sizeof *MODELS
 };
@@ -229,7 +230,10 @@ static void losses_of_the_export_are_told(void **state)
     } cases[] = {{"cnn", "exported for inference"},
                  {"folded", "folded"},
                  {"floats", "Softmax"},
-                 {"training", NULL}};
+                 {"training", NULL},
+                 {"keras", "a file of Keras"},
+                 {"merged", "share the scales of others"},
+                 {"nameless", "have lost their names"}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         told t = {0};
@@ -298,6 +302,11 @@ static void bad_models_are_refused_with_a_reason(void **state)
         {"bad-open", "image=CxHxW"},
         {"bad-twice", "'y' is made twice"},
         {"bad-outside", "want a file in the model's folder"},
+        {"bad-loop", "Loop 'again': it has a graph inside"},
+        {"bad-batch", "the batch must be the first axis of output 'y'"},
+        {"bad-pool", "GlobalAveragePool 'pool': the batch must be the first axis"},
+        {"bad-weights", "Add 'w': both inputs are weights"},
+        {"bad-vast", "Expand 'spread': a constant of too many numbers"},
         {"missing", "No such file"},
     };
     (void)state;
@@ -351,8 +360,8 @@ static void broken_bytes_do_no_harm(void **state)
 {
     scratch *s = *state;
     uint64_t random = 1;
-    for (int model = 0; model < 7; model++) {
-        uint8_t data[4096], broken[4096];
+    for (int model = 0; model < 8; model++) {
+        uint8_t data[8192], broken[8192];
         size_t bytes = slurp(golden(MODELS[model], ".onnx"), data, sizeof data);
         for (int i = 0; i < 1000; i++) {
             memcpy(broken, data, bytes);

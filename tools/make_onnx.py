@@ -256,6 +256,61 @@ def folded():
                          ["N", 3, 4, 4], "y", producer="pytorch"))
 
 
+def moved():
+    """Attention as PyTorch's MultiheadAttention writes it: the batch leaves the first place, is joined with
+    heads, and comes back; a class token in front, a mask made of shapes."""
+    t, c, h, d = 4, 6, 2, 3
+    nodes = [node("Shape", "image", "all"), node("Gather", "all zero", "n", axis=0),
+             node("Unsqueeze", "n zeros", "n1"), node("Concat", "n1 unit unit", "spread", axis=0),
+             node("Expand", "token spread", "tokens"), node("Concat", "tokens image", "x", axis=1),
+             node("Add", "x position", "xp"),
+             node("Transpose", "xp", "turned", perm=[1, 0, 2]),
+             node("MatMul", "turned in_proj", "qkv"), node("Add", "qkv in_bias", "qkvb"),
+             node("Reshape", "qkvb four", "r"), node("Unsqueeze", "r zeros", "u"),
+             node("Transpose", "u", "ut", perm=[3, 1, 2, 0, 4]), node("Squeeze", "ut back", "parts")]
+    for k, name in enumerate("qkv"):
+        nodes += [node("Gather", f"parts index{k}", f"{name}g", axis=0),
+                  node("Mul", "n heads", f"nh{k}"),
+                  node("Unsqueeze", f"nh{k} zeros", f"nh1{k}"),
+                  node("Concat", f"length nh1{k} each", f"shape{k}", axis=0),
+                  node("Reshape", f"{name}g shape{k}", f"{name}r"),
+                  node("Transpose", f"{name}r", f"{name}t", perm=[1, 0, 2])]
+    nodes += [node("Transpose", "kt", "ktt", perm=[0, 2, 1]), node("MatMul", "qt ktt", "s"),
+              node("Mul", "s scale", "ss"),
+              node("Concat", "n1 h1 length length", "square", axis=0), node("Reshape", "ss square", "s4"),
+              node("Concat", "length length", "tt", axis=0), node("Expand", "one tt", "ones"),
+              node("Trilu", "ones", "lower", upper=0), node("Equal", "lower nought", "hidden"),
+              node("Where", "hidden low nought", "mask"), node("Add", "s4 mask", "masked"),
+              node("Softmax", "masked", "p", axis=-1),
+              node("Concat", "n1 h1 length each", "vs", axis=0), node("Reshape", "vt vs", "v4"),
+              node("MatMul", "p v4", "o"), node("Transpose", "o", "ot", perm=[2, 0, 1, 3]),
+              node("Reshape", "ot rows", "flat"), node("Gemm", "flat out_w out_b", "g", transB=1),
+              node("Concat", "length n1 features", "backs", axis=0), node("Reshape", "g backs", "g3"),
+              node("Transpose", "g3", "y", perm=[1, 0, 2]),
+              node("ReduceMean", "y axis1", "mean", keepdims=0),
+              node("Softmax", "o", "middle", axis=2), node("PRelu", "y slopes", "bent")]
+    weights = [weight("token", 1, 1, c), weight("position", 1, t + 1, c), weight("in_proj", c, 3 * c),
+               weight("in_bias", 3 * c), weight("out_w", c, c), weight("out_b", c), weight("slopes", 1, c),
+               number("scale", d ** -0.5), number("one", 1), number("nought", 0),
+               number("low", -float("inf")), wholes("zeros", 0), wholes("unit", 1), wholes("back", -2),
+               wholes("four", t + 1, -1, 3, c), wholes("length", t + 1), wholes("each", d),
+               wholes("h1", h), wholes("rows", -1, c), wholes("features", c), wholes("axis1", 1)]
+    for name, value in {"zero": 0, "heads": h, "index0": 0, "index1": 1, "index2": 2}.items():
+        weights.append(numpy_helper.from_array(numpy.array(value, dtype=numpy.int64), name))
+    save("moved", model(nodes, weights, ["N", t, c], "y mean middle bent", opset=18))
+
+
+def keras():
+    """A file that looks as if Keras had made it; and one whose exporter merged two scales."""
+    m = model([node("Relu", "image", "y")], [], ["N", 3, 4], "y")
+    m.graph.input[0].name = m.graph.node[0].input[0] = "keras_tensor"
+    onnx.save(m, os.path.join(FOLDER, "keras.onnx"))
+    nodes = [node("LayerNormalization", "image s b", "a"), node("LayerNormalization", "a s b", "y")]
+    save("merged", model(nodes, [weight("s", 4), weight("b", 4)], ["N", 3, 4], "y"))
+    nodes = [node("MatMul", "image val_7", "y")]
+    save("nameless", model(nodes, [weight("val_7", 4, 5)], ["N", 3, 4], "y", producer="pytorch"))
+
+
 def bad():
     image = ["N", 3, 4, 4]
     inner = helper.make_graph([node("Relu", "image", "z")], "inner", [],
@@ -291,10 +346,28 @@ def bad():
     save("bad-outside", model([node("Conv", "image w", "y")], [away], image, "y"), check=False)
 
 
+def worse():
+    """More models that must be refused."""
+    image = ["N", 3, 4, 4]
+    inner = helper.make_graph([node("Identity", "image", "z")], "body", [], [
+        helper.make_tensor_value_info("z", TensorProto.FLOAT, None)])
+    save("bad-loop", model([helper.make_node("Loop", ["", "", "image"], ["y"], name="again", body=inner)],
+                           [], image, "y"), check=False)
+    save("bad-batch", model([node("Transpose", "image", "y", name="turn", perm=[1, 0, 2, 3])], [], image,
+                            "y"), check=False)
+    save("bad-pool", model([node("Transpose", "image", "x", perm=[1, 0, 2, 3]),
+                            node("GlobalAveragePool", "x", "y", name="pool")], [], image, "y"), check=False)
+    save("bad-weights", model([node("Add", "u v", "w"), node("Conv", "image w", "y", name="taps")],
+                              [weight("u", 2, 3, 1, 1), weight("v", 2, 3, 1, 1)], image, "y"), check=False)
+    vast = [wholes("many", 1 << 40, 1 << 40), number("one", 1)]
+    save("bad-vast", model([node("Expand", "one many", "w", name="spread"), node("Add", "image w", "y")],
+                           vast, image, "y"), check=False)
+
+
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     makers = (cnn, floats, points, shapes, external, training, folded, bad, tokens, ids, norms,
-              means)
+              means, moved, keras, worse)
     for make in makers:
         make()
 

@@ -44,9 +44,20 @@ TRAINED = 1e-5  # one file, two evaluations
 NAMES_NODE = re.compile(r"[A-Za-z]+ '[^']*': ")
 
 # Of the zoo: words that make each small, and its data.
+PIXELS = "labels=pixels count=16"
 ZOO = {
-    "resnet18": ("--classes 10", "synthetic:image=3x64x64 classes=10 count=32"),
-    "resnet-cifar": ("--depth 14", "synthetic:image=3x32x32 classes=10 count=32"),
+    "resnet18": ("", "synthetic:image=3x64x64 classes=10 count=32"),
+    "resnet-cifar": ("--depth 20 --version 2", "synthetic:image=3x32x32 classes=10 count=32"),
+    "vgg11": ("--hidden 64", "synthetic:image=3x64x64 classes=10 count=32"),
+    "inception-v3": ("--aux 0", "synthetic:image=3x128x128 classes=10 count=8"),
+    "amoebanet-d": ("--layers 3 --filters 32", "synthetic:image=3x64x64 classes=10 count=16"),
+    "unet": ("--width 8 --depth 2 --bn 1", f"synthetic:image=3x32x32 classes=3 {PIXELS}"),
+    "unet3d": ("--width 4 --depth 1 --up trilinear", f"synthetic:image=1x8x8x8 classes=3 {PIXELS}"),
+    "relaynet": ("--width 8", f"synthetic:image=1x64x32 classes=4 {PIXELS}"),
+    "cosmoflow": ("--pools 2", "synthetic:image=4x32x32x32 labels=real extent=4 count=8"),
+    "gpt": ("--layers 2 --heads 4 --width 32", "synthetic:image=12 tokens=yes classes=50 count=16"),
+    "vit_b_16": ("--patch 8 --layers 2 --heads 4 --width 64 --mlp 128",
+                 "synthetic:image=3x32x32 classes=10 count=16"),
 }
 
 
@@ -139,7 +150,8 @@ def reference(path, inputs):
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(for_inference(path), options)
     names = {i.name: i.type for i in session.get_inputs()}
-    feed = {k: v.astype(numpy.int64) if names[k] == "tensor(int64)" else v for k, v in inputs.items()}
+    kinds = {"tensor(int64)": numpy.int64, "tensor(int32)": numpy.int32}
+    feed = {k: v.astype(kinds.get(names[k], numpy.float32)) for k, v in inputs.items()}
     return session.run(None, feed)
 
 
@@ -195,11 +207,23 @@ def compare(build, path, x, allowed):
     return ("equal" if worst <= allowed else "FAILED"), f"{worst:.1e}", told
 
 
-def data_of(x, classes):
-    if x.dtype.kind == "f":
-        image = "x".join(str(k) for k in x.shape[1:])
-        return f"synthetic:image={image} classes={classes} count=16"
-    return None
+def data_of(title, x):
+    """Samples as the network takes them."""
+    image = "x".join(str(k) for k in x.shape[1:])
+    if x.dtype.kind != "f":
+        return f"synthetic:image={image} tokens=yes classes=50 count=16"
+    if "unet" in title:
+        return f"synthetic:image={image} labels=pixels classes=5 count=16"
+    return f"synthetic:image={image} classes=10 count=16"
+
+
+def sample_of(data):
+    """An input for a network of the zoo."""
+    random = numpy.random.default_rng(1)
+    shape = [2] + [int(k) for k in re.search(r"image=([0-9x]+)", data).group(1).split("x")]
+    if "tokens=yes" in data:
+        return random.integers(0, 50, shape).astype(numpy.int32)
+    return random.standard_normal(shape).astype(numpy.float32)
 
 
 def train(build, model, words, x, out):
@@ -245,10 +269,9 @@ def main():
                     continue
                 verdict, text, told = attempt(lambda: compare(arguments.build, path, x, CLOSE))
                 tell(title, verdict, text, told)
-                data = data_of(x, 10)
-                if verdict == "equal" and data and text:
+                if verdict == "equal":
                     out = path.replace(".onnx", "-trained.onnx")
-                    words = ["--data", data] + (["--loss", "softmax_xent"])
+                    words = ["--data", data_of(title, x)]
                     result = attempt(lambda: train(arguments.build, path, words, x, out))
                     tell(title, *result[:2])
                 if not arguments.folder:
@@ -257,9 +280,7 @@ def main():
             title = f"zoo/{name}"
             if arguments.match not in title:
                 continue
-            shape = re.search(r"image=([0-9x]+)", data).group(1)
-            x = numpy.random.default_rng(1).standard_normal(
-                [2] + [int(k) for k in shape.split("x")]).astype(numpy.float32)
+            x = sample_of(data)
             out = os.path.join(folder, f"zoo-{name}.onnx")
             result = attempt(lambda: train(arguments.build, name, words.split() + ["--data", data], x, out))
             tell(title, *result[:2])

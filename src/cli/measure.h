@@ -2,6 +2,8 @@
 #ifndef MEG_CLI_MEASURE_H
 #define MEG_CLI_MEASURE_H
 
+#include "base/clock.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,7 +20,6 @@ double meg_measure_median(const meg_measure *m); /* 0 of nothing, like the other
 double meg_measure_mean(const meg_measure *m);
 double meg_measure_deviation(const meg_measure *m); /* of a sample: n - 1 */
 
-double meg_clock(void);     /* seconds, monotonic */
 int64_t meg_peak_rss(void); /* bytes of this process */
 
 typedef char meg_duration[32];

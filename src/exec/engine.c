@@ -1,10 +1,12 @@
 /* The engine: see engine.h. It walks the lines of an entry and issues their instructions in order:
  * kernels to the device, messages to the traffic list. It runs ahead of the device as far as the
  * queue has room, and waits only where a kernel needs memory that traffic holds. Receives are posted
- * one line ahead, so that the sender finds them.
+ * as soon as their frame is free, so that the sender finds them: a long skip's gradient comes back
+ * long before it is wanted, and its sender needs the memory.
  */
 #include "exec/engine.h"
 #include "exec/compile.h"
+#include "exec/prove.h"
 #include "exec/traffic.h"
 
 #include <math.h>
@@ -32,6 +34,7 @@ static meg_status build(meg_engine *x, meg_error *e)
     MEG_CHECK(e, w->ranks == ranks && w->rank == rank, MEG_EARG,
               "the plan is for rank %d of %d, but this is rank %d of %d", w->rank, w->ranks, rank,
               ranks);
+    MEG_TRY(e, meg_prove(x->comm, e, x->plan));
     MEG_TRY(e, meg_device_arena(x->device, e, x->plan->arena, x->fill, &arena));
     x->arena = arena;
     for (int r = 0; r < MEG_REGIONS; r++)
@@ -79,7 +82,6 @@ typedef struct run { /* one step of an entry */
     meg_compiled *compiled;
     const meg_feed *feed;
     int loads, reductions; /* used so far */
-    int posted;            /* lines whose receives are posted */
 } run;
 
 static char *address(const meg_engine *x, const meg_station *t, const meg_slot *s,
@@ -111,14 +113,16 @@ static void post_traffic(run *r, const meg_station *t, const meg_line *line, con
     meg_engine *x = r->x;
     int slot = in->slot[in->code == MEG_RECV ? MEG_Y : MEG_X];
     meg_frame_use *frame = meg_compiled_frame(r->compiled, t, line->frame);
-    meg_traffic_item item = {.code = in->code,
-                             .peer = in->peer,
-                             .tag = in->tag + line->micro,
-                             .data = address(x, t, &t->slot[slot], line),
-                             .bytes = t->slot[slot].bytes,
-                             .after = in->code == MEG_RECV ? frame->last
-                                                           : meg_device_look(x->device).put,
-                             .what = "message"};
+    meg_traffic_item item = {
+        .code = in->code,
+        .peer = in->peer,
+        .tag = in->tag + line->micro,
+        .data = address(x, t, &t->slot[slot], line),
+        .bytes = t->slot[slot].bytes,
+        .after = in->code == MEG_RECV ? frame->last : meg_device_look(x->device).put,
+        .micro = line->micro,
+        .what = t->slot[slot].value < 0 ? "gradients"
+                                        : r->entry->graph->value[t->slot[slot].value].name};
     if (in->code == MEG_REDUCE) {
         meg_reduction_spec *s = &r->compiled->reduction[r->reductions++];
         const meg_team *team = &r->entry->team[in->peer];
@@ -175,29 +179,19 @@ static void post_receives(run *r, const meg_line *line)
         post_traffic(r, t, line, &t->instr[i]);
 }
 
-static bool same_frame(const meg_line *a, const meg_line *b)
-{
-    return a->station == b->station && a->frame == b->frame;
-}
-
 static meg_status run_line(run *r, meg_error *e, int number)
 {
-    const meg_line *line = &r->entry->line[number], *next = line + 1;
+    const meg_line *line = &r->entry->line[number];
     const meg_station *t = &r->entry->station[line->station];
     const meg_block *b = &t->block[line->block];
     bool moved;
-    if (r->posted == number) post_receives(r, line);
-    r->posted = number + 1;
-    if (next < r->entry->line + r->entry->lines && !same_frame(line, next)) {
-        post_receives(r, next); /* its frame is not in use any more */
-        r->posted = number + 2;
-    }
     for (int i = b->first; i < b->first + b->count; i++) {
         MEG_TRY(e, issue(r, e, line, i));
         if (!meg_traffic_idle(r->x->traffic))
             MEG_TRY(e, meg_traffic_advance(r->x->traffic, e, &moved));
     }
     meg_compiled_frame(r->compiled, t, line->frame)->last = meg_device_look(r->x->device).put;
+    if (line->next >= 0) post_receives(r, &r->entry->line[line->next]);
     return MEG_OK;
 }
 
@@ -255,6 +249,8 @@ meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_fee
               entry->graph->name);
     run r = {.x = x, .entry = entry, .compiled = &x->entry[which], .feed = feed};
     for (int i = 0; i < entry->lines; i++)
+        if (entry->line[i].first) post_receives(&r, &entry->line[i]);
+    for (int i = 0; i < entry->lines; i++)
         MEG_TRY(e, run_line(&r, e, i));
     while (!meg_traffic_idle(x->traffic))
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
@@ -271,6 +267,11 @@ meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_fee
 int64_t meg_engine_touched(const meg_engine *x)
 {
     return meg_arena_touched(x->arena, x->plan->arena, x->fill);
+}
+
+double meg_engine_exposed(const meg_engine *x)
+{
+    return meg_traffic_exposed(x->traffic);
 }
 
 const meg_graph *meg_engine_graph(const meg_engine *x)
@@ -296,4 +297,9 @@ meg_device *meg_engine_device(const meg_engine *x)
 meg_plan *meg_engine_plan(const meg_engine *x)
 {
     return x->plan;
+}
+
+void meg_engine_watchdog(meg_engine *x, double seconds)
+{
+    meg_traffic_watchdog(x->traffic, seconds);
 }

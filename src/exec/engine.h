@@ -34,6 +34,9 @@ void meg_engine_free(meg_engine *x);
 meg_status meg_engine_step(meg_engine *x, meg_error *e, int entry, const meg_feed *feed,
                            meg_outcome *out);
 
+/* A step fails when nothing has moved for so long; 300 s unless told. */
+void meg_engine_watchdog(meg_engine *x, double seconds);
+
 /* Held memory in plain format, in pieces: `visit` is given boxes that tile the value and their
  * elements (float, or double where the device's real is). */
 typedef void meg_visit(void *context, const meg_box *box, void *data);
@@ -48,6 +51,9 @@ bool meg_engine_get(meg_engine *x, int value, meg_role role, int index, meg_visi
 /* Draws parameters and states anew: the same for every plan, since numbers are keyed by name and
  * element. Optimizer states become zero. */
 void meg_engine_start(meg_engine *x, uint64_t seed);
+
+/* Seconds so far, of all steps, in which the device had nothing to do because of messages. */
+double meg_engine_exposed(const meg_engine *x);
 
 /* The highest arena byte that differs from `fill`, plus 1. */
 int64_t meg_engine_touched(const meg_engine *x);

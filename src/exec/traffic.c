@@ -1,11 +1,13 @@
 /* Traffic: see traffic.h. */
 #include "exec/traffic.h"
+#include "base/clock.h"
 #include "base/pool.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const double NAP = 1e-3; /* seconds: a wake may come between a look and the sleep */
+static const double NAP = 1e-3;       /* seconds: a wake may come between a look and the sleep */
+static const double PATIENCE = 300.0; /* seconds: what the watchdog allows, unless told */
 
 typedef struct under_way {
     meg_traffic_item item;
@@ -20,6 +22,8 @@ struct meg_traffic_list {
     int count;
     under_way *at; /* in the order they were added */
     size_t room;
+    double exposed;         /* seconds */
+    double patience, still; /* seconds: of the watchdog; since when nothing has moved, 0: it has */
 };
 
 meg_traffic_list *meg_traffic_new(meg_comm *comm, meg_device *device)
@@ -28,6 +32,7 @@ meg_traffic_list *meg_traffic_new(meg_comm *comm, meg_device *device)
     if (!t) abort();
     t->comm = comm;
     t->device = device;
+    t->patience = PATIENCE;
     return t;
 }
 
@@ -169,30 +174,72 @@ meg_status meg_traffic_advance(meg_traffic_list *t, meg_error *e, bool *moved)
     return MEG_OK;
 }
 
+/* ---- the watchdog ---- */
+
+void meg_traffic_watchdog(meg_traffic_list *t, double seconds)
+{
+    t->patience = seconds;
+}
+
+/* Nothing moves; the device's work counts as a move. */
+static meg_status watch(meg_traffic_list *t, meg_error *e)
+{
+    static const char *const how[] = {"sends", "waits for", "sums up"};
+    meg_pace pace = meg_device_look(t->device);
+    if (pace.done < pace.put || t->still == 0) {
+        t->still = meg_clock();
+        return MEG_OK;
+    }
+    double waited = meg_clock() - t->still;
+    if (waited < t->patience) return MEG_OK;
+    const meg_traffic_item *a = &t->at[0].item;
+    char peer[48] = "with its team";
+    if (a->code != MEG_REDUCE) snprintf(peer, sizeof peer, "rank %d", a->peer);
+    return meg_fail(e, MEG_EPEER,
+                    "rank %d %s %s of micro-batch %d (%s, tag %d, %d more under way), and nothing "
+                    "has moved for %.0f s: another rank is lost or hangs",
+                    meg_comm_rank(t->comm), how[a->code - MEG_SEND], a->what, a->micro, peer,
+                    a->tag, t->count - 1, waited);
+}
+
 static void wake(void *comm)
 {
     meg_comm_wake(comm);
 }
 
-/* The device's item that the first of those not started waits for. */
-static uint64_t awaited(const meg_traffic_list *t)
+/* The device's item that the first of those not started waits for, else the last it has: then it
+ * runs dry. 0: it has none. */
+static uint64_t awaited(const meg_traffic_list *t, const meg_pace *pace)
 {
-    uint64_t first = 0;
+    uint64_t first = pace->put;
     for (int i = 0; i < t->count; i++) {
         const under_way *u = &t->at[i];
-        if (!u->started && (first == 0 || u->item.after < first)) first = u->item.after;
+        if (!u->started && u->item.after > pace->done && u->item.after < first)
+            first = u->item.after;
     }
-    return first;
+    return first > pace->done ? first : 0;
 }
 
 meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e)
 {
     bool moved = false;
     MEG_TRY(e, meg_traffic_advance(t, e, &moved));
-    if (moved) return MEG_OK;
-    uint64_t next = awaited(t), done = meg_device_look(t->device).done;
-    meg_device_watch(t->device, next > done ? next : UINT64_MAX, wake, t->comm);
+    if (moved) {
+        t->still = 0;
+        return MEG_OK;
+    }
+    if (t->count) MEG_TRY(e, watch(t, e));
+    meg_pace pace = meg_device_look(t->device);
+    uint64_t next = awaited(t, &pace);
+    double begin = meg_clock();
+    meg_device_watch(t->device, next, wake, t->comm);
     meg_status status = meg_comm_sleep(t->comm, e, NAP);
     meg_device_watch(t->device, 0, wake, t->comm);
+    if (next == 0) t->exposed += meg_clock() - begin;
     return status;
+}
+
+double meg_traffic_exposed(const meg_traffic_list *t)
+{
+    return t->exposed;
 }

@@ -18,7 +18,8 @@ typedef struct meg_traffic_item { /* what is to be communicated */
     int64_t bytes;
     uint64_t after;                   /* the device's items that must be done first */
     const meg_reduction_spec *reduce; /* REDUCE: must stay */
-    const char *what;                 /* for messages */
+    const char *what;                 /* the value, for messages; must stay */
+    int micro;
 } meg_traffic_item;
 
 typedef struct meg_traffic_list meg_traffic_list;
@@ -36,7 +37,13 @@ bool meg_traffic_holds(const meg_traffic_list *t, const char *data, int64_t byte
 /* Starts and ends what can be; `moved`: something did. Never waits. */
 meg_status meg_traffic_advance(meg_traffic_list *t, meg_error *e, bool *moved);
 
-/* Advances; where nothing moves, sleeps until a message or the device does. */
+/* Advances; where nothing moves, sleeps until a message or the device does. Where nothing has moved
+ * for the watchdog's time although the device is idle: an error that says what is waited for. */
 meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e);
+void meg_traffic_watchdog(meg_traffic_list *t, double seconds);
+
+/* Seconds so far that meg_traffic_wait slept while the device had nothing to do: communication that
+ * nothing hides, and bubbles. */
+double meg_traffic_exposed(const meg_traffic_list *t);
 
 #endif

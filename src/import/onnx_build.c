@@ -1,5 +1,5 @@
 /* What the operators of ONNX need to become nodes: see onnx_build.h. */
-#include "import/onnx_build.h"
+#include "import/onnx_fold.h"
 #include "import/onnx_view.h"
 
 #include <inttypes.h>
@@ -182,10 +182,40 @@ meg_status meg_onnx_straighten(meg_onnx_build *b, meg_onnx_symbol *s, int *out)
     return b->graph->error.status;
 }
 
-static meg_status want_data(const meg_onnx_build *b, const meg_onnx_node *n, int i,
-                            meg_onnx_symbol **out)
+/* In files of this framework operators may read weights as data: rows that are the same for all
+ * samples. */
+static meg_status lift(meg_onnx_build *b, meg_onnx_symbol *s)
+{
+    const meg_onnx_tensor *t = s->constant;
+    meg_weight_spec spec = {
+        .kind = MEG_PARAMETER, .rank = t->rank, .shape = meg_box_of(1, 1, 1, 1, 1)};
+    for (int i = 0; i < t->rank; i++) {
+        spec.dims[i] = t->dims[i];
+        spec.shape.hi[i < 2 ? i : MEG_AXES - t->rank + i] = t->dims[i];
+    }
+    if (s->parameter < 0) {
+        char *name = meg_pool_text(b->graph->pool, "%.*s", MEG_SPAN_TEXT(s->name));
+        s->parameter = meg_graph_parameter(b->graph, name, &spec);
+        if (s->parameter < 0) return b->graph->error.status;
+        b->graph->value[s->parameter].stored = (meg_stored){
+            .data = t->data, .type = MEG_STORED_F32, .mapped = t->mapped};
+    }
+    s->value = s->parameter;
+    return MEG_OK;
+}
+
+static bool lifts(const meg_onnx_node *n, const meg_onnx_symbol *s)
+{
+    const meg_onnx_tensor *t = s ? s->constant : NULL;
+    return t && meg_span_bytes(meg_onnx_note(n, "megalith.scope")) > 0 && meg_onnx_is_weight(s) &&
+           t->rank >= 2 && t->rank <= MEG_AXES && t->dims[0] == 1 && t->type == MEG_ONNX_FLOAT &&
+           !s->turned && !s->of;
+}
+
+static meg_status want_data(meg_onnx_build *b, const meg_onnx_node *n, int i, meg_onnx_symbol **out)
 {
     meg_onnx_symbol *s = *out = meg_onnx_in(b, n, i);
+    if (lifts(n, s)) return lift(b, s);
     if (s && s->constant)
         return meg_onnx_refuse(b, n, "input %d, '%.*s', is a constant, but must depend on the data",
                                i, MEG_SPAN_TEXT(s->name));

@@ -51,6 +51,8 @@ typedef struct meg_onnx_build {
     int still;  /* batch normalisations without training, for a warning */
     int folded; /* convolutions that look as if they had swallowed one */
     int drops;
+    int merged;  /* scales of normalisations that several of them share */
+    int renamed; /* matrices of PyTorch that lost their names */
 } meg_onnx_build;
 
 /* One row per ONNX operator. */
@@ -64,6 +66,11 @@ typedef struct meg_onnx_row {
 /* Tables of rows; each ends with a row without op. */
 extern const meg_onnx_row meg_onnx_layers[], meg_onnx_norms[], meg_onnx_points[], meg_onnx_shapes[],
     meg_onnx_constants[], meg_onnx_helpers[];
+
+/* Groups of nodes that this framework wrote for one operator: see onnx_own.c. */
+void meg_onnx_find_own(meg_onnx_build *b);
+bool meg_onnx_is_own(const meg_onnx_node *n);
+meg_status meg_onnx_read_own(meg_onnx_build *b, const meg_onnx_node *n);
 
 /* Makes one node of groups that are one operator here. */
 void meg_onnx_find_patterns(meg_onnx_build *b);

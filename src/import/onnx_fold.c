@@ -350,135 +350,6 @@ static meg_status fold_trilu(folding *f)
 
 /* ---- computing ---- */
 
-typedef struct computing {
-    const char *op;
-    int operands;
-    bool compares; /* its result is whole, whatever its inputs are */
-    bool reals;    /* the other way round */
-    double (*r)(double a, double c);
-    bool (*i)(int64_t a, int64_t c, int64_t *out); /* false: no number */
-} computing;
-
-static double add_r(double a, double c)
-{
-    return a + c;
-}
-static double sub_r(double a, double c)
-{
-    return a - c;
-}
-static double mul_r(double a, double c)
-{
-    return a * c;
-}
-static double div_r(double a, double c)
-{
-    return a / c;
-}
-static double equal_r(double a, double c)
-{
-    return !(a < c) && !(a > c);
-}
-static double less_r(double a, double c)
-{
-    return a < c;
-}
-static double greater_r(double a, double c)
-{
-    return a > c;
-}
-static double sqrt_r(double a, double c)
-{
-    return (void)c, sqrt(a);
-}
-static double neg_r(double a, double c)
-{
-    return (void)c, -a;
-}
-static double inverse_r(double a, double c)
-{
-    return (void)c, 1 / a;
-}
-static double floor_r(double a, double c)
-{
-    return (void)c, floor(a);
-}
-
-static bool add_i(int64_t a, int64_t c, int64_t *out)
-{
-    return !__builtin_add_overflow(a, c, out);
-}
-static bool sub_i(int64_t a, int64_t c, int64_t *out)
-{
-    return !__builtin_sub_overflow(a, c, out);
-}
-static bool mul_i(int64_t a, int64_t c, int64_t *out)
-{
-    return !__builtin_mul_overflow(a, c, out);
-}
-static bool equal_i(int64_t a, int64_t c, int64_t *out)
-{
-    return *out = a == c, true;
-}
-static bool less_i(int64_t a, int64_t c, int64_t *out)
-{
-    return *out = a < c, true;
-}
-static bool greater_i(int64_t a, int64_t c, int64_t *out)
-{
-    return *out = a > c, true;
-}
-static bool and_i(int64_t a, int64_t c, int64_t *out)
-{
-    return *out = a && c, true;
-}
-static bool or_i(int64_t a, int64_t c, int64_t *out)
-{
-    return *out = a || c, true;
-}
-static bool not_i(int64_t a, int64_t c, int64_t *out)
-{
-    return (void)c, *out = !a, true;
-}
-static bool neg_i(int64_t a, int64_t c, int64_t *out)
-{
-    return (void)c, !__builtin_sub_overflow(0, a, out);
-}
-
-static bool div_i(int64_t a, int64_t c, int64_t *out)
-{
-    if (c == 0 || (a == INT64_MIN && c == -1)) return false;
-    *out = a / c;
-    return true;
-}
-
-/* The sign of the divisor, as in Python. */
-static bool mod_i(int64_t a, int64_t c, int64_t *out)
-{
-    if (c == 0 || (a == INT64_MIN && c == -1)) return false;
-    *out = a % c;
-    if (*out && (*out < 0) != (c < 0)) *out += c;
-    return true;
-}
-
-static const computing COMPUTING[] = {{"Add", 2, false, false, add_r, add_i},
-                                      {"Sub", 2, false, false, sub_r, sub_i},
-                                      {"Mul", 2, false, false, mul_r, mul_i},
-                                      {"Div", 2, false, false, div_r, div_i},
-                                      {"Mod", 2, false, false, NULL, mod_i},
-                                      {"Pow", 2, false, true, pow, NULL},
-                                      {"Equal", 2, true, false, equal_r, equal_i},
-                                      {"Less", 2, true, false, less_r, less_i},
-                                      {"Greater", 2, true, false, greater_r, greater_i},
-                                      {"And", 2, false, false, NULL, and_i},
-                                      {"Or", 2, false, false, NULL, or_i},
-                                      {"Not", 1, false, false, NULL, not_i},
-                                      {"Neg", 1, false, false, neg_r, neg_i},
-                                      {"Sqrt", 1, false, true, sqrt_r, NULL},
-                                      {"Reciprocal", 1, false, true, inverse_r, NULL},
-                                      {"Floor", 1, false, true, floor_r, NULL},
-                                      {0}};
-
 static int64_t place(const folding *f, const strides *s, int64_t to)
 {
     int64_t from = 0;
@@ -491,7 +362,7 @@ static int64_t place(const folding *f, const strides *s, int64_t to)
 
 static meg_status fold_numbers(folding *f)
 {
-    const computing *c = COMPUTING;
+    const meg_onnx_computing *c = meg_onnx_computings;
     strides s[2] = {0};
     while (c->op && !meg_span_is(f->n->op, c->op))
         c++;

@@ -18,4 +18,15 @@ bool meg_onnx_is_weight(const meg_onnx_symbol *s);
 meg_status meg_onnx_new_dims(const meg_onnx_build *b, const meg_onnx_node *n,
                              const meg_onnx_tensor *t, int64_t dims[MEG_ONNX_RANK], int *rank);
 
+typedef struct meg_onnx_computing { /* an operator of numbers: onnx_fold_numbers.c */
+    const char *op;
+    int operands;
+    bool compares; /* its result is whole, whatever its inputs are */
+    bool reals;    /* the other way round */
+    double (*r)(double a, double c);
+    bool (*i)(int64_t a, int64_t c, int64_t *out); /* false: no number */
+} meg_onnx_computing;
+
+extern const meg_onnx_computing meg_onnx_computings[]; /* ends with a row without op */
+
 #endif

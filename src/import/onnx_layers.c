@@ -5,9 +5,10 @@
  *     GlobalAveragePool keeps extents of 1 that the global pool here does not have: where a flatten
  *     follows they do not matter, elsewhere it is an average pool over all.
  */
-#include "import/onnx_build.h"
+#include "import/onnx_fold.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- windows ---- */
@@ -107,6 +108,16 @@ static bool looks_folded(const meg_onnx_build *b, const meg_onnx_weight w[2])
            !(ends_with(w[0].symbol->name, ".weight") && ends_with(w[1].symbol->name, ".bias"));
 }
 
+/* PyTorch writes zeros for the bias that a layer does not have: they are not to be trained. */
+static bool no_bias(const meg_onnx_symbol *s)
+{
+    const meg_onnx_tensor *t = s->constant;
+    if (!t || meg_onnx_is_weight(s)) return false;
+    for (int64_t i = 0; i < t->size; i++)
+        if (!(fabs(meg_onnx_number(t, i)) <= 0)) return false;
+    return true;
+}
+
 static meg_status add_taps(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l, windows *w)
 {
     const meg_onnx_tensor *t;
@@ -118,7 +129,7 @@ static meg_status add_taps(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_l
         return meg_onnx_refuse(b, n, "weight of rank %d for an input of rank %d", t->rank,
                                b->graph->value[l->in[0]].rank);
     l->weights = 1;
-    if (meg_onnx_in(b, n, 2))
+    if (meg_onnx_in(b, n, 2) && !no_bias(meg_onnx_in(b, n, 2)))
         MEG_TRY(b->error, meg_onnx_want_weight(b, n, 2, &l->weight[l->weights++].symbol));
     meg_onnx_attr(l, "bias=%d groups=%" PRId64, l->weights - 1, meg_onnx_int(n, "group", 1));
     return read_windows(b, n, l->in[0], t->dims + 2, w);
@@ -240,6 +251,17 @@ static meg_onnx_symbol *bias_after(const meg_onnx_build *b, const meg_onnx_node 
     return NULL;
 }
 
+/* Is it what PyTorch's exporters call the numbers that they computed? */
+static bool nameless(meg_span s)
+{
+    static const char *const heads[] = {"val_", "onnx::"};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        if (meg_span_bytes(s) > (int64_t)strlen(heads[i]) &&
+            memcmp(s.at, heads[i], strlen(heads[i])) == 0)
+            return true;
+    return false;
+}
+
 static meg_status read_matmul(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "matmul", .inputs = 2};
@@ -255,6 +277,7 @@ static meg_status read_matmul(meg_onnx_build *b, const meg_onnx_node *n)
     MEG_TRY(b->error, want_matrix(b, n, false, &m));
     if (b->graph->value[l.in[0]].rank < 2) return meg_onnx_refuse(b, n, "its input is a vector");
     meg_onnx_symbol *bias = bias_after(b, n, m.units);
+    b->renamed += meg_span_is(b->file->producer, "pytorch") && nameless(m.weight.symbol->name);
     l.weight[0] = m.weight;
     if (bias) l.weight[l.weights++].symbol = bias;
     dense_words(&l, m.units, b->graph->value[l.in[0]].rank);

@@ -20,6 +20,7 @@ static meg_status read_batchnorm(meg_onnx_build *b, const meg_onnx_node *n)
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
     for (int i = 0; i < 4; i++)
         MEG_TRY(b->error, meg_onnx_want_weight(b, n, 1 + i, &l.weight[i].symbol));
+    b->merged += l.weight[0].symbol->parameter >= 0;
     meg_onnx_attr(&l, "epsilon=%.9g momentum=%.9g variance=%s", meg_onnx_real(n, "epsilon", 1e-5),
                   1 - meg_onnx_real(n, "momentum", 0.9), variance_of(b, n));
     bool own = meg_span_bytes(meg_onnx_note(n, "megalith.running_var")) > 0;
@@ -54,6 +55,7 @@ static meg_status add_affine(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx
     l->weights = 2;
     for (int i = 0; i < 2; i++)
         MEG_TRY(b->error, meg_onnx_want_weight(b, n, 1 + i, &l->weight[i].symbol));
+    b->merged += l->weight[0].symbol->parameter >= 0;
     meg_onnx_attr(l, "affine=1 epsilon=%.9g", meg_onnx_real(n, "epsilon", 1e-5));
     return MEG_OK;
 }

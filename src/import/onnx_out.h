@@ -26,9 +26,9 @@ typedef struct meg_onnx_made { /* a node of the file */
     const char *op;
     int inputs;
     const char *in[MEG_INPUTS];
-    const char *out;
-    meg_wire attributes; /* fields of the NodeProto */
-    bool back;           /* its output has the last axis, which goes to the front behind it */
+    const char *out, *second; /* NULL: it has one output */
+    meg_wire attributes;      /* fields of the NodeProto */
+    bool back;                /* its output has the last axis, which goes to the front behind it */
 } meg_onnx_made;
 
 void meg_made_int(meg_onnx_made *m, const char *name, int64_t value);
@@ -45,13 +45,22 @@ const char *meg_onnx_put_turned(meg_onnx_out *o, const meg_node *v, const char *
 /* Appends the node. */
 void meg_onnx_put(meg_onnx_out *o, meg_onnx_made *m, const char *name);
 
-/* Constants that are not weights; return their names. */
+/* Constants that are not weights; return their names. Of whole numbers, count 0: a single one. */
 const char *meg_onnx_put_wholes(meg_onnx_out *o, const meg_node *v, int count, const int64_t at[]);
 const char *meg_onnx_put_reals(meg_onnx_out *o, const meg_node *v, int count, const float at[]);
 const char *meg_onnx_put_real(meg_onnx_out *o, const meg_node *v, double value);
 
 /* A weight with other extents than its own, of the same numbers (a slope per channel). */
 void meg_onnx_put_weight(meg_onnx_out *o, int value, int rank, const int64_t dims[]);
+
+/* Notes which operator the node is the last part of, so that it is read as such. */
+void meg_onnx_note_own(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
+
+/* Operators of several nodes: onnx_write_parts.c. */
+meg_status meg_onnx_write_attention(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
+meg_status meg_onnx_write_adaptive(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
+meg_status meg_onnx_write_gather(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
+meg_status meg_onnx_write_unpool(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 
 /* One row per operator of ours. */
 typedef struct meg_onnx_writer {

@@ -206,14 +206,15 @@ static bool both_constant(const meg_onnx_build *b, const meg_onnx_node *n)
 
 /* Data of fewer axes has them at the end, in ONNX: axes of extent 1 are put behind the batch. That
  * needs the batch to be among them: a vector beside (n, c, h, w) would be one per sample here. */
-static meg_status line_up(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_layer *l)
+static meg_status line_up(const meg_onnx_build *b, const meg_onnx_node *n)
 {
-    const meg_graph *g = b->graph;
-    if (g->value[l->in[0]].rank == g->value[l->in[1]].rank) return MEG_OK;
+    int first = meg_onnx_rank(b, meg_onnx_in(b, n, 0)),
+        second = meg_onnx_rank(b, meg_onnx_in(b, n, 1));
+    if (first == second) return MEG_OK;
     return meg_onnx_refuse(b, n,
                            "data of rank %d and %d: the first axis, the batch, would not be the "
                            "same one",
-                           g->value[l->in[0]].rank, g->value[l->in[1]].rank);
+                           first, second);
 }
 
 static bool both_data(const meg_onnx_build *b, const meg_onnx_node *n)
@@ -233,7 +234,7 @@ static meg_status pair(meg_onnx_build *b, const meg_onnx_node *n, const char *op
         operand c = {meg_onnx_in(b, n, i), l.in[1 - i], l.front, false, 0};
         MEG_TRY(b->error, value_of_constant(b, n, &c, &l.in[i]));
     }
-    if (both_data(b, n)) MEG_TRY(b->error, line_up(b, n, &l));
+    if (both_data(b, n)) MEG_TRY(b->error, line_up(b, n));
     if (narrower(b->graph, l.in[0], l.in[1])) {
         if (!commutes)
             return meg_onnx_refuse(b, n, "only the second input may be spread over the first");
@@ -299,7 +300,7 @@ static meg_status read_add(meg_onnx_build *b, const meg_onnx_node *n)
     MEG_TRY(b->error, pair_data(b, n, &l));
     for (int i = 0; i < 2; i++)
         if (l.in[i] < 0) return add_constant(b, n, &l, i);
-    MEG_TRY(b->error, line_up(b, n, &l));
+    MEG_TRY(b->error, line_up(b, n));
     if (narrower(b->graph, l.in[0], l.in[1])) {
         int first = l.in[0];
         l.in[0] = l.in[1], l.in[1] = first;

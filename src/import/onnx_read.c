@@ -267,6 +267,7 @@ static meg_status build_node(meg_onnx_build *b, const meg_onnx_node *n)
     const meg_onnx_row *row = NULL;
     bool standard = meg_span_is(n->domain, "") || meg_span_is(n->domain, "ai.onnx");
     if (n->subgraph) return meg_onnx_refuse(b, n, "it has a graph inside, which is not supported");
+    if (meg_onnx_is_own(n) && n->outputs > 0) return meg_onnx_read_own(b, n);
     for (int i = 0; standard && (row = row_at(i)); i++)
         if (meg_span_is(n->op, row->op)) break;
     if (!row) return meg_onnx_refuse(b, n, "this operator is not supported");
@@ -298,14 +299,41 @@ static meg_status build_nodes(meg_onnx_build *b)
 
 /* ---- the whole ---- */
 
+/* tf2onnx, or Keras over PyTorch, which calls its inputs so. */
+static bool of_keras(const meg_onnx_build *b)
+{
+    static const char name[] = "keras_tensor";
+    bool found = meg_span_is(b->file->producer, "tf2onnx") ||
+                 meg_span_is(b->file->producer, "keras");
+    for (size_t i = 0; i < b->file->inputs && !found; i++) {
+        meg_span s = b->file->input[i].name;
+        found = meg_span_bytes(s) >= (int64_t)strlen(name) && memcmp(s.at, name, strlen(name)) == 0;
+    }
+    return found;
+}
+
 static void tell_losses(const meg_onnx_build *b)
 {
+    if (of_keras(b))
+        meg_onnx_warn(b, "a file of Keras: its batch normalisations are arithmetic with fixed "
+                         "statistics, or folded into weights, and its dropouts are gone: training "
+                         "will differ");
+    if (b->merged)
+        meg_onnx_warn(b,
+                      "%d normalisations share the scales of others: the exporter merges equal "
+                      "numbers, and they will be trained as one",
+                      b->merged);
+    if (b->renamed && !of_keras(b))
+        meg_onnx_warn(b,
+                      "%d matrices have lost their names, and a tie to an embedding if they had "
+                      "one: PyTorch keeps both with optimize=False",
+                      b->renamed);
     if (b->still)
         meg_onnx_warn(b,
                       "%d batch normalisations were exported for inference: they train again, "
                       "from their statistics%s",
                       b->still, b->drops ? "" : "; dropout, if the model had any, is gone");
-    if (b->folded)
+    if (b->folded && !of_keras(b))
         meg_onnx_warn(b,
                       "%d convolutions seem to have a batch normalisation folded into their "
                       "weights: training will differ; export the model in training mode",
@@ -315,6 +343,7 @@ static void tell_losses(const meg_onnx_build *b)
 static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int count)
 {
     meg_graph *g = b->graph;
+    bool loss = strcmp(b->options.loss, "none") != 0;
     for (int i = 0; i < count; i++) {
         MEG_CHECK(b->error, !out[i]->view, MEG_EUNSUPPORTED,
                   "%s: the batch must be the first axis of output '%.*s'", b->file->path,
@@ -322,10 +351,12 @@ static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int co
         MEG_CHECK(b->error, out[i]->value >= 0 || out[i]->front >= 0, MEG_EUNSUPPORTED,
                   "%s: output '%.*s' is a constant, a sequence, or comes from nowhere",
                   b->file->path, MEG_SPAN_TEXT(out[i]->name));
-        MEG_TRY(b->error, meg_onnx_straighten(b, out[i], &g->output[i]));
+        /* Logits of tokens or pixels whose classes come last: the loss wants them in front. */
+        if (loss && meg_onnx_is_front(out[i])) g->output[i] = out[i]->front;
+        else MEG_TRY(b->error, meg_onnx_straighten(b, out[i], &g->output[i]));
         g->outputs++;
     }
-    if (strcmp(b->options.loss, "none") == 0) return MEG_OK;
+    if (!loss) return MEG_OK;
     meg_graph_add_loss(g, b->options.loss, "", g->output[0], 1);
     return g->error.status;
 }
@@ -339,6 +370,7 @@ static meg_status build(meg_onnx_build *b)
               (long long)b->file->opset, OLDEST, NEWEST);
     MEG_TRY(b->error, read_names(b));
     MEG_TRY(b->error, want_outputs(b, out, &count));
+    meg_onnx_find_own(b);
     find_needs(b);
     meg_onnx_find_patterns(b);
     for (size_t i = 0; i < b->file->inputs; i++)

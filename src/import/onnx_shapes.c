@@ -64,6 +64,11 @@ static meg_status add_reshape(meg_onnx_build *b, const meg_onnx_node *n, int x,
     }
     if (to->count < 1 || to->count > MEG_AXES || to->at[0] != v->dims[0])
         return meg_onnx_view_reshape(b, n, to);
+    if (v->rank == 1) { /* a number per sample: axes of extent 1 are only in the file */
+        meg_onnx_bind(b, n, 0, x);
+        meg_onnx_symbol_of(b, n->out[0])->rank = to->count;
+        return MEG_OK;
+    }
     if (to->count == 2) {
         l.op = "flatten";
         return meg_onnx_add(b, n, &l);

@@ -82,6 +82,7 @@ void meg_onnx_put(meg_onnx_out *o, meg_onnx_made *m, const char *name)
     for (int i = 0; i < m->inputs; i++)
         meg_wire_text(&n, 1, m->in[i]);
     meg_wire_text(&n, 2, m->out);
+    if (m->second) meg_wire_text(&n, 2, m->second);
     meg_wire_text(&n, 3, name);
     meg_wire_text(&n, 4, m->op);
     meg_wire_append(&n, &m->attributes);
@@ -123,8 +124,8 @@ static const char *extra_name(meg_onnx_out *o, const meg_node *v)
 const char *meg_onnx_put_wholes(meg_onnx_out *o, const meg_node *v, int count, const int64_t at[])
 {
     const char *name = extra_name(o, v);
-    meg_wire t = tensor(name, WHOLE, 1, (int64_t[]){count});
-    meg_wire_data(&t, 9, at, count * (int64_t)sizeof *at);
+    meg_wire t = tensor(name, WHOLE, count > 0, (int64_t[]){count});
+    meg_wire_data(&t, 9, at, (count ? count : 1) * (int64_t)sizeof *at);
     meg_wire_message(&o->wire, 5, &t);
     return name;
 }

@@ -97,6 +97,10 @@ static meg_status write_pool(meg_onnx_out *o, const meg_node *v, meg_onnx_made *
     put_windows(o, v, m, a->win);
     meg_made_int(m, "ceil_mode", a->ceil);
     if (strcmp(v->op->name, "avgpool") == 0) meg_made_int(m, "count_include_pad", a->count_pad);
+    if (v->outputs > 1) { /* indices: only max_unpool understands them */
+        m->second = o->name[v->out[1]];
+        meg_onnx_note_own(o, v, m);
+    }
     return MEG_OK;
 }
 
@@ -146,37 +150,35 @@ static meg_status write_dropout(meg_onnx_out *o, const meg_node *v, meg_onnx_mad
     return MEG_OK;
 }
 
-static meg_status write_add(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
-{
-    (void)o;
-    if (v->inputs > 2) m->op = "Sum";
-    return MEG_OK;
-}
-
 static void put_epsilon(const meg_node *v, meg_onnx_made *m)
 {
     meg_made_real(m, "epsilon", number(v, "epsilon"));
 }
 
-/* Scales and offsets that the operator can do without, but ONNX cannot. */
-static meg_status want_affine(const meg_onnx_out *o, const meg_node *v)
+/* Scales and offsets that the operator can do without, but ONNX cannot: ones and zeros. */
+static meg_status want_affine(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
 {
-    MEG_CHECK(o->error, flag(v, "affine"), MEG_EUNSUPPORTED,
-              "%s: %s '%s' without weights cannot be written as ONNX: use affine=1", o->path,
-              v->op->name, v->name);
+    int64_t count = input(o, v, 0)->dims[1];
+    if (flag(v, "affine")) return MEG_OK;
+    float *ones = meg_pool_alloc(o->pool, 2 * (size_t)count * sizeof *ones); /* zeros behind them */
+    for (int64_t i = 0; i < count; i++)
+        ones[i] = 1;
+    meg_onnx_note_own(o, v, m);
+    m->in[m->inputs++] = meg_onnx_put_reals(o, v, (int)count, ones);
+    m->in[m->inputs++] = meg_onnx_put_reals(o, v, (int)count, ones + count);
     return MEG_OK;
 }
 
 static meg_status write_instancenorm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
 {
-    MEG_TRY(o->error, want_affine(o, v));
+    MEG_TRY(o->error, want_affine(o, v, m));
     put_epsilon(v, m);
     return MEG_OK;
 }
 
 static meg_status write_groupnorm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
 {
-    MEG_TRY(o->error, want_affine(o, v));
+    MEG_TRY(o->error, want_affine(o, v, m));
     put_epsilon(v, m);
     meg_made_int(m, "num_groups", *(const int64_t *)word(v, "groups"));
     o->opset = 21; /* before, it had a scale per group */
@@ -187,7 +189,13 @@ static meg_status write_groupnorm(meg_onnx_out *o, const meg_node *v, meg_onnx_m
 static meg_status write_layernorm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
 {
     bool turned = choice(v, "axes") == 0 && input(o, v, 0)->rank > 2;
-    MEG_TRY(o->error, want_affine(o, v));
+    bool vector = turned || input(o, v, 0)->rank == 2; /* its scales, if it had any */
+    MEG_CHECK(
+        o->error, vector || flag(v, "affine"), MEG_EUNSUPPORTED,
+        "%s: layernorm '%s' over whole samples without weights cannot be written as ONNX: use "
+        "affine=1",
+        o->path, v->name);
+    MEG_TRY(o->error, want_affine(o, v, m));
     put_epsilon(v, m);
     meg_made_int(m, "axis", turned ? -1 : 1);
     if (turned) {
@@ -248,25 +256,32 @@ static meg_status write_axis(meg_onnx_out *o, const meg_node *v, meg_onnx_made *
     return MEG_OK;
 }
 
-/* The second input has fewer axes, perhaps: ONNX would line them up at the end. */
-static meg_status write_pair(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+/* Another input has fewer axes, perhaps: ONNX would line them up at the end. */
+static void line_up(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m, int i)
 {
-    const meg_value *a = input(o, v, 0), *b = input(o, v, 1);
+    const meg_value *a = input(o, v, 0), *b = input(o, v, i);
     int64_t dims[MEG_AXES];
-    if (a->rank == b->rank) return MEG_OK;
-    for (int i = 0; i < a->rank; i++)
-        dims[i] = b->shape.hi[i < 2 ? i : MEG_AXES - a->rank + i];
+    if (a->rank == b->rank) return;
+    for (int k = 0; k < a->rank; k++)
+        dims[k] = b->shape.hi[k < 2 ? k : MEG_AXES - a->rank + k];
     if (b->kind == MEG_PARAMETER || b->kind == MEG_STATE) {
-        meg_onnx_put_weight(o, v->in[1], a->rank, dims);
-        return MEG_OK;
+        meg_onnx_put_weight(o, v->in[i], a->rank, dims);
+        return;
     }
     dims[0] = b->shape.hi[MEG_N] == 1 ? 1 : 0; /* the batch's own */
-    const char *name = meg_pool_text(o->pool, "%s/spread", v->name);
+    const char *name = meg_pool_text(o->pool, "%s/spread%d", v->name, i);
     meg_onnx_made r = {.op = "Reshape", .inputs = 2, .out = name};
-    r.in[0] = m->in[1];
+    r.in[0] = m->in[i];
     r.in[1] = meg_onnx_put_wholes(o, v, a->rank, dims);
     meg_onnx_put(o, &r, name);
-    m->in[1] = name;
+    m->in[i] = name;
+}
+
+static meg_status write_pair(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    for (int i = 1; i < v->inputs; i++)
+        line_up(o, v, m, i);
+    if (v->inputs > 2) m->op = "Sum"; /* of add */
     return MEG_OK;
 }
 
@@ -366,7 +381,9 @@ static meg_status write_resize(meg_onnx_out *o, const meg_node *v, meg_onnx_made
 }
 
 const meg_onnx_writer meg_onnx_writers[] = {
-    {"add", "Add", write_add},
+    {"adaptive_avgpool", "Reshape", meg_onnx_write_adaptive},
+    {"add", "Add", write_pair},
+    {"attention", "Reshape", meg_onnx_write_attention},
     {"avgpool", "AveragePool", write_pool},
     {"batchnorm", "BatchNormalization", write_batchnorm},
     {"clip", "Clip", write_clip},
@@ -379,12 +396,14 @@ const meg_onnx_writer meg_onnx_writers[] = {
     {"embedding", "Gather", write_embedding},
     {"flatten", "Flatten", write_axis},
     {"gap", "Flatten", write_gap},
+    {"gather", "Transpose", meg_onnx_write_gather},
     {"gelu", "Gelu", write_gelu},
     {"groupnorm", "GroupNormalization", write_groupnorm},
     {"instancenorm", "InstanceNormalization", write_instancenorm},
     {"layernorm", "LayerNormalization", write_layernorm},
     {"leaky_relu", "LeakyRelu", write_leaky},
     {"matmul", "MatMul", NULL},
+    {"max_unpool", "MaxUnpool", meg_onnx_write_unpool},
     {"maxpool", "MaxPool", write_pool},
     {"mul", "Mul", write_pair},
     {"pad", "Pad", write_pad},

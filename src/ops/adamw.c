@@ -25,6 +25,7 @@ const meg_optimizer meg_optimizer_adamw = {
     .params = params,
     .settings_bytes = sizeof(meg_adam_settings),
     .states = 2,
+    .state = {"mean", "square"},
     .f32 = update,
     .f64 = meg_adamw_f64,
 };

@@ -31,6 +31,7 @@ typedef struct meg_optimizer {
     const meg_param *params;
     size_t settings_bytes;
     int states; /* at most; `used` may be fewer for these settings (no momentum) */
+    const char *state[MEG_OPTIMIZER_STATES]; /* their names in checkpoints: "momentum" */
     int (*used)(const void *settings); /* NULL: all */
     void (*f32)(const meg_update *u);
     void (*f64)(const meg_update *u);

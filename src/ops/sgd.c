@@ -91,6 +91,7 @@ const meg_optimizer meg_optimizer_sgd = {
     .params = params,
     .settings_bytes = sizeof(sgd_settings),
     .states = 1,
+    .state = {"momentum"},
     .used = used,
     .f32 = update,
     .f64 = meg_sgd_f64,

@@ -239,6 +239,21 @@ static void mark_last(meg_entry *e)
     }
 }
 
+static void link_frames(meg_entry *e)
+{
+    for (int i = 0; i < e->lines; i++)
+        e->line[i].first = true;
+    for (int i = 0; i < e->lines; i++) {
+        meg_line *line = &e->line[i];
+        int k = i + 1;
+        while (k < e->lines &&
+               (e->line[k].station != line->station || e->line[k].frame != line->frame))
+            k++;
+        line->next = k < e->lines ? k : -1;
+        if (line->next >= 0) e->line[line->next].first = false;
+    }
+}
+
 /*   begin  labels  counted  (tasks of the timetable)  update   */
 static void write_lines(const meg_plan *p, meg_entry *e)
 {
@@ -262,6 +277,7 @@ static void write_lines(const meg_plan *p, meg_entry *e)
     }
     for_all_stations(e, MEG_BLOCK_UPDATE);
     mark_last(e);
+    link_frames(e);
 }
 
 meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out)

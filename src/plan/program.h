@@ -98,6 +98,9 @@ typedef struct meg_line {
     int ordinal; /* among the station's: where its labels lie */
     int frame;
     bool last; /* the block runs no more in this step */
+    int next;  /* line that uses the same frame next; -1: none. Its receives may be posted as soon
+                  as this one is issued: none of their memory is in use in between */
+    bool first; /* no line before it uses the frame */
 } meg_line;
 
 typedef struct meg_station {

@@ -20,35 +20,30 @@ static const double FLOPS_PER_BYTE = 8, PASSES = 3;
 typedef struct view { /* the graph as pieces */
     meg_plan *plan;
     meg_groups *groups;
-    int *piece; /* (groups): -1: labels and losses alone */
+    bool *loss; /* (nodes) */
+    int *piece; /* (groups): -1: losses alone */
     meg_cut cut;
 } view;
 
 /* ---- losses ---- */
 
-static bool reads_labels(const meg_graph *g, const meg_node *v)
+/* Nodes that read labels, or what was made of them. */
+static bool *find_losses(meg_pool *pool, const meg_graph *g)
 {
-    for (int k = 0; k < v->inputs; k++)
-        if (g->value[v->in[k]].kind == MEG_LABEL) return true;
-    return false;
-}
-
-/* Reads labels, or nothing but what was made of them. */
-static bool of_labels(const meg_graph *g, const meg_node *v)
-{
-    if (reads_labels(g, v)) return true;
-    for (int k = 0; k < v->inputs; k++) {
-        int maker = g->value[v->in[k]].maker;
-        if (maker >= 0 && of_labels(g, &g->node[maker])) return true;
-    }
-    return false;
+    bool *is = meg_pool_alloc(pool, (size_t)g->nodes + 1);
+    for (int i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].inputs; k++) {
+            const meg_value *x = &g->value[g->node[i].in[k]];
+            is[i] = is[i] || x->kind == MEG_LABEL || (x->maker >= 0 && is[x->maker]);
+        }
+    return is;
 }
 
 /* The stage of the first input that is not made of labels; then, backwards, of the reader. */
-static void settle_losses(const meg_graph *g, int stage[])
+static void settle_losses(const meg_graph *g, const bool loss[], int stage[])
 {
     for (int i = 0; i < g->nodes; i++)
-        stage[i] = of_labels(g, &g->node[i]) ? -1 : stage[i];
+        stage[i] = loss[i] ? -1 : stage[i];
     for (int i = 0; i < g->nodes; i++)
         for (int k = 0; k < g->node[i].inputs && stage[i] < 0; k++) {
             int maker = g->value[g->node[i].in[k]].maker;
@@ -63,10 +58,10 @@ static void settle_losses(const meg_graph *g, int stage[])
 
 /* ---- pieces ---- */
 
-static bool only_labels(const meg_graph *g, const meg_group *s)
+static bool only_losses(const view *v, const meg_group *s)
 {
     for (int i = 0; i < s->nodes; i++)
-        if (!of_labels(g, &g->node[s->node[i]])) return false;
+        if (!v->loss[s->node[i]]) return false;
     return true;
 }
 
@@ -100,7 +95,7 @@ static void cut_of(view *v)
                        .measure = v->plan->options.balance == 0 ? MEG_MEASURE_COMPUTE
                                                                 : MEG_MEASURE_MEMORY};
     for (int i = 0; i < s->count; i++) {
-        v->piece[i] = only_labels(g, &s->group[i]) ? -1 : v->cut.pieces;
+        v->piece[i] = only_losses(v, &s->group[i]) ? -1 : v->cut.pieces;
         if (v->piece[i] >= 0) piece[v->cut.pieces++] = piece_of(v, &s->group[i]);
     }
     for (int i = 0; i < s->edges; i++) {
@@ -156,7 +151,7 @@ static meg_status cut_graph(view *v, meg_error *e)
     for (int i = 0; i < v->groups->count; i++)
         for (int k = 0; k < v->groups->group[i].nodes; k++)
             p->stage[v->groups->group[i].node[k]] = v->piece[i] < 0 ? 0 : best->stage[v->piece[i]];
-    settle_losses(p->source, p->stage);
+    settle_losses(p->source, v->loss, p->stage);
     return MEG_OK;
 }
 
@@ -165,6 +160,7 @@ meg_status meg_plan_stages(meg_plan *p, meg_error *e)
     p->stage = meg_pool_alloc(p->pool, ((size_t)p->source->nodes + 1) * sizeof(int));
     if (p->options.stages == 1) return MEG_OK;
     view v = {.plan = p, .groups = meg_groups_new(p->source, (meg_level)p->options.level)};
+    v.loss = find_losses(p->pool, p->source);
     meg_status status = cut_graph(&v, e);
     meg_groups_free(v.groups);
     return status;

@@ -1,26 +1,29 @@
-/* Weights to and from safetensors files, in global coordinates and plain format: parameters and
- * running statistics under the names that PyTorch gives them. And to ONNX files, with the network.
+/* Weights to and from files: see weights.h; and those of a trainer, also to ONNX files, with the
+ * network. Rank 0 writes and reads for all.
  */
+#include "train/weights.h"
 #include "import/onnx.h"
-#include "import/safetensors.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* ---- saving ---- */
+static bool wanted(const meg_weights_file *w, const meg_item *t)
+{
+    return w->optimizer == (t->role == MEG_ROLE_STATE);
+}
 
-typedef struct saving { /* tensors leave the engine one by one, in pieces */
-    meg_trainer *trainer;
+/* ---- writing ---- */
+
+typedef struct saving { /* tensors arrive one by one, in pieces */
+    meg_collection *c;
+    meg_error *error;
     const meg_saved *list;
-    int *value;         /* (list): of the engine's graph */
-    meg_role role;      /* of parameters */
+    int *item;          /* (list): of the collection */
     meg_saved_put *put; /* of the tensor at hand */
     void *to;
     const char *name;
-    meg_status status;
 } saving;
 
 static bool all_finite(const void *data, int64_t count, int64_t element)
@@ -32,190 +35,210 @@ static bool all_finite(const void *data, int64_t count, int64_t element)
 }
 
 /* A last step may have spoilt weights without a loss to show it: such are not saved. */
-static void take(void *context, const meg_box *box, void *data)
+static meg_status take(void *context, const void *data, int64_t count)
 {
     saving *s = context;
-    int64_t count = meg_box_size(box), element = meg_dtype_bytes(meg_engine_real(s->trainer->engine));
-    if (s->status != MEG_OK) return;
-    if (all_finite(data, count, element)) s->status = s->put(s->to, data, count * element);
-    else
-        s->status = meg_fail(&s->trainer->ctx->error, MEG_ENAN,
-                             "%s is not finite: nothing is saved", s->name);
-}
-
-static bool saved_kind(const meg_value *v)
-{
-    return v->kind == MEG_PARAMETER || v->kind == MEG_STATE;
-}
-
-static meg_role role_of(const saving *s, const meg_value *v)
-{
-    return v->kind == MEG_PARAMETER ? s->role : MEG_ROLE_VALUE;
+    int64_t element = meg_dtype_bytes(meg_collection_real(s->c));
+    MEG_CHECK(s->error, all_finite(data, count, element), MEG_ENAN,
+              "%s is not finite: nothing is saved", s->name);
+    return s->put(s->to, data, count * element);
 }
 
 static meg_status get_tensor(void *context, const meg_saved *t, meg_saved_put *put, void *to)
 {
     saving *s = context;
-    int id = s->value[t - s->list];
-    const meg_value *v = &meg_engine_graph(s->trainer->engine)->value[id];
     s->put = put;
     s->to = to;
     s->name = t->name;
-    s->status = MEG_OK;
-    meg_engine_get(s->trainer->engine, id, role_of(s, v), 0, take, s);
-    return s->status;
+    return meg_collection_get(s->c, s->error, s->item[t - s->list], take, s);
 }
 
-static bool held(const saving *s, const meg_value *v)
+meg_status meg_weights_write(meg_collection *c, meg_error *e, const meg_weights_file *w)
 {
-    const meg_plan *p = meg_engine_plan(s->trainer->engine);
-    for (int i = 0; i < p->held_slots; i++)
-        if (p->held[i].value == v->id && p->held[i].role == role_of(s, v)) return true;
-    return false;
-}
-
-static meg_status save(meg_trainer *t, const char *path, meg_role parameters, int64_t shard)
-{
-    const meg_graph *g = meg_engine_graph(t->engine);
     meg_pool *pool = meg_pool_new();
-    meg_saved *list = meg_pool_alloc(pool, (size_t)g->values * sizeof *list);
-    saving s = {.trainer = t, .list = list, .role = parameters};
-    s.value = meg_pool_alloc(pool, (size_t)g->values * sizeof *s.value);
+    size_t room = (size_t)meg_collection_count(c) + 1;
+    meg_saved *list = meg_pool_alloc(pool, room * sizeof *list);
+    saving s = {.c = c, .error = e, .list = list};
+    s.item = meg_pool_alloc(pool, room * sizeof *s.item);
     int count = 0;
-    for (int i = 0; i < g->values; i++) {
-        const meg_value *v = &g->value[i];
-        if (!saved_kind(v) || !held(&s, v)) continue;
+    for (int i = 0; i < meg_collection_count(c); i++) {
+        const meg_item *t = meg_collection_item(c, i);
+        if (!wanted(w, t)) continue;
         list[count] = (meg_saved){
-            .name = v->name, .dtype = meg_engine_real(t->engine), .rank = v->rank};
-        memcpy(list[count].dims, v->dims, sizeof v->dims);
-        s.value[count++] = i;
+            .name = t->name, .dtype = meg_collection_real(c), .rank = t->value->rank};
+        memcpy(list[count].dims, t->value->dims, sizeof t->value->dims);
+        s.item[count++] = i;
     }
-    char step[32];
-    snprintf(step, sizeof step, "%" PRId64, t->step);
-    meg_saved_note notes[] = {{"megalith.model", g->name}, {"megalith.step", step}};
-    meg_saved_file file = {count, 2, list, notes};
-    meg_status status = meg_safetensors_stream(&t->ctx->error, path, &file,
-                                               &(meg_saved_source){get_tensor, &s}, shard);
+    meg_saved_file file = {count, w->notes, list, w->note};
+    meg_status status = meg_safetensors_stream(e, w->path, &file,
+                                               &(meg_saved_source){get_tensor, &s}, w->shard);
     meg_pool_free(pool);
     return status;
 }
 
-meg_status meg_trainer_save(meg_trainer *t, const char *path)
+/* ---- reading ---- */
+
+static meg_status look(meg_error *e, const meg_weights_file *w, const meg_safetensors *f,
+                       const meg_item *t, const char *whose)
 {
-    return save(t, path, MEG_ROLE_VALUE, t->options.shard);
+    meg_saved found;
+    const meg_value *v = t->value;
+    int at = meg_safetensors_find(f, t->name);
+    MEG_CHECK(e, at >= 0, MEG_EDATA, "%s: there is no %s, which %s needs", w->path, t->name, whose);
+    MEG_TRY(e, meg_safetensors_at(f, e, at, &found));
+    bool same = found.rank == v->rank && (found.dtype == MEG_F32 || found.dtype == MEG_F64);
+    for (int i = 0; same && i < v->rank; i++)
+        same = found.dims[i] == v->dims[i];
+    MEG_CHECK(e, same, MEG_EDATA, "%s: %s has another shape or type than %s needs", w->path,
+              t->name, whose);
+    return MEG_OK;
 }
 
-meg_status meg_trainer_save_gradients(meg_trainer *t, const char *path)
+meg_status meg_weights_check(const meg_collection *c, meg_error *e, const meg_weights_file *w,
+                             const meg_safetensors *f, const char *whose)
 {
-    MEG_CHECK(&t->ctx->error, t->plan->options.keep_grads || t->plan->options.micro > 1, MEG_EARG,
-              "gradients are only there after a step of a plan with keep_grads=1");
-    return save(t, path, MEG_ROLE_GRADIENT, 0);
+    for (int i = 0; i < meg_collection_count(c); i++) {
+        const meg_item *t = meg_collection_item(c, i);
+        if (wanted(w, t)) MEG_TRY(e, look(e, w, f, t, whose));
+    }
+    return MEG_OK;
 }
-
-/* ---- loading ---- */
 
 typedef struct source {
-    const meg_value *value;
     const char *from;
     meg_dtype dtype, real;
 } source;
 
-static void give(void *context, const meg_box *box, void *data)
+static void give(void *context, int64_t first, int64_t count, void *piece)
 {
     const source *s = context;
-    int64_t first = meg_box_at(&s->value->shape, box->lo), count = meg_box_size(box);
     const char *from = s->from + first * meg_dtype_bytes(s->dtype);
     for (int64_t i = 0; i < count; i++) {
         float f = 0;
         double d = 0; /* the file may not be aligned */
         if (s->dtype == MEG_F64) memcpy(&d, from + 8 * i, 8), f = (float)d;
         else memcpy(&f, from + 4 * i, 4), d = (double)f;
-        if (s->real == MEG_F64) ((double *)data)[i] = d;
-        else ((float *)data)[i] = f;
+        if (s->real == MEG_F64) ((double *)piece)[i] = d;
+        else ((float *)piece)[i] = f;
     }
 }
 
-static meg_status check(meg_trainer *t, const meg_safetensors *f, const meg_value *v,
-                        const char *path, meg_saved *out)
+meg_status meg_weights_read(meg_collection *c, meg_error *e, const meg_weights_file *w,
+                            const meg_safetensors *f)
 {
-    meg_error *e = &t->ctx->error;
-    int at = meg_safetensors_find(f, v->name);
-    MEG_CHECK(e, at >= 0, MEG_EDATA, "%s: there is no %s, which %s needs", path, v->name,
-              t->plan->source->name);
-    MEG_TRY(e, meg_safetensors_at(f, e, at, out));
-    bool same = out->rank == v->rank && (out->dtype == MEG_F32 || out->dtype == MEG_F64);
-    for (int i = 0; same && i < v->rank; i++)
-        same = out->dims[i] == v->dims[i];
-    MEG_CHECK(e, same, MEG_EDATA, "%s: %s has another shape or type than %s needs", path, v->name,
-              t->plan->source->name);
+    for (int i = 0; i < meg_collection_count(c); i++) {
+        meg_saved saved;
+        const meg_item *t = meg_collection_item(c, i);
+        if (!wanted(w, t)) continue;
+        MEG_TRY(e, meg_safetensors_at(f, e, meg_safetensors_find(f, t->name), &saved));
+        source s = {saved.data, saved.dtype, meg_collection_real(c)};
+        MEG_TRY(e, meg_collection_put(c, e, i, give, &s));
+    }
     return MEG_OK;
 }
 
-/* Checks all before it changes any. */
-static meg_status load(meg_trainer *t, const meg_safetensors *f, const char *path)
+/* ---- of a trainer ---- */
+
+typedef struct job {
+    meg_trainer *trainer;
+    const char *path;
+    int64_t shard;
+} job;
+
+static meg_status collect(const job *j, int what, meg_collect_work *work)
 {
-    const meg_graph *g = meg_engine_graph(t->engine);
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < g->values; i++) {
-            const meg_value *v = &g->value[i];
-            meg_saved saved;
-            if (!saved_kind(v)) continue;
-            MEG_TRY(&t->ctx->error, check(t, f, v, path, &saved));
-            source s = {v, saved.data, saved.dtype, meg_engine_real(t->engine)};
-            if (pass == 1) meg_engine_put(t->engine, i, MEG_ROLE_VALUE, 0, give, &s);
-        }
-    return MEG_OK;
+    return meg_collect(j->trainer->engine, NULL, &j->trainer->ctx->error, what, work,
+                       (void *)(uintptr_t)j);
+}
+
+static meg_status save(void *context, meg_collection *c, meg_error *e)
+{
+    const job *j = context;
+    char step[32];
+    snprintf(step, sizeof step, "%" PRId64, j->trainer->step);
+    meg_saved_note notes[] = {{"megalith.model", j->trainer->plan->source->name},
+                              {"megalith.step", step}};
+    return meg_weights_write(c, e, &(meg_weights_file){j->path, notes, 2, j->shard, false});
+}
+
+meg_status meg_trainer_save(meg_trainer *t, const char *path)
+{
+    return collect(&(job){t, path, t->options.shard}, MEG_COLLECT_VALUES, save);
+}
+
+meg_status meg_trainer_save_gradients(meg_trainer *t, const char *path)
+{
+    MEG_CHECK(&t->ctx->error, t->plan->options.keep_grads || t->plan->options.micro > 1, MEG_EARG,
+              "gradients are only there after a step of a plan with keep_grads=1");
+    return collect(&(job){t, path, 0}, MEG_COLLECT_GRADIENTS | MEG_COLLECT_STATISTICS, save);
+}
+
+/* Checks all before it changes any. */
+static meg_status load(void *context, meg_collection *c, meg_error *e)
+{
+    const job *j = context;
+    meg_safetensors *f = NULL;
+    meg_weights_file w = {.path = j->path};
+    MEG_TRY(e, meg_safetensors_open(e, j->path, &f));
+    meg_status status = meg_weights_check(c, e, &w, f, j->trainer->plan->source->name);
+    if (status == MEG_OK) status = meg_weights_read(c, e, &w, f);
+    meg_safetensors_close(f);
+    return status;
 }
 
 meg_status meg_trainer_load(meg_trainer *t, const char *path)
 {
-    meg_safetensors *f = NULL;
-    MEG_TRY(&t->ctx->error, meg_safetensors_open(&t->ctx->error, path, &f));
-    meg_status status = load(t, f, path);
-    meg_safetensors_close(f);
-    return status;
+    return collect(&(job){t, path, 0}, MEG_COLLECT_VALUES, load);
 }
 
 /* ---- exporting ---- */
 
 typedef struct export
 {
-    meg_trainer *trainer;
+    meg_collection *c;
+    meg_error *error;
     meg_status (*put)(void *to, const float *piece, int64_t count);
     void *to;
-    meg_status status;
 }
 export;
 
-static void pass_on(void *context, const meg_box *box, void *data)
+static meg_status pass_on(void *context, const void *data, int64_t count)
 {
     enum {
         RUN = 4096
     };
-    export *x = context;
-    int64_t count = meg_box_size(box);
-    bool wide = meg_engine_real(x->trainer->engine) == MEG_F64;
-    if (!wide && x->status == MEG_OK) x->status = x->put(x->to, data, count);
-    for (int64_t i = 0; wide && i < count && x->status == MEG_OK; i += RUN) {
+    const export *x = context;
+    if (meg_collection_real(x->c) == MEG_F32) return x->put(x->to, data, count);
+    for (int64_t i = 0; i < count; i += RUN) {
         float run[RUN];
         int64_t length = count - i < RUN ? count - i : RUN;
         for (int64_t k = 0; k < length; k++)
-            run[k] = (float)((double *)data)[i + k];
-        x->status = x->put(x->to, run, length);
+            run[k] = (float)((const double *)data)[i + k];
+        MEG_TRY(x->error, x->put(x->to, run, length));
     }
+    return MEG_OK;
 }
 
 /* The plan's graph is the user's, the engine's a rewritten one: they share the names. */
 static bool get_numbers(void *context, const meg_value *v,
                         meg_status (*put)(void *to, const float *piece, int64_t count), void *to)
 {
-    export x = {context, put, to, MEG_OK};
-    int id = meg_graph_find_value(meg_engine_graph(x.trainer->engine), v->name);
-    return id >= 0 && meg_engine_get(x.trainer->engine, id, MEG_ROLE_VALUE, 0, pass_on, &x);
+    export x = *(const export *)context;
+    x.put = put;
+    x.to = to;
+    int item = meg_collection_find(x.c, v->name);
+    return item >= 0 && meg_collection_get(x.c, x.error, item, pass_on, &x) == MEG_OK;
+}
+
+static meg_status write_network(void *context, meg_collection *c, meg_error *e)
+{
+    const job *j = context;
+    export x = {.c = c, .error = e};
+    meg_onnx_source weights = {get_numbers, &x};
+    return meg_onnx_save(e, j->path, j->trainer->plan->source, &weights, 0);
 }
 
 meg_status meg_trainer_export(meg_trainer *t, const char *path)
 {
-    meg_onnx_source weights = {get_numbers, t};
-    return meg_onnx_save(&t->ctx->error, path, t->plan->source, &weights, 0);
+    return collect(&(job){t, path, 0}, MEG_COLLECT_VALUES, write_network);
 }
