@@ -180,8 +180,9 @@ static void state(const meg_call *c)
 {
     const meg_box *out = &c->work.out;
     meg_norm_groups s = groups_of(c->node, &c->work);
+    meg_norm_groups all = meg_norm_groups_whole(c->graph, c->node);
     for (int64_t i = 0; i < s.count; i++) {
-        meg_running share = meg_running_of(c, out->lo[MEG_N] / s.size + i);
+        meg_running share = meg_running_of(c, out->lo[MEG_N] / all.size + i);
         for (int64_t ch = out->lo[MEG_C]; ch < out->hi[MEG_C]; ch++) {
             real moment[2] = {*meg_channel_at(&c->t[MEG_AUX], i, ch),
                               *meg_channel_at(&c->t[MEG_AUX + 1], i, ch)};

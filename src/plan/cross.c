@@ -82,7 +82,7 @@ meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag
 /* Does a consumer in this stage send a gradient back? */
 static bool gives_back(const meg_lower *l, const meg_node *v, int value)
 {
-    for (int k = 0; k < v->inputs; k++) {
+    for (int k = 0; k < v->inputs && l->grad[value]; k++) {
         if (v->in[k] != value) continue;
         for (int p = MEG_BACKWARD; p <= MEG_WEIGHT; p++)
             if (meg_lower_wants(l, v, (meg_pass)p) &&

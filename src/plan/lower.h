@@ -123,6 +123,7 @@ meg_team meg_lower_team(const meg_lower *l, int direction); /* of the station's 
 /* settle.c */
 void meg_lower_states(meg_lower *l);
 void meg_lower_settle(meg_lower *l, int value);
+bool meg_lower_last(const meg_lower *l); /* what both directions of a stage share is done here */
 void meg_lower_finish(meg_lower *l);
 
 /* forward.c, backward.c */

@@ -47,11 +47,25 @@ static bool settles(const meg_lower *l, int value)
     return true;
 }
 
+/* Of the rank's stations of this stage (one in each direction), is this the last? */
+bool meg_lower_last(const meg_lower *l)
+{
+    for (const meg_station *t = l->out + 1; t < l->entry->station + l->entry->stations; t++)
+        if (t->stage == l->out->stage) return false;
+    return true;
+}
+
 /* ---- running statistics ---- */
 
+/* Does the rank have the step's first sample in this stage, be it in another direction? */
 static bool has_first_sample(const meg_lower *l)
 {
-    return l->entry->first == 0 && l->out->direction == l->entry->timetable->direction[0];
+    const meg_entry *e = l->entry;
+    for (int i = 0; i < e->stations && e->first == 0; i++)
+        if (e->station[i].stage == l->out->stage &&
+            e->station[i].direction == e->timetable->direction[0])
+            return true;
+    return false;
 }
 
 /* The states that the station's nodes write, next to one another in held memory. */
@@ -89,7 +103,7 @@ static int held_range(meg_lower *l, int first, int last)
 static void share_states(meg_lower *l)
 {
     meg_team team = meg_lower_team(l, -1);
-    if (l->states_first < 0 || team.count == 1) return;
+    if (l->states_first < 0 || team.count == 1 || !meg_lower_last(l)) return;
     int all = held_range(l, l->states_first, l->states_last);
     l->block = MEG_BLOCK_BEGIN;
     if (!has_first_sample(l)) meg_lower_zero(l, all);
