@@ -74,7 +74,10 @@ static void test_same(void **state)
         char words[256];
         snprintf(words, sizeof words, "%s %s", c->one, c->more);
         meg_graph *g = c->model ? network_zoo(c->model, c->options) : corners();
-        ranks_case one = {g, c->one, "ref64", 1, 2}, all = {g, words, "ref64", c->ranks, 2};
+        ranks_case one = {.graph = g, .plan = c->one, .device = "ref64", .ranks = 1, .steps = 2},
+                   all = one;
+        all.plan = words;
+        all.ranks = c->ranks;
         network_result *a = ranks_run(&one), *b = ranks_run(&all);
         assert_true(network_difference(a, b, words) <= same_double);
         assert_true(a->correct == b->correct);

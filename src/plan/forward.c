@@ -128,7 +128,7 @@ static bool in_place(const meg_lower *l, const meg_node *v, const meg_spec *s, i
     return s->in_place & MEG_BIT(MEG_Y) && a->kind == MEG_MADE && slot == l->home[x] &&
            !l->keep[x] && l->uses[x] == 0 && l->out->slot[slot].region == MEG_FRAME &&
            l->out->slot[slot].format == s->format[MEG_Y] && meg_box_equal(&a->shape, &b->shape) &&
-           !meg_lower_crosses(l, x);
+           !l->goes[x];
 }
 
 static void outputs(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s)
