@@ -13,14 +13,14 @@ typedef struct matrix_model {
 } matrix_model;
 
 static const matrix_model matrix_models[] = {
-    {"resnet-cifar", "depth=20 image=3x11x9 classes=5 width=4", "block"},
+    {"resnet-cifar", "depth=20 image=3x57x93 classes=5 width=4", "block"},
     {"resnet-cifar", "depth=110 version=2 image=3x9x8 classes=5 width=2", "block"},
     {"unet", "image=1x32x48 classes=3 width=2", "layer"},
-    {"amoebanet-d", "image=3x35x33 classes=5 layers=3 filters=8", "block"},
-    {"inception_v3", "image=3x75x75 classes=4 aux=0", "block"},
-    {"cosmoflow", "image=2x8x8x8 pools=2 width=3", "layer"},
+    {"amoebanet-d", "image=3x32x64 classes=5 layers=3 filters=8", "block"},
+    {"inception-v3", "image=3x75x79 classes=4 aux=0", "block"},
+    {"cosmoflow", "image=2x8x8x8 pools=2", "layer"},
     {"gpt", "tokens=7 classes=13 layers=3 heads=2 width=8", "block"},
-    {"vit_tiny", "image=3x32x32 classes=5", "block"},
+    {"vit_b_16", "image=3x16x24 patch=8 layers=3 heads=2 width=8 mlp=16 classes=5", "block"},
     {"relaynet", "image=1x32x16 classes=4 width=4", "layer"},
     {"unet3d", "image=1x16x16x16 classes=3 width=2", "layer"},
 };
@@ -72,7 +72,7 @@ enum {
 };
 
 /* Largest relative difference from one rank, in double. */
-static inline double matrix_case(const matrix_model *m, const matrix_plan *p, const char *device)
+static inline double matrix_case(const matrix_model *m, const matrix_plan *p)
 {
     char many[256], what[512];
     meg_graph *g = network_zoo(m->model, m->options);
@@ -82,12 +82,12 @@ static inline double matrix_case(const matrix_model *m, const matrix_plan *p, co
                       .plan = p->one,
                       .device = "ref64",
                       .ranks = 1,
-                      .steps = strcmp(device, "ref64") == 0 ? 2 : 1,
+                      .steps = 2,
+                      .rate = 1e-3, /* few values per batch norm: more would amplify rounding */
                       .samples = p->samples},
                all = one;
     all.plan = many;
     all.ranks = p->ranks;
-    all.device = device;
     network_result *a = ranks_run(&one), *b = ranks_run(&all);
     double d = network_difference(a, b, what);
     if (d <= 1e-10) assert_true(a->correct == b->correct);
