@@ -29,7 +29,7 @@ int main(int argc, char **argv)
              meg_data_open(ctx, quick ? "synthetic:seed=1" : "fashion-mnist:split=test", &test) ||
              meg_plan_new(net, data, "batch=64 optimizer=sgd momentum=0.9", &plan) ||
              meg_plan_print(plan, "summary", stdout) ||
-             meg_trainer_new(plan, data, "lr=0.05 schedule=cosine epochs=3", &trainer) ||
+             meg_trainer_new(plan, data, "lr=0.05 lr_schedule=cosine epochs=3", &trainer) ||
              meg_train(trainer, quick ? 20 : 0, NULL) || meg_evaluate(trainer, test, &report) ||
              meg_trainer_save(trainer, "fashion.safetensors");
     if (!failed) printf("test accuracy %.2f %%\n", 100 * report.accuracy);

@@ -5,6 +5,10 @@
  * that lists the known ones. Functions that can fail return a meg_status; the message, which says
  * what was wrong and what would be right, is in the context (meg_message).
  *
+ * Many ranks: a program started by mpirun or srun (or `megalith run -np 4 PROGRAM`) runs on all of
+ * them; each makes the same calls. Collective calls end with the same status and message on all
+ * ranks; an error of one rank in the middle of a step ends the whole job, with its message.
+ *
  * Ownership: parents outlive children: context > graph > plan > trainer, context > data > trainer.
  * Every _free and _close accepts NULL. Strings passed in are copied.
  */
@@ -43,19 +47,25 @@ typedef struct meg_report {
     int64_t step;                 /* steps done so far */
     double loss, accuracy;        /* means over the samples of the call; accuracy 0..1 */
     double seconds_per_step;      /* median of the call */
-    double images_per_second;
+    double images_per_second;     /* of all ranks together */
     double predicted_seconds_per_step;
-    int64_t predicted_peak_bytes; /* of the arena */
-    int64_t measured_peak_bytes;  /* highest arena byte written, plus 1 */
-    int64_t peak_rss_bytes;       /* of the process */
+    int64_t predicted_peak_bytes; /* of the arena; of the rank that differs most from its prediction,
+                                     if none does: of the one that needs most */
+    int64_t measured_peak_bytes;  /* highest arena byte written, plus 1; of the same rank */
+    int64_t peak_rss_bytes;       /* of the largest process */
 } meg_report;
 
 /* ---- context ---- */
 
-/* Not collective. Opens a context. Options: device=cpu|ref|ref64|check threads=N seed=N log=LEVEL.
- * `out` is set even on failure, so that meg_message can say why; close it in any case. */
+/* Collective. Opens a context, with MPI if a launcher started this process; MPI can begin only once,
+ * so open one context and keep it. Options: device=cpu|ref|ref64|check threads=N seed=N log=LEVEL
+ * pin=0|1. `out` is set even on failure, so that meg_message can say why; close it in any case. */
 meg_status meg_open(const char *options, meg_context **out);
-void meg_close(meg_context *ctx);
+void meg_close(meg_context *ctx); /* Collective. */
+
+/* Not collective. This process among those of the job: 0 and 1 without a launcher. */
+int meg_rank(const meg_context *ctx);
+int meg_ranks(const meg_context *ctx);
 
 /* Not collective. The message of the last failed call; "" if none. Owned by the context. */
 const char *meg_message(const meg_context *ctx);
@@ -105,9 +115,11 @@ void meg_data_free(meg_data *d);
 
 /* Collective. Plans the training of a graph on a data set (its count decides the last, partial
  * batch of an epoch; NULL: no such batch); pure, nothing runs. Options: batch=N micro=N norm=N
- * budget=BYTES recompute=auto|none optimizer=sgd|adam|adamw, and those of the optimizer. */
+ * budget=BYTES recompute=auto|none replicas=N stages=N schedule=NAME level=layer|block|module
+ * balance=compute|memory assign=NAMES allreduce=NAME optimizer=sgd|adam|adamw, and those of the
+ * optimizer. Each rank plans its own part. */
 meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out);
-int64_t meg_plan_bytes(const meg_plan *p);    /* predicted peak of the arena */
+int64_t meg_plan_bytes(const meg_plan *p);    /* predicted peak of the arena of this rank */
 double meg_plan_seconds(const meg_plan *p);   /* predicted seconds per step */
 /* Not collective. Writes "summary" or "program" (every instruction) as text. */
 meg_status meg_plan_print(const meg_plan *p, const char *what, FILE *out);
@@ -115,7 +127,7 @@ void meg_plan_free(meg_plan *p);
 
 /* ---- trainer ---- */
 
-/* Collective. Makes the plan's arena and weights. Options: lr=X schedule=constant|step|cosine
+/* Collective. Makes the plan's arena and weights. Options: lr=X lr_schedule=constant|step|cosine
  * warmup=EPOCHS epochs=N shuffle=0|1 shift=PIXELS flip=0|1. */
 meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_trainer **out);
 

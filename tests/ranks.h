@@ -51,7 +51,7 @@ static inline meg_status ranks_step(ranks_one *one, meg_device *d, meg_plan *p)
 {
     meg_error *e = &one->error;
     meg_engine *x = NULL;
-    meg_outcome o = {0, 0};
+    meg_outcome o = {0};
     meg_status status = meg_engine_new(p, d, one->comm, e, 0xA5, &x);
     if (status == MEG_OK) meg_engine_start(x, 5);
     for (int i = 0; i < one->c->steps && status == MEG_OK; i++) {

@@ -9,7 +9,7 @@ if grep -q 'CMAKE_C_FLAGS.*sanitize' "$2/CMakeCache.txt"; then
     exit 77
 fi
 [ -f $data/train-images-idx3-ubyte.gz ] || { echo "install dataset-fashion-mnist"; exit 1; }
-out=$("$megalith" train resnet-cifar --depth 8 --batch 128 --epochs 1 --lr 0.1 --schedule cosine \
+out=$("$megalith" train resnet-cifar --depth 8 --batch 128 --epochs 1 --lr 0.1 --lr-schedule cosine \
     --warmup 0.2 --momentum 0.9 --nesterov --weight-decay 5e-4 --threads 2 --json 2> /dev/null |
     grep '"final"')
 echo "$out"

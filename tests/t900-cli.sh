@@ -185,7 +185,7 @@ done
 paste ref.loss cpu.loss | awk '{ d = $1 - $2; exit !($1 > 0 && d * d < 1e-8 * $1 * $1) }' ||
     fail "losses of ref and cpu differ: $(cat ref.loss cpu.loss)"
 
-run 0 train cnn $small $data --epochs 2 --every 1 --flip --shuffle no --schedule=cosine --warmup 0.5
+run 0 train cnn $small $data --epochs 2 --every 1 --flip --shuffle no --lr-schedule=cosine --warmup 0.5
 has out '^epoch 2: loss'
 has out 'difference 0$'
 has err 'step 6/6'

@@ -7,6 +7,7 @@
 #include "ops/optimizer.h"
 #include "zoo/zoo.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,9 +26,12 @@ typedef struct reader {
 
 /* ---- first pass ---- */
 
-static bool is_word(const char *text)
+/* Dashes before a word; 0: it is none, but a place or a value. Numbers may have a minus sign. */
+static size_t dashes(const char *text)
 {
-    return text[0] == '-' && text[1] == '-';
+    if (text[0] != '-') return 0;
+    if (text[1] == '-') return 2;
+    return isalpha((unsigned char)text[1]) ? 1 : 0;
 }
 
 static bool is_yes_or_no(const char *text)
@@ -44,7 +48,7 @@ static const char *take_value(reader *r, const char *equals, const meg_param *p)
 {
     if (equals) return equals + 1;
     const char *next = *r->rest;
-    bool taken = next && !is_word(next) && (p->kind != MEG_PARAM_BOOL || is_yes_or_no(next));
+    bool taken = next && !dashes(next) && (p->kind != MEG_PARAM_BOOL || is_yes_or_no(next));
     if (!taken) return NULL;
     r->rest++;
     return next;
@@ -56,7 +60,8 @@ static meg_status read_word(reader *r, const char *text)
     meg_choice any = {NULL, r->a->places ? r->a->place[0] : NULL};
     const char *equals = strchr(text, '=');
     size_t length = equals ? (size_t)(equals - text) : strlen(text);
-    char *word = meg_pool_text(r->a->pool, "%.*s", (int)length - 2, text + 2);
+    size_t skip = dashes(text);
+    char *word = meg_pool_text(r->a->pool, "%.*s", (int)(length - skip), text + skip);
     meg_book book;
     for (char *at = word; *at; at++)
         if (*at == '-') *at = '_';
@@ -78,8 +83,11 @@ static meg_status read_all(reader *r)
         const char *text = *r->rest++;
         if (strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0) {
             a->help = true;
-        } else if (is_word(text)) {
+        } else if (dashes(text)) {
             MEG_TRY(r->error, read_word(r, text));
+        } else if (a->command->hands_on) {
+            a->rest = r->rest - 1;
+            break;
         } else {
             MEG_CHECK(r->error, a->places < a->command->places_max, MEG_EARG,
                       "%s: what is '%s'? usage: megalith %s %s", a->command->name, text,
@@ -87,7 +95,8 @@ static meg_status read_all(reader *r)
             a->place[a->places++] = text;
         }
     }
-    MEG_CHECK(r->error, a->help || a->places >= a->command->places, MEG_EARG,
+    bool enough = a->places >= a->command->places && (a->rest || !a->command->hands_on);
+    MEG_CHECK(r->error, a->help || enough, MEG_EARG,
               "usage: megalith %s %s (`megalith help %s` says more)", a->command->name,
               a->command->usage, a->command->name);
     return MEG_OK;
@@ -178,9 +187,15 @@ void meg_arguments_free(meg_arguments *a)
     *a = (meg_arguments){0};
 }
 
-bool meg_arguments_has(const meg_arguments *a, meg_target target, const char *word)
+const char *meg_arguments_value(const meg_arguments *a, meg_target target, const char *word)
 {
     char value[MEG_TEXT];
-    return meg_options_take(meg_pool_text(a->pool, "%s", a->text[target]), word, value,
-                            sizeof value);
+    char *text = meg_pool_text(a->pool, "%s", a->text[target]);
+    if (!meg_options_take(text, word, value, sizeof value)) return NULL;
+    return meg_pool_text(a->pool, "%s", value);
+}
+
+bool meg_arguments_has(const meg_arguments *a, meg_target target, const char *word)
+{
+    return meg_arguments_value(a, target, word) != NULL;
 }

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include "cli/kernel.h"
 #include "cli/measure.h"
+#include "cli/ranks.h"
 #include "cli/session.h"
 
 #include <inttypes.h>
@@ -28,6 +29,7 @@ typedef struct job {
     const settings *o;
     meg_measure steps, repeats; /* seconds of each step, images/s of each repeat */
     double reading;             /* seconds to make one batch */
+    double exposed;             /* seconds of a step in which communication keeps a device waiting */
     int64_t heap, growth;       /* bytes in use after the first step, and more at the end */
     meg_report last;
 } job;
@@ -96,7 +98,7 @@ static meg_status time_reading(job *j)
     if (!sample || !label) status = meg_fail(e, MEG_ENOMEM, "no memory for a sample");
     free(sample);
     free(label);
-    return status;
+    return meg_session_agree(&j->s, status);
 }
 
 /* What Horovod and PyTorch's benchmarks take: momentum, and a rate at which nothing explodes. */
@@ -140,7 +142,8 @@ static meg_status repeat(job *j)
     meg_measure mine = {.at = j->steps.at + first, .count = j->steps.count - first};
     double pace = (double)j->s.plan->options.batch / meg_measure_mean(&mine);
     meg_measure_add(&j->repeats, pace);
-    fprintf(stderr, "repeat %zu: %.1f images/s\n", j->repeats.count, pace);
+    if (meg_session_speaks(&j->s))
+        fprintf(stderr, "repeat %zu: %.1f images/s\n", j->repeats.count, pace);
     return MEG_OK;
 }
 
@@ -154,11 +157,14 @@ static meg_status measure(job *j)
     j->heap = heap_bytes();
     MEG_TRY(e, some_steps(j, o->warmup - 1));
     meg_trainer_watch(j->s.trainer, watch, j);
+    double before = meg_engine_exposed(j->s.trainer->engine);
     for (int64_t i = 0; i < o->repeat; i++)
         MEG_TRY(e, repeat(j));
     j->growth = heap_bytes() - j->heap;
+    j->exposed = meg_engine_exposed(j->s.trainer->engine) - before;
+    j->exposed /= (double)(o->repeat * o->iterations);
     meg_trainer_watch(j->s.trainer, NULL, NULL);
-    return MEG_OK;
+    return meg_ranks_mean(&j->s, &j->exposed);
 }
 
 static meg_status watch_kernels(job *j)
@@ -178,8 +184,9 @@ static void print_json(const job *j)
     meg_record_real(&r, "seconds_per_step", meg_measure_median(&j->steps));
     meg_record_real(&r, "images_per_second", meg_measure_mean(&j->repeats));
     meg_record_real(&r, "images_per_second_deviation", meg_measure_deviation(&j->repeats));
-    meg_record_int(&r, "measured_peak_bytes", meg_engine_touched(j->s.trainer->engine));
-    meg_record_int(&r, "peak_rss_bytes", meg_peak_rss());
+    meg_record_int(&r, "measured_peak_bytes", j->last.measured_peak_bytes);
+    meg_record_int(&r, "peak_rss_bytes", j->last.peak_rss_bytes);
+    meg_record_real(&r, "exposed_seconds_per_step", j->exposed);
     meg_record_int(&r, "heap_growth_bytes", j->growth);
     meg_record_real(&r, "reading_seconds_per_batch", j->reading);
     meg_record_real(&r, "loss", j->last.loss);
@@ -190,9 +197,9 @@ static void print_text(const job *j)
 {
     const meg_plan *p = j->s.plan;
     double step = meg_measure_median(&j->steps), predicted = meg_plan_seconds(p);
-    int64_t bytes = meg_engine_touched(j->s.trainer->engine);
+    int64_t bytes = j->last.measured_peak_bytes, planned = j->last.predicted_peak_bytes;
     char rss[32];
-    meg_print_bytes(meg_peak_rss(), rss);
+    meg_print_bytes(j->last.peak_rss_bytes, rss);
     printf("%s: %.1f +- %.1f images/s (mean and deviation of %zu repeats of %" PRId64 " steps)\n",
            j->s.graph->name, meg_measure_mean(&j->repeats), meg_measure_deviation(&j->repeats),
            j->repeats.count, j->o->iterations);
@@ -201,8 +208,11 @@ static void print_text(const job *j)
         step, predicted, predicted > 0 ? step / predicted : 0);
     printf("  peak memory of the arena     measured %" PRId64 " bytes, predicted %" PRId64
            " bytes: difference %" PRId64 "\n",
-           bytes, meg_plan_bytes(p), bytes - meg_plan_bytes(p));
+           bytes, planned, bytes - planned);
     printf("  peak memory of the process   %s\n", rss);
+    if (p->world.ranks > 1)
+        printf("  exposed communication        %.4f s, %.1f %% of a step (mean of all ranks)\n",
+               j->exposed, step > 0 ? 100 * j->exposed / step : 0);
     printf("  heap growth after first step %" PRId64 " bytes\n", j->growth);
     printf("  making a batch               %.4f s, %.2f %% of a step, beside it\n", j->reading,
            step > 0 ? 100 * j->reading / step : 0);
@@ -211,8 +221,7 @@ static void print_text(const job *j)
 static meg_status bench(job *j)
 {
     MEG_TRY(j->s.error, make_ready(j));
-    if (!j->o->json) meg_plan_print(j->s.plan, "summary", stdout);
-    fflush(stdout);
+    if (!j->o->json) meg_ranks_summary(&j->s, stdout);
     MEG_TRY(j->s.error, measure(j));
     if (j->o->kernels) MEG_TRY(j->s.error, watch_kernels(j));
     (j->o->json ? print_json : print_text)(j);
@@ -243,10 +252,11 @@ static const meg_param PARAMS[] = {
 
 const meg_command meg_command_bench = {
     .name = "bench",
-    .usage = "MODEL [--batch N] [--kernels] [--word value ...]",
+    .usage = "MODEL [-np N] [--batch N] [--kernels] [--word value ...]",
     .doc = "measures speed and memory of training on synthetic data",
     .more = "Without other words: sgd with momentum=0.9 and lr=0.001.\n",
-    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_TRAINER | MEG_TAKES_MODEL,
+    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_TRAINER |
+             MEG_TAKES_MODEL | MEG_TAKES_RANKS,
     .places = 1,
     .places_max = 1,
     .params = PARAMS,

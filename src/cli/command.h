@@ -1,6 +1,9 @@
 /* Commands: one const descriptor each, in one file of this folder, one line in commands.def.
  *
  *     megalith COMMAND PLACE.. --word value --word=value --flag ..
+ *     megalith COMMAND --word value .. PROGRAM ARGUMENTS..               (hands_on)
+ *
+ * One dash is as good as two, so that -np is what it is elsewhere.
  *
  * A word belongs to the first of these tables that has it: the command's own, then those of the
  * library that the command takes. The library's words are handed on as option strings, so that the
@@ -19,6 +22,7 @@ typedef enum meg_target { /* where a word goes */
     MEG_TO_TRAINER,
     MEG_TO_MODEL,
     MEG_TO_PLAN_FILE,
+    MEG_TO_RANKS, /* np: main sees to it */
     MEG_TARGETS
 } meg_target;
 
@@ -29,6 +33,7 @@ enum {
     MEG_TAKES_TRAINER = 1 << MEG_TO_TRAINER,
     MEG_TAKES_MODEL = 1 << MEG_TO_MODEL,
     MEG_TAKES_PLAN_FILE = 1 << MEG_TO_PLAN_FILE,
+    MEG_TAKES_RANKS = 1 << MEG_TO_RANKS,
 };
 
 typedef struct meg_arguments { /* a command line, sorted */
@@ -36,6 +41,7 @@ typedef struct meg_arguments { /* a command line, sorted */
     meg_pool *pool;
     int places; /* arguments without dashes */
     const char *place[MEG_PLACES];
+    char **rest; /* of a command that hands it on: from the first argument without dashes on */
     const char *text[MEG_TARGETS]; /* option strings */
     const void *settings;          /* of the command's own table */
     bool help;                     /* --help was among them */
@@ -49,6 +55,7 @@ typedef struct meg_command {
     unsigned takes;   /* the library's tables: MEG_TAKES_... */
     int places;       /* how many must be given; more, up to MEG_PLACES, may be */
     int places_max;
+    bool hands_on; /* another command line follows its words, to be read by others */
     const meg_param *params; /* its own words; NULL: none */
     size_t settings_bytes;
     meg_status (*run)(const meg_arguments *a, meg_error *e);
@@ -68,6 +75,9 @@ void meg_arguments_free(meg_arguments *a);
 
 /* Reads the command's own words into a->settings. */
 meg_status meg_arguments_settle(meg_arguments *a, meg_error *e);
+
+/* The value of a word of one of the tables; NULL: it was not given. */
+const char *meg_arguments_value(const meg_arguments *a, meg_target target, const char *word);
 
 /* Was this word given? */
 bool meg_arguments_has(const meg_arguments *a, meg_target target, const char *word);

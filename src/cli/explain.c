@@ -9,6 +9,7 @@
 
 typedef struct settings {
     char data[MEG_TEXT];
+    int64_t ranks, rank;
     int entry;
     bool slots, json;
 } settings;
@@ -142,7 +143,12 @@ static meg_status explain(meg_session *s, const settings *o)
 {
     if (o->data[0]) MEG_TRY(s->error, meg_session_data(s, o->data, &s->data));
     MEG_TRY(s->error, meg_session_graph(s));
-    MEG_TRY(s->error, meg_session_plan(s, ""));
+    MEG_CHECK(s->error, o->rank < (o->ranks ? o->ranks : 1), MEG_EARG,
+              "rank=%" PRId64 " of ranks=%" PRId64 ": use 0..%" PRId64, o->rank,
+              o->ranks ? o->ranks : 1, o->ranks ? o->ranks - 1 : 0);
+    meg_world world = {(int)o->rank, (int)o->ranks};
+    if (o->ranks) MEG_TRY(s->error, meg_session_plan_for(s, &world));
+    else MEG_TRY(s->error, meg_session_plan(s, ""));
     const meg_entry *e = &s->plan->entry[o->entry];
     MEG_CHECK(s->error, e->batch, MEG_EARG,
               "this plan has no last, partial batch: give --data whose count is no multiple of "
@@ -176,13 +182,16 @@ static const meg_param PARAMS[] = {
     {"data", MEG_PARAM_TEXT, AT(data), "",
      "data set that would be trained on: READER:WORDS; decides image, classes, last batch", NULL, 0,
      0},
+    {"ranks", MEG_PARAM_INT, AT(ranks), "0", "as it would be on so many ranks, without starting them",
+     NULL, 0, 1 << 20},
+    {"rank", MEG_PARAM_INT, AT(rank), "0", "of these, the one to explain", NULL, 0, 1 << 20},
     {"json", MEG_PARAM_BOOL, AT(json), "no", "only figures, as one JSON object", NULL, 0, 0},
     {0},
 };
 
 const meg_command meg_command_explain = {
     .name = "explain",
-    .usage = "MODEL [--entry train|tail|eval] [--slots] [--word value ...]",
+    .usage = "MODEL [--entry train|tail|eval] [--slots] [--ranks N --rank R] [--word value ...]",
     .doc = "prints the program of a plan and what its memory is used for",
     .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_MODEL,
     .places = 1,

@@ -31,7 +31,7 @@ static meg_status make_graph(meg_session *s)
     s->data = NULL;
     meg_status status = meg_session_graph(s);
     s->data = data;
-    return status == MEG_OK ? meg_session_fits(s, data) : status;
+    return status == MEG_OK ? meg_session_agree(s, meg_session_fits(s, data)) : status;
 }
 
 static meg_status compute(meg_session *s, const settings *o)
@@ -82,7 +82,7 @@ const meg_command meg_command_grads = {
     .usage = "MODEL --weights IN.safetensors --input X.npy --labels Y.npy --out OUT.safetensors",
     .doc = "computes loss and gradients of one batch, prints one JSON object",
     .more = "batch= is the number of samples, unless given.\n",
-    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_MODEL,
+    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_MODEL | MEG_TAKES_RANKS,
     .places = 1,
     .places_max = 1,
     .params = PARAMS,

@@ -1,9 +1,11 @@
 /* `megalith plan MODEL`: what training would need, without training. */
 #include "cli/planfile.h"
+#include "cli/ranks.h"
 #include "cli/session.h"
 
 typedef struct settings {
     char data[MEG_TEXT], save[MEG_TEXT];
+    int64_t ranks;
     bool json;
 } settings;
 
@@ -21,14 +23,20 @@ static void print_json(const meg_session *s)
     meg_record_end(&r);
 }
 
+static meg_status save(meg_session *s, const char *path)
+{
+    return meg_session_speaks(s) ? meg_plan_file_write(s->error, path, s->plan) : MEG_OK;
+}
+
 static meg_status print_plan(meg_session *s, const settings *o)
 {
     if (o->data[0]) MEG_TRY(s->error, meg_session_data(s, o->data, &s->data));
     MEG_TRY(s->error, meg_session_graph(s));
-    MEG_TRY(s->error, meg_session_plan(s, ""));
-    if (o->save[0]) MEG_TRY(s->error, meg_plan_file_write(s->error, o->save, s->plan));
-    if (!o->json) return meg_session_said(s, meg_plan_print(s->plan, "summary", stdout));
-    print_json(s);
+    if (o->ranks) MEG_TRY(s->error, meg_ranks_imagine(s, (int)o->ranks));
+    else MEG_TRY(s->error, meg_session_plan(s, ""));
+    if (o->save[0]) MEG_TRY(s->error, meg_session_agree(s, save(s, o->save)));
+    if (o->json) print_json(s);
+    else meg_ranks_summary(s, stdout);
     return MEG_OK;
 }
 
@@ -47,13 +55,15 @@ static const meg_param PARAMS[] = {
      0},
     {"save", MEG_PARAM_TEXT, offsetof(settings, save), "",
      "writes the plan as a text for --plan, to be read and edited", NULL, 0, 0},
+    {"ranks", MEG_PARAM_INT, offsetof(settings, ranks), "0",
+     "as it would be on so many ranks, without starting them", NULL, 0, 1 << 20},
     {"json", MEG_PARAM_BOOL, offsetof(settings, json), "no", "one JSON object", NULL, 0, 0},
     {0},
 };
 
 const meg_command meg_command_plan = {
     .name = "plan",
-    .usage = "MODEL [--word value ...]",
+    .usage = "MODEL [--ranks N] [--word value ...]",
     .doc = "predicts memory and time of training a model",
     .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_MODEL,
     .places = 1,

@@ -1,6 +1,7 @@
 /* Sessions: see session.h. */
 #include "cli/session.h"
 #include "cli/planfile.h"
+#include "cli/ranks.h"
 #include "import/onnx.h"
 
 #include <inttypes.h>
@@ -10,6 +11,31 @@ meg_status meg_session_said(meg_session *s, meg_status status)
 {
     if (status != MEG_OK) meg_fail(s->error, status, "%s", meg_message(s->ctx));
     return status;
+}
+
+meg_status meg_session_agree(meg_session *s, meg_status status)
+{
+    meg_comm *c = s->ctx->comm;
+    if (meg_comm_size(c) == 1) return status;
+    if (status == MEG_OK) meg_error_clear(s->error);
+    return meg_comm_agree(c, s->error);
+}
+
+bool meg_session_speaks(const meg_session *s)
+{
+    return meg_rank(s->ctx) == 0;
+}
+
+meg_status meg_session_any(meg_session *s, bool mine, bool *any)
+{
+    int ranks = meg_ranks(s->ctx);
+    bool *all = meg_pool_alloc(s->arguments->pool, (size_t)ranks * sizeof *all);
+    *any = mine;
+    if (ranks == 1) return MEG_OK;
+    MEG_TRY(s->error, meg_comm_gather(s->ctx->comm, s->error, &mine, sizeof mine, all));
+    for (int r = 0; r < ranks; r++)
+        *any = *any || all[r];
+    return MEG_OK;
 }
 
 bool meg_session_is_file(const char *model)
@@ -27,19 +53,32 @@ meg_status meg_session_open(meg_session *s, const meg_arguments *a, meg_error *e
     return meg_session_said(s, meg_open(a->text[MEG_TO_CONTEXT], &s->ctx));
 }
 
+/* An error that all ranks have is told by the first, before any of them ends: a launcher ends the
+ * others with it. */
+static void tell_once(meg_session *s)
+{
+    meg_error none = {0};
+    if (s->error->status == MEG_OK || meg_ranks(s->ctx) == 1) return;
+    fflush(stdout);
+    if (meg_session_speaks(s)) fprintf(stderr, "megalith: %s\n", s->error->message);
+    meg_comm_barrier(s->ctx->comm, &none);
+    s->error->message[0] = '\0';
+}
+
 void meg_session_close(meg_session *s)
 {
     meg_trainer_free(s->trainer);
     meg_plan_free(s->plan);
     meg_graph_free(s->graph);
     meg_data_free(s->data);
+    tell_once(s);
     meg_close(s->ctx);
     *s = (meg_session){0};
 }
 
 meg_status meg_session_data(meg_session *s, const char *source, meg_data **out)
 {
-    return meg_session_said(s, meg_data_open(s->ctx, source, out));
+    return meg_session_agree(s, meg_session_said(s, meg_data_open(s->ctx, source, out)));
 }
 
 /* ---- graphs ---- */
@@ -91,7 +130,7 @@ static meg_status load_graph(meg_session *s)
     return s->data ? meg_session_fits(s, s->data) : MEG_OK;
 }
 
-meg_status meg_session_graph(meg_session *s)
+static meg_status make_graph(meg_session *s)
 {
     const meg_model *m = meg_zoo_find(s->arguments->place[0]);
     if (!m) return load_graph(s);
@@ -101,6 +140,11 @@ meg_status meg_session_graph(meg_session *s)
     s->model = *(const meg_zoo_common *)settings;
     MEG_TRY(s->error, meg_session_said(s, meg_graph_model(s->ctx, m->name, text, &s->graph)));
     return s->data ? meg_session_fits(s, s->data) : MEG_OK;
+}
+
+meg_status meg_session_graph(meg_session *s)
+{
+    return meg_session_agree(s, make_graph(s));
 }
 
 meg_status meg_session_fits(meg_session *s, const meg_data *d)
@@ -142,15 +186,30 @@ static meg_status read_plan(meg_session *s, const char *path, const char *given,
     return status;
 }
 
-meg_status meg_session_plan(meg_session *s, const char *more)
+static meg_status plan_words(meg_session *s, const char *more, const char **out)
 {
     const meg_arguments *a = s->arguments;
-    char path[MEG_TEXT];
-    const char *text = joined(s, MEG_TO_PLAN, more);
-    char *file = meg_pool_text(a->pool, "%s", a->text[MEG_TO_PLAN_FILE]);
-    if (meg_options_take(file, "plan", path, sizeof path))
-        MEG_TRY(s->error, read_plan(s, path, text, &text));
-    return meg_session_said(s, meg_plan_new(s->graph, s->data, text, &s->plan));
+    const char *path = meg_arguments_value(a, MEG_TO_PLAN_FILE, "plan");
+    *out = joined(s, MEG_TO_PLAN, more);
+    return path ? read_plan(s, path, *out, out) : MEG_OK;
+}
+
+meg_status meg_session_plan(meg_session *s, const char *more)
+{
+    const char *text;
+    MEG_TRY(s->error, meg_session_agree(s, plan_words(s, more, &text)));
+    MEG_TRY(s->error, meg_session_said(s, meg_plan_new(s->graph, s->data, text, &s->plan)));
+    return meg_ranks_know(s);
+}
+
+meg_status meg_session_plan_for(meg_session *s, const meg_world *world)
+{
+    const char *text;
+    MEG_TRY(s->error, plan_words(s, "", &text));
+    meg_plan_free(s->plan);
+    s->plan = NULL;
+    meg_status status = meg_context_plan(s->graph, s->data, world, text, &s->plan);
+    return meg_session_said(s, status);
 }
 
 meg_status meg_session_trainer(meg_session *s, const char *more)
@@ -175,6 +234,7 @@ void meg_session_record(const meg_session *s, meg_record *r)
     meg_record_text(r, "optimizer", p->optimizer->name);
     meg_record_text(r, "device", s->ctx->options.device);
     meg_record_int(r, "threads", meg_device_threads(s->ctx->device));
-    meg_record_int(r, "predicted_peak_bytes", meg_plan_bytes(p));
+    meg_record_int(r, "ranks", p->world.ranks);
+    meg_record_int(r, "predicted_peak_bytes", meg_ranks_bytes(s));
     meg_record_real(r, "predicted_seconds_per_step", meg_plan_seconds(p));
 }

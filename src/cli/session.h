@@ -4,6 +4,8 @@
  *
  * Each function makes one of them with the words of the command line; their messages end up in the
  * command's error. The members are there as soon as they are made, for whoever looks inside.
+ *
+ * On many ranks all run the command; these functions end on all of them with the same status.
  */
 #ifndef MEG_CLI_SESSION_H
 #define MEG_CLI_SESSION_H
@@ -13,6 +15,8 @@
 #include "train/trainer.h"
 #include "zoo/zoo.h"
 
+typedef struct meg_need meg_need; /* cli/ranks.c: what a rank needs */
+
 typedef struct meg_session {
     const meg_arguments *arguments;
     meg_error *error;
@@ -21,6 +25,7 @@ typedef struct meg_session {
     meg_graph *graph;
     meg_plan *plan;
     meg_trainer *trainer;
+    meg_need *needs;      /* of all ranks; NULL: not known yet */
     meg_zoo_common model; /* image and classes of the graph */
 } meg_session;
 
@@ -41,10 +46,22 @@ meg_status meg_session_fits(meg_session *s, const meg_data *d);
 
 /* `more`: words of the command besides those that were given. */
 meg_status meg_session_plan(meg_session *s, const char *more);
+
+/* The plan for a rank of imaginary ones, in place of the one before. */
+meg_status meg_session_plan_for(meg_session *s, const meg_world *world);
 meg_status meg_session_trainer(meg_session *s, const char *more);
 
 /* Weights to a safetensors file, network and weights to an ONNX file: its name decides. */
 meg_status meg_session_save(meg_session *s, const char *path);
+
+/* All ranks then have the same status and message: after what each does for itself. */
+meg_status meg_session_agree(meg_session *s, meg_status status);
+
+/* The first rank shows progress and writes files. (Results on stdout need not ask.) */
+bool meg_session_speaks(const meg_session *s);
+
+/* Does any rank say so? */
+meg_status meg_session_any(meg_session *s, bool mine, bool *any);
 
 /* Passes the status of a library call on, and its message to the command's error. */
 meg_status meg_session_said(meg_session *s, meg_status status);

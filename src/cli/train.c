@@ -3,6 +3,7 @@
  */
 #include "cli/interrupt.h"
 #include "cli/meter.h"
+#include "cli/ranks.h"
 #include "cli/session.h"
 #include "cli/trace.h"
 
@@ -31,6 +32,7 @@ typedef struct job {
     meg_meter meter;
     int64_t total; /* steps */
     double begin;
+    bool stopped;           /* by an interrupt of any rank */
     bool evaluated;         /* `score` is true of the weights as they are */
     meg_report last, score; /* of the last epoch trained, of the test set */
 } job;
@@ -67,24 +69,32 @@ static meg_status make_trainer(job *j)
     return MEG_OK;
 }
 
+/* A rank's own kernels and steps: the first one's in the file, others in FILE.rank3 and on. */
+static meg_status begin_trace(job *j)
+{
+    meg_session *s = &j->s;
+    const char *path = j->o->trace;
+    if (!*path) return MEG_OK;
+    if (!meg_session_speaks(s))
+        path = meg_pool_text(s->arguments->pool, "%s.rank%d", path, meg_rank(s->ctx));
+    return meg_trace_begin(s->error, path, s->ctx->device, &j->trace);
+}
+
 static meg_status make_ready(job *j)
 {
     const settings *o = j->o;
     meg_session *s = &j->s;
     const char *test = o->test[0] || o->data[0] ? o->test : TEST_SET;
-    MEG_TRY(s->error, check_writable(s->error, o->save));
-    MEG_TRY(s->error, check_writable(s->error, o->trace));
+    MEG_TRY(s->error, meg_session_agree(s, check_writable(s->error, o->save)));
+    MEG_TRY(s->error, meg_session_agree(s, check_writable(s->error, o->trace)));
     MEG_TRY(s->error, meg_session_data(s, o->data[0] ? o->data : TRAIN_SET, &s->data));
     if (*test && !o->no_test) MEG_TRY(s->error, meg_session_data(s, test, &j->test));
     MEG_TRY(s->error, meg_session_graph(s));
-    if (j->test) MEG_TRY(s->error, meg_session_fits(s, j->test));
+    if (j->test) MEG_TRY(s->error, meg_session_agree(s, meg_session_fits(s, j->test)));
     MEG_TRY(s->error, meg_session_plan(s, ""));
-    meg_plan_print(s->plan, "summary", o->json ? stderr : stdout);
-    fflush(stdout);
+    meg_ranks_summary(s, o->json ? stderr : stdout);
     MEG_TRY(s->error, make_trainer(j));
-    if (o->trace[0])
-        MEG_TRY(s->error, meg_trace_begin(s->error, o->trace, s->ctx->device, &j->trace));
-    return MEG_OK;
+    return meg_session_agree(s, begin_trace(j));
 }
 
 /* ---- training ---- */
@@ -102,7 +112,7 @@ static void record_step(const settings *o, const meg_progress *p)
 static bool watch(void *context, const meg_progress *p)
 {
     job *j = context;
-    meg_meter_step(&j->meter, p);
+    if (meg_session_speaks(&j->s)) meg_meter_step(&j->meter, p);
     record_step(j->o, p);
     if (j->trace) meg_trace_step(j->trace, p->step, p->seconds);
     return !meg_interrupt_seen(&j->interrupt);
@@ -161,8 +171,10 @@ static meg_status train_epoch(job *j)
     j->evaluated = false;
     meg_status status = meg_train(t, steps, &j->last);
     meg_meter_epoch(&j->meter);
-    if (j->interrupt.seen && (status == MEG_OK || status == MEG_EINTERRUPTED)) return MEG_OK;
-    MEG_TRY(j->s.error, meg_session_said(&j->s, status));
+    if (status != MEG_EINTERRUPTED) MEG_TRY(j->s.error, meg_session_said(&j->s, status));
+    bool seen = j->interrupt.seen || status == MEG_EINTERRUPTED;
+    MEG_TRY(j->s.error, meg_session_any(&j->s, seen, &j->stopped));
+    if (j->stopped) return MEG_OK;
     MEG_TRY(j->s.error, evaluate(j));
     print_epoch(j);
     return MEG_OK;
@@ -170,15 +182,21 @@ static meg_status train_epoch(job *j)
 
 /* ---- the end ---- */
 
+/* Of the largest process; before any report this one's. */
+static int64_t rss_of(const job *j)
+{
+    return j->last.peak_rss_bytes > meg_peak_rss() ? j->last.peak_rss_bytes : meg_peak_rss();
+}
+
 static void print_final_json(const job *j)
 {
     meg_record out = {0};
     meg_record_true(&out, "final");
-    if (j->interrupt.seen) meg_record_true(&out, "interrupted");
+    if (j->stopped) meg_record_true(&out, "interrupted");
     meg_session_record(&j->s, &out);
     record_score(j, &out);
-    meg_record_int(&out, "measured_peak_bytes", meg_engine_touched(j->s.trainer->engine));
-    meg_record_int(&out, "peak_rss_bytes", meg_peak_rss());
+    meg_record_int(&out, "measured_peak_bytes", j->last.measured_peak_bytes);
+    meg_record_int(&out, "peak_rss_bytes", rss_of(j));
     meg_record_real(&out, "seconds_per_step", meg_measure_median(&j->meter.time));
     meg_record_real(&out, "images_per_second", j->last.images_per_second);
     meg_record_real(&out, "seconds", meg_clock() - j->begin);
@@ -188,14 +206,14 @@ static void print_final_json(const job *j)
 static void print_final_text(const job *j)
 {
     const meg_trainer *t = j->s.trainer;
-    int64_t bytes = meg_engine_touched(t->engine), planned = meg_plan_bytes(j->s.plan);
+    int64_t bytes = j->last.measured_peak_bytes, planned = j->last.predicted_peak_bytes;
     double step = meg_measure_median(&j->meter.time), predicted = meg_plan_seconds(j->s.plan);
     meg_duration spent;
     char rss[32];
     meg_duration_text(meg_clock() - j->begin, spent);
-    meg_print_bytes(meg_peak_rss(), rss);
+    meg_print_bytes(rss_of(j), rss);
     printf("%s %s: %" PRId64 " step%s, %.4g epochs, %s\n",
-           j->interrupt.seen ? "interrupted" : "trained", j->s.graph->name, t->step,
+           j->stopped ? "interrupted" : "trained", j->s.graph->name, t->step,
            t->step == 1 ? "" : "s", (double)t->step / (double)t->per_epoch, spent);
     if (t->step > 0)
         printf("  peak memory of the arena     measured %" PRId64 " bytes, predicted %" PRId64
@@ -213,16 +231,16 @@ static void print_final_text(const job *j)
 static meg_status finish(job *j)
 {
     meg_session *s = &j->s;
-    if (!j->evaluated && !j->interrupt.seen) MEG_TRY(s->error, evaluate(j));
+    if (!j->evaluated && !j->stopped) MEG_TRY(s->error, evaluate(j));
     (j->o->json ? print_final_json : print_final_text)(j);
-    bool saves = j->o->save[0] && (s->trainer->step > 0 || !j->interrupt.seen);
+    bool saves = j->o->save[0] && (s->trainer->step > 0 || !j->stopped);
     if (saves) MEG_TRY(s->error, meg_session_save(s, j->o->save));
     if (j->trace) {
         meg_trace *t = j->trace;
         j->trace = NULL;
-        MEG_TRY(s->error, meg_trace_end(t, s->error));
+        MEG_TRY(s->error, meg_session_agree(s, meg_trace_end(t, s->error)));
     }
-    if (!j->interrupt.seen) return MEG_OK;
+    if (!j->stopped) return MEG_OK;
     return meg_fail(s->error, MEG_EINTERRUPTED, "interrupted after step %" PRId64 "; %s%s",
                     s->trainer->step, saves ? "the weights are in " : "nothing was saved",
                     saves ? j->o->save : "");
@@ -234,7 +252,9 @@ static meg_status train(job *j)
     j->begin = meg_clock();
     meg_meter_begin(&j->meter, j->o->every, j->total, t->per_epoch);
     meg_trainer_watch(t, watch, j);
-    while (t->step < j->total && !meg_interrupt_seen(&j->interrupt))
+    bool seen = meg_interrupt_seen(&j->interrupt);
+    MEG_TRY(j->s.error, meg_session_any(&j->s, seen, &j->stopped));
+    while (t->step < j->total && !j->stopped)
         MEG_TRY(j->s.error, train_epoch(j));
     return finish(j);
 }
@@ -284,7 +304,8 @@ const meg_command meg_command_train = {
         "MODEL is a name (`megalith list models`) or an ONNX file, whose weights it begins with.\n"
         "Ctrl-C finishes the step, saves and ends with exit code 130; a second one kills.\n"
         "image= and classes= of the model are those of the data, unless given.\n",
-    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_TRAINER | MEG_TAKES_MODEL,
+    .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_TRAINER |
+             MEG_TAKES_MODEL | MEG_TAKES_RANKS,
     .places = 1,
     .places_max = 1,
     .params = PARAMS,

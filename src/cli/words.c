@@ -26,6 +26,12 @@ static const meg_param PLAN_FILE[] = {
     {0},
 };
 
+static const meg_param RANKS[] = {
+    {"np", MEG_PARAM_INT, 0, "1", "ranks on this machine, started with mpirun or srun (-np 4)", NULL, 1,
+     1 << 20},
+    {0},
+};
+
 /* All books, whether they agree with the choice or not; false past the end. */
 static bool any_book(const meg_command *c, int i, meg_book *out)
 {
@@ -35,6 +41,7 @@ static bool any_book(const meg_command *c, int i, meg_book *out)
         {"plan", MEG_TO_PLAN, meg_plan_params, NULL, NULL, false},
         {"plan file", MEG_TO_PLAN_FILE, PLAN_FILE, NULL, NULL, false},
         {"trainer", MEG_TO_TRAINER, meg_trainer_params, NULL, NULL, false},
+        {"ranks", MEG_TO_RANKS, RANKS, NULL, NULL, false},
         {"model", MEG_TO_MODEL, OPTIONS, NULL, NULL, true},
     };
     int count = (int)(sizeof fixed / sizeof *fixed);

@@ -23,6 +23,11 @@ typedef struct meg_letter meg_letter; /* under way */
 meg_status meg_comm_open(meg_error *e, meg_comm **out);
 meg_status meg_comm_alone(meg_error *e, meg_comm **out);
 
+/* What the environment says, before anything is opened: did a launcher start this process, and as
+ * which rank? */
+bool meg_comm_launched(int *rank);
+bool meg_comm_has(const char *library); /* Can meg_comm_open use it? "openmpi", "mpich" */
+
 typedef struct meg_threads_options {
     int ranks;
     int per_node;    /* ranks on each imaginary node; 0: all on one */

@@ -13,14 +13,16 @@
 typedef struct launcher {
     const char *mark;    /* in the environment of the ranks it starts */
     const char *size;    /* where it says how many; NULL: nowhere */
+    const char *rank;    /* and which this is */
     const char *library; /* that can talk to it */
 } launcher;
 
 /* The first whose mark is there. Open MPI's own launcher sets PMIx marks, too. */
 static const launcher LAUNCHERS[] = {
-    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "openmpi"}, /* mpirun of Open MPI */
-    {"PMI_RANK", "PMI_SIZE", "mpich"},                           /* mpirun of MPICH, srun pmi2 */
-    {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", "openmpi"},            /* srun --mpi=pmix */
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+     "openmpi"},                                                   /* mpirun of Open MPI */
+    {"PMI_RANK", "PMI_SIZE", "PMI_RANK", "mpich"},                 /* of MPICH, srun pmi2 */
+    {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", "PMIX_RANK", "openmpi"}, /* srun --mpi=pmix */
 };
 
 typedef struct package { /* what to install for a library */
@@ -112,7 +114,22 @@ static meg_status open_plugin(meg_error *e, const package *p, meg_comm **out)
     return plugin->open(e, out);
 }
 
+bool meg_comm_has(const char *library)
+{
+    return load(library) != NULL;
+}
+
 /* ---- choosing ---- */
+
+bool meg_comm_launched(int *rank)
+{
+    const char *wish = getenv("MEGALITH_MPI"), *text;
+    const launcher *l = launcher_find();
+    if (!l || (wish && strcmp(wish, "none") == 0)) return false;
+    text = getenv(l->rank);
+    *rank = text ? atoi(text) : 0;
+    return true;
+}
 
 static meg_status open_launched(meg_error *e, const launcher *l, const package *p, meg_comm **out)
 {

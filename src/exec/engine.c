@@ -197,6 +197,10 @@ static meg_status run_line(run *r, meg_error *e, int number)
 
 /* ---- results ---- */
 
+enum {
+    OUTCOMES = 3 /* numbers that ranks tell each other after a step */
+};
+
 static double read_total(const meg_engine *x, const meg_station *t, int slot)
 {
     const void *at = address(x, t, &t->slot[slot], &(meg_line){0});
@@ -204,10 +208,11 @@ static double read_total(const meg_engine *x, const meg_station *t, int slot)
 }
 
 /* Losses and right answers of all ranks: every station has its own share. */
-static meg_status add_up(const meg_engine *x, meg_error *e, const meg_entry *entry,
-                         meg_outcome *out)
+static meg_status add_up(const run *r, meg_error *e, meg_outcome *out)
 {
-    double sum[2] = {0, 0};
+    const meg_engine *x = r->x;
+    const meg_entry *entry = r->entry;
+    double sum[OUTCOMES] = {0, 0, r->feed->wish};
     for (int k = 0; k < entry->stations; k++) {
         const meg_station *t = &entry->station[k];
         for (int i = 0; i < entry->graph->losses; i++)
@@ -215,16 +220,17 @@ static meg_status add_up(const meg_engine *x, meg_error *e, const meg_entry *ent
                 sum[0] += entry->graph->loss[i].weight * read_total(x, t, t->loss[i]);
         if (t->correct >= 0) sum[1] += read_total(x, t, t->correct);
     }
-    meg_outcome total = {sum[0], sum[1]};
+    meg_outcome total = {sum[0], sum[1], r->feed->wish};
     int ranks = meg_comm_size(x->comm);
     if (ranks > 1) {
-        double *all = calloc((size_t)ranks * 2, sizeof *all);
+        double *all = calloc((size_t)ranks * OUTCOMES, sizeof *all);
         if (!all) return meg_fail(e, MEG_ENOMEM, "no memory for the losses of %d ranks", ranks);
         meg_status status = meg_comm_gather(x->comm, e, sum, sizeof sum, all);
-        total = (meg_outcome){0, 0};
-        for (int r = 0; r < ranks; r++) {
-            total.loss += all[2 * r];
-            total.correct += all[2 * r + 1];
+        total = (meg_outcome){0, 0, false};
+        for (int k = 0; k < ranks; k++) {
+            total.loss += all[OUTCOMES * k];
+            total.correct += all[OUTCOMES * k + 1];
+            total.wish = total.wish || all[OUTCOMES * k + 2] > 0;
         }
         free(all);
         MEG_TRY(e, status);
@@ -256,7 +262,7 @@ meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_fee
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
     meg_device_wait(x->device);
     meg_outcome sum;
-    MEG_TRY(e, add_up(x, e, entry, &sum));
+    MEG_TRY(e, add_up(&r, e, &sum));
     *out = sum;
     MEG_CHECK(e, isfinite(sum.loss), MEG_ENAN, "the loss is %f", sum.loss);
     return MEG_OK;

@@ -17,11 +17,13 @@ typedef struct meg_feed {  /* of one step */
     meg_scalars scalars;
     uint64_t seed, step;
     const float *targets; /* (batch, c, d, h, w): of losses with real targets; NaN: none */
+    bool wish;            /* of this rank, told to all with the losses: to stop */
 } meg_feed;
 
 typedef struct meg_outcome {
     double loss;    /* weighted sum of the losses */
     double correct; /* right answers */
+    bool wish;      /* some rank had it */
 } meg_outcome;
 
 /* Collective over the ranks of `comm` (NULL: there is only one); it stays the caller's. */

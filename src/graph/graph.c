@@ -1,5 +1,6 @@
 /* Building graphs: see graph.h. */
 #include "graph/graph.h"
+#include "base/random.h"
 #include "graph/op.h"
 
 #include <inttypes.h>
@@ -21,7 +22,30 @@ void meg_graph_destroy(meg_graph *g)
     if (g->file) g->close_file(g->file);
     free(g->node);
     free(g->value);
+    free(g->by_name);
     meg_pool_free(g->pool);
+}
+
+/* ---- names ---- */
+
+/* Where the name is in the table, or would be. */
+static int *place_of(const meg_graph *g, const char *name)
+{
+    size_t i = (size_t)(meg_hash(name) % g->name_room);
+    while (g->by_name[i] && strcmp(g->value[g->by_name[i] - 1].name, name) != 0)
+        i = (i + 1) % g->name_room;
+    return &g->by_name[i];
+}
+
+/* Makes the table anew, with room for `room` names. */
+static void index_names(meg_graph *g, size_t room)
+{
+    free(g->by_name);
+    g->by_name = calloc(room, sizeof *g->by_name);
+    if (!g->by_name) abort();
+    g->name_room = room;
+    for (int i = 0; i < g->values; i++)
+        *place_of(g, g->value[i].name) = i + 1;
 }
 
 meg_graph *meg_graph_copy(const meg_graph *g)
@@ -34,12 +58,14 @@ meg_graph *meg_graph_copy(const meg_graph *g)
     copy->name = meg_pool_text(pool, "%s", g->name);
     copy->node = NULL, copy->node_room = 0;
     copy->value = NULL, copy->value_room = 0;
+    copy->by_name = NULL, copy->name_room = 0;
     copy->node = meg_grow(NULL, &copy->node_room, (size_t)g->nodes + 1, sizeof *g->node);
     copy->value = meg_grow(NULL, &copy->value_room, (size_t)g->values + 1, sizeof *g->value);
     for (int i = 0; i < g->values; i++) {
         copy->value[i] = g->value[i];
         copy->value[i].name = meg_pool_text(pool, "%s", g->value[i].name);
     }
+    index_names(copy, 2 * (size_t)g->values + 1);
     for (int i = 0; i < g->nodes; i++) {
         meg_node *v = &copy->node[i];
         *v = g->node[i];
@@ -52,9 +78,8 @@ meg_graph *meg_graph_copy(const meg_graph *g)
 
 int meg_graph_find_value(const meg_graph *g, const char *name)
 {
-    for (int i = 0; i < g->values; i++)
-        if (strcmp(g->value[i].name, name) == 0) return i;
-    return -1;
+    const int *place = g->name_room ? place_of(g, name) : NULL;
+    return place ? *place - 1 : -1;
 }
 
 /* n and c first; the spatial axes are the last ones: rank 4 is n c h w, rank 3 n c w. */
@@ -77,7 +102,10 @@ static int add_value(meg_graph *g, const char *name, meg_value v)
     v.id = g->values;
     v.name = meg_pool_text(g->pool, "%s", name);
     g->value[g->values] = v;
-    return g->values++;
+    g->values++;
+    if (2 * (size_t)g->values > g->name_room) index_names(g, 4 * (size_t)g->values + 16);
+    else *place_of(g, v.name) = g->values;
+    return v.id;
 }
 
 static int add_leaf(meg_graph *g, const char *name, meg_value v, int rank, const int64_t dims[])
@@ -137,8 +165,13 @@ int meg_graph_input_typed(meg_graph *g, const char *name, meg_dtype dtype, int r
 
 int meg_graph_parameter(meg_graph *g, const char *name, const meg_weight_spec *spec)
 {
-    meg_value v = {.kind = spec->kind, .dtype = MEG_F32, .shape = spec->shape, .rank = spec->rank,
-                   .maker = -1, .start = spec->start, .bound = spec->bound};
+    meg_value v = {.kind = spec->kind,
+                   .dtype = MEG_F32,
+                   .shape = spec->shape,
+                   .rank = spec->rank,
+                   .maker = -1,
+                   .start = spec->start,
+                   .bound = spec->bound};
     memcpy(v.dims, spec->dims, sizeof v.dims);
     return add_value(g, name, v);
 }

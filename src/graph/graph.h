@@ -17,7 +17,12 @@
 #include "graph/box.h"
 #include "graph/stored.h"
 
-enum { MEG_INPUTS = 8, MEG_OUTPUTS = 4, MEG_AUXES = 3, MEG_LOSSES = 4 };
+enum {
+    MEG_INPUTS = 8,
+    MEG_OUTPUTS = 4,
+    MEG_AUXES = 3,
+    MEG_LOSSES = 4
+};
 
 typedef enum meg_kind {
     MEG_INPUT, /* samples */
@@ -29,19 +34,25 @@ typedef enum meg_kind {
 
 /* How a parameter or state starts. Uniform and normal draw from the counter-based generator, keyed
  * by the value's name and the element's global index. */
-typedef enum meg_start { MEG_ZEROS, MEG_ONES, MEG_UNIFORM, MEG_NORMAL, MEG_CONSTANT } meg_start;
+typedef enum meg_start {
+    MEG_ZEROS,
+    MEG_ONES,
+    MEG_UNIFORM,
+    MEG_NORMAL,
+    MEG_CONSTANT
+} meg_start;
 
 typedef struct meg_value {
     int id;
     const char *name;
     meg_kind kind;
-    meg_dtype dtype; /* MEG_F32 means real: a device may compute in MEG_F64 */
-    meg_box shape;   /* whole, from the origin */
-    int rank;        /* axes in files: 1 to 5 */
+    meg_dtype dtype;        /* MEG_F32 means real: a device may compute in MEG_F64 */
+    meg_box shape;          /* whole, from the origin */
+    int rank;               /* axes in files: 1 to 5 */
     int64_t dims[MEG_AXES]; /* their extents, in file order (a dense weight after flatten: 2) */
-    int maker;       /* node; -1: none */
-    meg_start start; /* parameters, states */
-    double bound;    /* MEG_UNIFORM: (-bound, bound); deviation of MEG_NORMAL; MEG_CONSTANT */
+    int maker;              /* node; -1: none */
+    meg_start start;        /* parameters, states */
+    double bound;      /* MEG_UNIFORM: (-bound, bound); deviation of MEG_NORMAL; MEG_CONSTANT */
     meg_stored stored; /* parameters, states: takes the place of `start` where there is data */
 } meg_value;
 
@@ -67,11 +78,13 @@ struct meg_graph {
     meg_node *node; /* arrays grow: keep ids, not pointers, across additions */
     meg_value *value;
     size_t node_room, value_room;
+    int *by_name; /* (name_room) values by the hash of their name: id + 1, 0: free */
+    size_t name_room;
     int losses;
     meg_loss loss[MEG_LOSSES];
-    int correct; /* the value that counts right answers; -1: none */
-    meg_error error; /* the first, if any */
-    void *owner;     /* of the public interface: its context */
+    int correct;                      /* the value that counts right answers; -1: none */
+    meg_error error;                  /* the first, if any */
+    void *owner;                      /* of the public interface: its context */
     int outputs, output[MEG_OUTPUTS]; /* of a graph from a file, in its order; logits, if it has
                                          a loss */
     void *file;                       /* that `stored` numbers lie in; copies of the graph borrow */
@@ -126,8 +139,8 @@ int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logi
 /* Infers all shapes for another batch. */
 meg_status meg_graph_rebatch(meg_graph *g, meg_error *e, int64_t batch);
 
-int64_t meg_graph_trainable(const meg_graph *g); /* elements of all parameters */
+int64_t meg_graph_trainable(const meg_graph *g);                /* elements of all parameters */
 int meg_graph_find_value(const meg_graph *g, const char *name); /* -1: none */
-int meg_graph_consumers(const meg_graph *g, int value); /* how many (node, input) read it */
+int meg_graph_consumers(const meg_graph *g, int value);         /* how many (node, input) read it */
 
 #endif

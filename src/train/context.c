@@ -1,29 +1,78 @@
-/* Context, data and registries of the public interface. */
-#define _GNU_SOURCE /* CPU_COUNT */
+/* Context, data and registries of the public interface. The context has the communicator of the job:
+ * its ranks begin and end together, and fail together.
+ */
 #include "train/context.h"
+#include "train/build.h"
+#include "train/cores.h"
 #include "zoo/zoo.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define AT(field) offsetof(meg_context_options, field)
 
 const meg_param meg_context_params[] = {
     {"device", MEG_PARAM_TEXT, AT(device), "cpu", "who computes: megalith list devices", NULL, 0,
      0},
-    {"threads", MEG_PARAM_INT, AT(threads), "0", "of the cpu device (0: all this process may use)",
+    {"threads", MEG_PARAM_INT, AT(threads), "0", "of the cpu device (0: this rank's share of the cores)",
      NULL, 0, 4096},
     {"seed", MEG_PARAM_INT, AT(seed), "1", "of all random numbers", NULL, 0, 1e15},
     {"log", MEG_PARAM_CHOICE, AT(log), "warn", "what is said on stderr", "quiet|warn|info|debug", 0,
      0},
+    {"pin", MEG_PARAM_BOOL, AT(pin), "yes", "each of a node's ranks keeps to its share of the cores",
+     NULL, 0, 0},
     {NULL, 0, 0, NULL, NULL, NULL, 0, 0}};
 
-static int usable_cores(void)
+/* ---- ranks ---- */
+
+meg_status meg_context_agree(meg_context *ctx, meg_status status)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return CPU_COUNT(&set);
+    if (meg_comm_size(ctx->comm) == 1) return status;
+    if (status == MEG_OK) ctx->error.status = MEG_OK; /* of an earlier call */
+    return meg_comm_agree(ctx->comm, &ctx->error);
+}
+
+meg_status meg_context_same(meg_context *ctx, const meg_token *token, int count)
+{
+    int ranks = meg_comm_size(ctx->comm), wrong = 0, which = 0;
+    size_t each = (size_t)count;
+    if (ranks == 1) return MEG_OK;
+    uint64_t *all = calloc((size_t)(ranks + 1) * each, sizeof *all); /* the last row: mine */
+    MEG_CHECK(&ctx->error, all, MEG_ENOMEM, "no memory to compare %d ranks", ranks);
+    uint64_t *mine = all + (size_t)ranks * each;
+    for (int i = 0; i < count; i++)
+        mine[i] = token[i].value;
+    meg_status status =
+        meg_comm_gather(ctx->comm, &ctx->error, mine, (int64_t)(each * sizeof *all), all);
+    for (int i = 0; i < count && !wrong; i++)
+        for (int r = 1; r < ranks && !wrong; r++)
+            if (all[(size_t)r * each + (size_t)i] != all[i]) wrong = r, which = i;
+    free(all);
+    MEG_TRY(&ctx->error, status);
+    MEG_CHECK(&ctx->error, !wrong, MEG_EARG, "rank %d has %s than rank 0", wrong,
+              token[which].what);
+    return MEG_OK;
+}
+
+/* Ranks that meet the same trouble let the lowest of them tell it. */
+meg_status meg_context_end(meg_context *ctx, meg_status status)
+{
+    int rank = meg_comm_rank(ctx->comm);
+    if (status == MEG_OK || meg_comm_size(ctx->comm) == 1) return status;
+    struct timespec turn = {0, 50000000L * (rank < 10 ? rank : 10)};
+    nanosleep(&turn, NULL);
+    meg_comm_abort(ctx->comm, 1, ctx->error.message);
+}
+
+/* ---- context ---- */
+
+/* What a rank can do wrong on its own. */
+static meg_status open_device(meg_context *ctx, int cores)
+{
+    meg_context_options *o = &ctx->options;
+    if (o->threads == 0) o->threads = cores;
+    return meg_device_open(&ctx->error, o->device, (int)o->threads, &ctx->device);
 }
 
 meg_status meg_open(const char *options, meg_context **out)
@@ -31,19 +80,38 @@ meg_status meg_open(const char *options, meg_context **out)
     meg_context *ctx = calloc(1, sizeof *ctx);
     *out = ctx;
     if (!ctx) return MEG_ENOMEM;
-    MEG_TRY(&ctx->error, meg_options_parse(&ctx->error, meg_context_params, "context", options,
-                                           &ctx->options));
+    meg_error *e = &ctx->error, parsed = {0};
+    meg_options_parse(&parsed, meg_context_params, "context", options, &ctx->options);
+    MEG_TRY(e, meg_comm_open(e, &ctx->comm));
+    *e = parsed;
+    MEG_TRY(e, meg_context_agree(ctx, parsed.status));
     ctx->log.level = (meg_log_level)ctx->options.log;
-    if (ctx->options.threads == 0) ctx->options.threads = usable_cores();
-    return meg_device_open(&ctx->error, ctx->options.device, (int)ctx->options.threads,
-                           &ctx->device);
+    if (meg_comm_rank(ctx->comm) > 0 && ctx->log.level < MEG_DEBUG) ctx->log.level = MEG_QUIET;
+
+    bool many = meg_comm_size(ctx->comm) > 1;
+    meg_token build = {"another build of Megalith", many ? meg_build_hash() : 0};
+    int cores = 1;
+    MEG_TRY(e, meg_context_same(ctx, &build, 1));
+    MEG_TRY(e, meg_cores_share(ctx->comm, e, ctx->options.pin, (int)ctx->options.threads, &cores));
+    return meg_context_agree(ctx, open_device(ctx, cores));
 }
 
 void meg_close(meg_context *ctx)
 {
     if (!ctx) return;
     meg_device_close(ctx->device);
+    meg_comm_free(ctx->comm);
     free(ctx);
+}
+
+int meg_rank(const meg_context *ctx)
+{
+    return ctx && ctx->comm ? meg_comm_rank(ctx->comm) : 0;
+}
+
+int meg_ranks(const meg_context *ctx)
+{
+    return ctx && ctx->comm ? meg_comm_size(ctx->comm) : 1;
 }
 
 const char *meg_message(const meg_context *ctx)

@@ -3,15 +3,17 @@
 #define MEG_TRAIN_CONTEXT_H
 
 #include "base/log.h"
+#include "comm/comm.h"
 #include "data/data.h"
 #include "device/device.h"
 #include "plan/plan.h"
 
 typedef struct meg_context_options {
     char device[MEG_TEXT];
-    int64_t threads; /* 0: as many as the process may use */
+    int64_t threads; /* 0: as many as there are cores for this rank */
     int64_t seed;
     int log;
+    bool pin;
 } meg_context_options;
 
 extern const meg_param meg_context_params[];
@@ -20,6 +22,7 @@ struct meg_context {
     meg_context_options options;
     meg_error error;
     meg_logger log;
+    meg_comm *comm; /* of the job; NULL: it could not be opened */
     meg_device *device;
 };
 
@@ -29,5 +32,25 @@ struct meg_data {
 };
 
 meg_profile meg_context_profile(meg_context *ctx); /* of its device */
+
+/* Collective. The status that all ranks then have: OK if all are, else that of the lowest rank that
+ * failed, with its message. Every collective call of the public interface ends with this. */
+meg_status meg_context_agree(meg_context *ctx, meg_status status);
+
+typedef struct meg_token { /* what must be the same on all ranks */
+    const char *what;      /* "another model file" */
+    uint64_t value;
+} meg_token;
+
+/* Collective. Says which rank has another value than rank 0, and of what. */
+meg_status meg_context_same(meg_context *ctx, const meg_token *token, int count);
+
+/* After an error in the middle of a step, of which the others do not know: ends the job with its
+ * message. Alone: returns the status. */
+meg_status meg_context_end(meg_context *ctx, meg_status status);
+
+/* Not collective. A plan for a rank of a world that need not be this one. */
+meg_status meg_context_plan(meg_graph *g, const meg_data *d, const meg_world *world,
+                            const char *options, meg_plan **out);
 
 #endif

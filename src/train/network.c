@@ -1,4 +1,6 @@
 /* Graphs and plans of the public interface. */
+#include "base/random.h"
+#include "graph/fingerprint.h"
 #include "import/onnx.h"
 #include "train/context.h"
 #include "zoo/zoo.h"
@@ -156,12 +158,58 @@ static meg_status check_data(meg_context *ctx, const meg_graph *g, const meg_dat
     return meg_fail(&ctx->error, MEG_EARG, "%s has no input", g->name);
 }
 
-meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out)
+meg_status meg_context_plan(meg_graph *g, const meg_data *d, const meg_world *world,
+                            const char *options, meg_plan **out)
 {
     meg_context *ctx = context_of(g);
     if (d) MEG_TRY(&ctx->error, check_data(ctx, g, d));
     meg_profile profile = meg_context_profile(ctx);
-    return meg_plan_make(g, &ctx->error, &profile, options, d ? d->set.count : 0, out);
+    return meg_plan_make_for(g, &ctx->error, &profile, world, options, d ? d->set.count : 0, out);
+}
+
+/* Some numbers of every weight that a file brings along: enough to know another file by. */
+static uint64_t hash_stored(const meg_graph *g)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < g->values; i++) {
+        const meg_value *v = &g->value[i];
+        double first;
+        uint64_t bits;
+        if (!v->stored.data || meg_box_size(&v->shape) == 0) continue;
+        meg_stored_read(&v->stored, meg_box_size(&v->shape) / 2, 1, &first);
+        memcpy(&bits, &first, sizeof bits);
+        hash = (hash ^ bits) * 0x100000001b3u + (hash >> 29);
+    }
+    return hash;
+}
+
+/* Ranks make their parts of the plan without talking: of the same things, they must fit. */
+static meg_status check_ranks(meg_context *ctx, const meg_graph *g, const meg_data *d,
+                              const char *options)
+{
+    if (meg_comm_size(ctx->comm) == 1) return MEG_OK;
+    const meg_token same[] = {
+        {"another model (or model file)", meg_graph_fingerprint(g)},
+        {"other weights in its model file", hash_stored(g)},
+        {"other options of the plan", meg_hash(options ? options : "")},
+        {"another device", meg_hash(ctx->options.device)},
+        {"another seed", (uint64_t)ctx->options.seed},
+        {"another number of samples", d ? (uint64_t)d->set.count : 0},
+    };
+    return meg_context_same(ctx, same, (int)(sizeof same / sizeof *same));
+}
+
+meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out)
+{
+    meg_context *ctx = context_of(g);
+    meg_world world = {meg_comm_rank(ctx->comm), meg_comm_size(ctx->comm)};
+    meg_plan *p = NULL;
+    MEG_TRY(&ctx->error, check_ranks(ctx, g, d, options));
+    meg_status status =
+        meg_context_agree(ctx, meg_context_plan(g, d, &world, options, &p));
+    if (status == MEG_OK) *out = p;
+    else meg_plan_destroy(p);
+    return status;
 }
 
 int64_t meg_plan_bytes(const meg_plan *p)

@@ -1,5 +1,6 @@
 /* The trainer: see trainer.h. */
 #include "train/trainer.h"
+#include "base/random.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,13 +17,13 @@ enum {
 
 const meg_param meg_trainer_params[] = {
     {"lr", MEG_PARAM_REAL, AT(schedule.lr), "0.1", "learning rate (the largest)", NULL, 0, 1e6},
-    {"schedule", MEG_PARAM_CHOICE, AT(schedule.kind), "constant", "how the rate changes",
+    {"lr_schedule", MEG_PARAM_CHOICE, AT(schedule.kind), "constant", "how the rate changes",
      "constant|step|cosine", 0, 0},
     {"epochs", MEG_PARAM_REAL, AT(schedule.epochs), "1", "passes over the data", NULL, 0, 1e9},
     {"warmup", MEG_PARAM_REAL, AT(schedule.warmup), "0", "epochs in which the rate rises", NULL, 0,
      1e9},
-    {"drop", MEG_PARAM_REAL, AT(schedule.drop), "0.1", "schedule=step: factor", NULL, 0, 1},
-    {"drop_every", MEG_PARAM_REAL, AT(schedule.drop_every), "30", "schedule=step: epochs", NULL,
+    {"drop", MEG_PARAM_REAL, AT(schedule.drop), "0.1", "lr_schedule=step: factor", NULL, 0, 1},
+    {"drop_every", MEG_PARAM_REAL, AT(schedule.drop_every), "30", "lr_schedule=step: epochs", NULL,
      1e-9, 1e9},
     {"shuffle", MEG_PARAM_BOOL, AT(shuffle), "yes", "another order every epoch", NULL, 0, 0},
     {"shift", MEG_PARAM_INT, AT(shift), "0", "augmentation: shift by up to so many pixels", NULL, 0,
@@ -41,7 +42,22 @@ static double now(void)
 
 /* ---- making ---- */
 
-static meg_status build(meg_trainer *t, const char *options)
+/* Does a program of this rank load samples or labels? A stage in the middle does not. */
+static bool reads_data(const meg_plan *p)
+{
+    for (int i = 0; i < MEG_ENTRIES; i++)
+        for (int k = 0; k < p->entry[i].stations; k++) {
+            const meg_station *t = &p->entry[i].station[k];
+            for (int n = 0; n < t->instrs; n++)
+                if (t->instr[n].code == MEG_LOAD &&
+                    t->slot[t->instr[n].slot[MEG_Y]].role == MEG_ROLE_VALUE)
+                    return true;
+        }
+    return false;
+}
+
+/* What a rank can do wrong on its own. */
+static meg_status prepare(meg_trainer *t, const char *options)
 {
     meg_error *e = &t->ctx->error;
     MEG_TRY(e, meg_options_parse(e, meg_trainer_params, "trainer", options, &t->options));
@@ -56,8 +72,13 @@ static meg_status build(meg_trainer *t, const char *options)
     t->steps = (int64_t)(t->options.schedule.epochs * (double)t->per_epoch + 0.5);
     meg_loader_options o = {batch, t->options.shuffle, t->options.shift, t->options.flip,
                             (uint64_t)t->ctx->options.seed};
-    MEG_TRY(e, meg_loader_new(e, &t->data->set, &o, &t->loader));
-    MEG_TRY(e, meg_engine_new(t->plan, t->ctx->device, NULL, e, FILL, &t->engine));
+    return reads_data(t->plan) ? meg_loader_new(e, &t->data->set, &o, &t->loader) : MEG_OK;
+}
+
+static meg_status build(meg_trainer *t)
+{
+    meg_error *e = &t->ctx->error;
+    MEG_TRY(e, meg_engine_new(t->plan, t->ctx->device, t->ctx->comm, e, FILL, &t->engine));
     meg_engine_start(t->engine, (uint64_t)t->ctx->options.seed);
     return MEG_OK;
 }
@@ -65,10 +86,15 @@ static meg_status build(meg_trainer *t, const char *options)
 meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_trainer **out)
 {
     meg_context *ctx = p->owner;
+    meg_token same[] = {{"other options of the trainer", meg_hash(options ? options : "")},
+                        {"another number of samples", (uint64_t)d->set.count}};
+    MEG_TRY(&ctx->error, meg_context_same(ctx, same, 2));
     meg_trainer *t = calloc(1, sizeof *t);
-    if (!t) return meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
-    *t = (meg_trainer){.ctx = ctx, .plan = p, .data = d};
-    meg_status status = build(t, options);
+    if (t) *t = (meg_trainer){.ctx = ctx, .plan = p, .data = d};
+    meg_status status = t ? prepare(t, options)
+                          : meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
+    status = meg_context_agree(ctx, status);
+    if (status == MEG_OK) status = meg_context_agree(ctx, build(t));
     if (status == MEG_OK) *out = t;
     else meg_trainer_free(t);
     return status;
@@ -112,10 +138,43 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void report(const meg_trainer *t, tally *y, double predicted, meg_report *out)
+typedef struct memory { /* of one rank, bytes */
+    int64_t planned, touched, rss;
+} memory;
+
+/* The rank whose arena differs most from the plan, or else the one that needs most. */
+static bool worse(const memory *a, const memory *b)
+{
+    int64_t x = llabs(a->touched - a->planned), y = llabs(b->touched - b->planned);
+    return x != y ? x > y : a->planned > b->planned;
+}
+
+static meg_status worst_memory(const meg_trainer *t, memory *out)
 {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
+    int ranks = meg_comm_size(t->ctx->comm);
+    *out = (memory){t->plan->arena, meg_engine_touched(t->engine),
+                    (int64_t)usage.ru_maxrss * 1024};
+    if (ranks == 1) return MEG_OK;
+    memory *all = calloc((size_t)ranks, sizeof *all);
+    MEG_CHECK(&t->ctx->error, all, MEG_ENOMEM, "no memory for a report of %d ranks", ranks);
+    meg_status status = meg_comm_gather(t->ctx->comm, &t->ctx->error, out, sizeof *out, all);
+    int64_t rss = 0;
+    for (int r = 0; r < ranks && status == MEG_OK; r++) {
+        if (r == 0 || worse(&all[r], out)) *out = all[r];
+        if (all[r].rss > rss) rss = all[r].rss;
+    }
+    out->rss = rss;
+    free(all);
+    return status;
+}
+
+/* Collective, since memory is that of the rank which needs most. */
+static meg_status report(const meg_trainer *t, tally *y, double predicted, meg_report *out)
+{
+    memory m;
+    MEG_TRY(&t->ctx->error, worst_memory(t, &m));
     qsort(y->time, y->times, sizeof *y->time, ascending);
     double samples = y->samples > 0 ? y->samples : 1;
     *out = (meg_report){.step = t->step,
@@ -124,11 +183,10 @@ static void report(const meg_trainer *t, tally *y, double predicted, meg_report 
                         .seconds_per_step = y->times ? y->time[y->times / 2] : 0,
                         .images_per_second = y->seconds > 0 ? y->samples / y->seconds : 0,
                         .predicted_seconds_per_step = predicted,
-                        .predicted_peak_bytes = t->plan->arena,
-                        .measured_peak_bytes = meg_engine_touched(t->engine),
-                        .peak_rss_bytes = (int64_t)usage.ru_maxrss * 1024};
-    free(y->time);
-    *y = (tally){0};
+                        .predicted_peak_bytes = m.planned,
+                        .measured_peak_bytes = m.touched,
+                        .peak_rss_bytes = m.rss};
+    return MEG_OK;
 }
 
 /* ---- training ---- */
@@ -139,6 +197,55 @@ static double labels_of(const meg_trainer *t)
     return (double)meg_box_size(&t->data->set.label);
 }
 
+typedef struct pass_over { /* a data set */
+    meg_loader *loader;    /* NULL: this rank needs nothing of it */
+    const meg_data *data;
+    int64_t batch, epoch;
+} pass_over;
+
+/* Batch `index` of a pass; without a loader only how many samples it has. */
+static meg_status take_batch(const meg_trainer *t, const pass_over *pass, int64_t index,
+                             meg_batch *out)
+{
+    static const float none[1]; /* is never read */
+    meg_error *e = &t->ctx->error;
+    int64_t rest = pass->data->set.count - index * pass->batch;
+    if (pass->loader)
+        return meg_context_end(t->ctx, meg_loader_next(pass->loader, e, pass->epoch, index, out));
+    *out = (meg_batch){.count = rest < pass->batch ? rest : pass->batch, .targets = none};
+    return MEG_OK;
+}
+
+static meg_status run_step(meg_trainer *t, const meg_batch *batch, double lr, meg_outcome *o)
+{
+    meg_error *e = &t->ctx->error;
+    meg_feed feed = {.samples = batch->samples,
+                     .labels = batch->labels,
+                     .targets = batch->targets,
+                     .scalars = {lr, (double)(t->step + 1), 0, 1},
+                     .seed = (uint64_t)t->ctx->options.seed,
+                     .step = (uint64_t)t->step,
+                     .wish = t->wish};
+    bool whole = batch->count == t->plan->entry[MEG_ENTRY_TRAIN].batch;
+    int entry = whole ? MEG_ENTRY_TRAIN : MEG_ENTRY_TRAIN_TAIL;
+    meg_status status = meg_engine_step(t->engine, e, entry, &feed, o);
+    if (status == MEG_ENAN) /* of all ranks */
+        return meg_fail(e, MEG_ENAN,
+                        "the loss of step %" PRId64 " is %f: training stops; use a smaller lr "
+                        "(now %g) or a warm-up",
+                        t->step + 1, o->loss, lr);
+    return meg_context_end(t->ctx, status);
+}
+
+/* All ranks stop after the same step: alone at once, else after the one that tells the others. */
+static bool stops(meg_trainer *t, const meg_progress *p, const meg_outcome *o)
+{
+    if (t->watcher && !t->watcher(t->watcher_context, p)) t->wish = true;
+    bool stop = meg_comm_size(t->ctx->comm) == 1 ? t->wish : o->wish;
+    if (stop) t->wish = false;
+    return stop;
+}
+
 static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
 {
     meg_error *e = &t->ctx->error;
@@ -146,23 +253,11 @@ static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
     meg_outcome o;
     double begin = now(), each = 1 / (double)t->per_epoch;
     int64_t index = t->step % t->per_epoch;
-    MEG_TRY(e, meg_loader_next(t->loader, e, t->step / t->per_epoch, index, &batch));
+    pass_over pass = {t->loader, t->data, t->plan->entry[MEG_ENTRY_TRAIN].batch,
+                      t->step / t->per_epoch};
+    MEG_TRY(e, take_batch(t, &pass, index, &batch));
     double lr = meg_schedule_rate(&t->options.schedule, (double)t->step * each, each);
-    meg_feed feed = {.samples = batch.samples,
-                     .labels = batch.labels,
-                     .targets = batch.targets,
-                     .scalars = {lr, (double)(t->step + 1), 0, 1},
-                     .seed = (uint64_t)t->ctx->options.seed,
-                     .step = (uint64_t)t->step};
-    bool whole = batch.count == t->plan->entry[MEG_ENTRY_TRAIN].batch;
-    int entry = whole ? MEG_ENTRY_TRAIN : MEG_ENTRY_TRAIN_TAIL;
-    meg_status status = meg_engine_step(t->engine, e, entry, &feed, &o);
-    if (status == MEG_ENAN)
-        return meg_fail(e, MEG_ENAN,
-                        "the loss of step %" PRId64 " is %f: training stops; use a smaller lr "
-                        "(now %g) or a warm-up",
-                        t->step + 1, o.loss, lr);
-    MEG_TRY(e, status);
+    MEG_TRY(e, run_step(t, &batch, lr, &o));
     t->step++;
     double seconds = now() - begin;
     o.correct /= labels_of(t);
@@ -175,7 +270,7 @@ static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
                       seconds,
                       lr,
                       batch.count};
-    *stop = t->watcher && !t->watcher(t->watcher_context, &p);
+    *stop = stops(t, &p, &o);
     return MEG_OK;
 }
 
@@ -184,12 +279,13 @@ meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *out)
     tally y = {0};
     bool stop = false;
     meg_status status = MEG_OK;
+    meg_report r;
     int64_t end = steps > 0 ? t->step + steps : t->steps;
     while (t->step < end && !stop && status == MEG_OK)
         status = train_step(t, &y, &stop);
-    meg_report r;
-    report(t, &y, t->plan->seconds, &r);
-    if (status != MEG_OK) return status;
+    if (status == MEG_OK) status = report(t, &y, t->plan->seconds, &r);
+    free(y.time);
+    MEG_TRY(&t->ctx->error, status);
     if (out) *out = r;
     if (stop && t->step < end)
         return meg_fail(&t->ctx->error, MEG_EINTERRUPTED, "stopped after step %" PRId64, t->step);
@@ -248,48 +344,60 @@ static meg_status alike(const meg_data *a, const meg_data *b)
     return MEG_OK;
 }
 
-static meg_status evaluate(meg_trainer *t, meg_loader *loader, int64_t count, padded *p, tally *y)
+static meg_status evaluate(meg_trainer *t, const pass_over *pass, padded *p, tally *y)
 {
     meg_error *e = &t->ctx->error;
-    int64_t batch = t->plan->entry[MEG_ENTRY_EVAL].batch;
-    for (int64_t i = 0; i * batch < count; i++) {
+    int64_t batch = pass->batch;
+    for (int64_t i = 0; i * batch < pass->data->set.count; i++) {
         meg_batch b;
         meg_outcome o;
         double begin = now();
-        MEG_TRY(e, meg_loader_next(loader, e, 0, i, &b));
+        MEG_TRY(e, take_batch(t, pass, i, &b));
         meg_feed feed = {.samples = b.samples,
                          .labels = b.labels,
                          .targets = b.targets,
                          .scalars = {0, 0, 0, 1},
                          .seed = (uint64_t)t->ctx->options.seed};
-        if (b.count < batch) {
+        if (pass->loader && b.count < batch) {
             pad(p, &b, batch);
             feed.samples = p->samples;
             feed.labels = p->labels;
             feed.targets = p->targets;
         }
-        MEG_TRY(e, meg_engine_step(t->engine, e, MEG_ENTRY_EVAL, &feed, &o));
+        meg_status status = meg_engine_step(t->engine, e, MEG_ENTRY_EVAL, &feed, &o);
+        if (status == MEG_ENAN) return status;
+        MEG_TRY(e, meg_context_end(t->ctx, status));
         o.correct /= labels_of(t);
         count_step(y, &o, b.count, now() - begin);
     }
     return MEG_OK;
 }
 
-meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *out)
+/* What a rank can do wrong on its own. */
+static meg_status make_ready(meg_trainer *t, meg_data *d, padded *p, meg_loader **loader)
 {
     meg_error *e = &t->ctx->error;
     int64_t batch = t->plan->entry[MEG_ENTRY_EVAL].batch;
+    meg_loader_options o = {.batch = batch};
+    MEG_TRY(e, alike(d, t->data));
+    MEG_TRY(e, padded_make(p, e, &d->set, batch));
+    return t->loader ? meg_loader_new(e, &d->set, &o, loader) : MEG_OK;
+}
+
+meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *out)
+{
     tally y = {0};
     meg_loader *loader = NULL;
     meg_report r;
     padded p = {0};
-    MEG_TRY(e, alike(d, t->data));
-    meg_loader_options o = {.batch = batch};
-    meg_status status = padded_make(&p, e, &d->set, batch);
-    if (status == MEG_OK) status = meg_loader_new(e, &d->set, &o, &loader);
-    if (status == MEG_OK) status = evaluate(t, loader, d->set.count, &p, &y);
-    report(t, &y, t->plan->entry[MEG_ENTRY_EVAL].seconds, &r);
+    meg_token count = {"another number of samples to evaluate", (uint64_t)d->set.count};
+    MEG_TRY(&t->ctx->error, meg_context_same(t->ctx, &count, 1));
+    meg_status status = meg_context_agree(t->ctx, make_ready(t, d, &p, &loader));
+    pass_over pass = {loader, d, t->plan->entry[MEG_ENTRY_EVAL].batch, 0};
+    if (status == MEG_OK) status = evaluate(t, &pass, &p, &y);
+    if (status == MEG_OK) status = report(t, &y, t->plan->entry[MEG_ENTRY_EVAL].seconds, &r);
     if (status == MEG_OK && out) *out = r;
+    free(y.time);
     meg_loader_free(loader);
     padded_free(&p);
     return status;

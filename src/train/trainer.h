@@ -33,7 +33,8 @@ struct meg_trainer {
     meg_data *data;
     meg_trainer_options options;
     meg_engine *engine;
-    meg_loader *loader;
+    meg_loader *loader; /* NULL: the rank needs neither samples nor labels */
+    bool wish;          /* to stop: all ranks do after the next step */
     int64_t step, steps, per_epoch;
     meg_watcher *watcher;
     void *watcher_context;

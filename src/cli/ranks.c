@@ -1,0 +1,114 @@
+/* What commands say of all ranks: see ranks.h. Real ranks tell each other what they need; imaginary
+ * ones are planned one after the other.
+ */
+#include "cli/ranks.h"
+
+#include <inttypes.h>
+
+enum {
+    LINES = 64 /* of the table; with more ranks only those that need most and least */
+};
+
+struct meg_need { /* of a rank */
+    int replica, seat, first, last; /* stages */
+    int64_t held, step, frames, arena;
+    double seconds;
+};
+
+static meg_need need_of(const meg_plan *p)
+{
+    const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
+    meg_need n = {.replica = p->replica,
+                  .seat = p->seat,
+                  .first = t->stations ? t->station[0].stage : 0,
+                  .held = p->bytes[MEG_HELD],
+                  .step = p->bytes[MEG_STEP],
+                  .frames = p->bytes[MEG_FRAME] + p->bytes[MEG_TEMPORARY],
+                  .arena = p->arena,
+                  .seconds = p->seconds};
+    n.last = n.first;
+    for (int i = 1; i < t->stations; i++) {
+        int stage = t->station[i].stage;
+        if (stage < n.first) n.first = stage;
+        if (stage > n.last) n.last = stage;
+    }
+    return n;
+}
+
+static meg_need *room(const meg_session *s, int ranks)
+{
+    return meg_pool_alloc(s->arguments->pool, (size_t)ranks * sizeof(meg_need));
+}
+
+meg_status meg_ranks_know(meg_session *s)
+{
+    meg_need mine = need_of(s->plan);
+    s->needs = room(s, s->plan->world.ranks);
+    return meg_comm_gather(s->ctx->comm, s->error, &mine, sizeof mine, s->needs);
+}
+
+int64_t meg_ranks_bytes(const meg_session *s)
+{
+    int64_t most = meg_plan_bytes(s->plan);
+    for (int r = 0; s->needs && r < s->plan->world.ranks; r++)
+        if (s->needs[r].arena > most) most = s->needs[r].arena;
+    return most;
+}
+
+meg_status meg_ranks_imagine(meg_session *s, int ranks)
+{
+    meg_need *needs = room(s, ranks);
+    for (int r = ranks - 1; r >= 0; r--) {
+        MEG_TRY(s->error, meg_session_plan_for(s, &(meg_world){r, ranks}));
+        needs[r] = need_of(s->plan);
+    }
+    s->needs = needs;
+    return MEG_OK;
+}
+
+static void print_rank(FILE *out, int rank, const meg_need *n)
+{
+    char stages[32], text[32];
+    meg_print_bytes(n->arena, text);
+    if (n->first == n->last) snprintf(stages, sizeof stages, "%d", n->first);
+    else snprintf(stages, sizeof stages, "%d-%d", n->first, n->last);
+    fprintf(out,
+            "  %5d  %7d  %7s  %14" PRId64 "  %12" PRId64 "  %14" PRId64 "  %14" PRId64 "  %s\n",
+            rank, n->replica, stages, n->held, n->step, n->frames, n->arena, text);
+}
+
+static void print_table(const meg_session *s, FILE *out)
+{
+    int ranks = s->plan->world.ranks, most = 0, least = 0;
+    fprintf(out, "  %5s  %7s  %7s  %14s  %12s  %14s  %14s\n", "rank", "replica", "stage",
+            "weights etc.", "labels etc.", "activations", "arena (bytes)");
+    for (int r = 0; r < ranks; r++) {
+        if (s->needs[r].arena > s->needs[most].arena) most = r;
+        if (s->needs[r].arena < s->needs[least].arena) least = r;
+        if (ranks <= LINES) print_rank(out, r, &s->needs[r]);
+    }
+    if (ranks > LINES) {
+        print_rank(out, most, &s->needs[most]);
+        print_rank(out, least, &s->needs[least]);
+    }
+    fprintf(out, "  rank %d needs most, rank %d least\n", most, least);
+}
+
+void meg_ranks_summary(const meg_session *s, FILE *out)
+{
+    if (!meg_session_speaks(s)) return;
+    meg_plan_summary(s->plan, out);
+    if (s->plan->world.ranks > 1) print_table(s, out);
+    fflush(out);
+}
+
+meg_status meg_ranks_mean(meg_session *s, double *value)
+{
+    int ranks = meg_ranks(s->ctx);
+    double *all = meg_pool_alloc(s->arguments->pool, (size_t)ranks * sizeof *all), sum = 0;
+    MEG_TRY(s->error, meg_comm_gather(s->ctx->comm, s->error, value, sizeof *value, all));
+    for (int r = 0; r < ranks; r++)
+        sum += all[r];
+    *value = sum / ranks;
+    return MEG_OK;
+}

@@ -1,0 +1,67 @@
+/* `megalith run -np N PROGRAM ...`: starts a program on many ranks, with the launcher that is here. */
+#include "cli/command.h"
+#include "cli/launch.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef struct settings {
+    int64_t np, npernode;
+    char m[MEG_TEXT], mpi[MEG_TEXT];
+    bool dry_run;
+} settings;
+
+/* A command of megalith stands for megalith with this command. */
+static meg_status program_of(const meg_arguments *a, meg_error *e, char ***out)
+{
+    size_t count = 0;
+    const meg_command *c = meg_command_find(a->rest[0]);
+    *out = a->rest;
+    if (!c) return MEG_OK;
+    MEG_CHECK(e, !c->hands_on, MEG_EARG, "run: what should run run?");
+    while (a->rest[count])
+        count++;
+    *out = meg_pool_alloc(a->pool, (count + 2) * sizeof **out);
+    memcpy(*out + 1, a->rest, (count + 1) * sizeof **out);
+    return meg_launch_self(e, a->pool, *out);
+}
+
+static meg_status run(const meg_arguments *a, meg_error *e)
+{
+    const settings *o = a->settings;
+    char **program;
+    bool known = !*o->mpi || strcmp(o->mpi, "openmpi") == 0 || strcmp(o->mpi, "mpich") == 0;
+    MEG_CHECK(e, known, MEG_EARG, "run: unknown MPI '%s'; known: openmpi mpich", o->mpi);
+    MEG_TRY(e, program_of(a, e, &program));
+    meg_launch l = {.np = o->np,
+                    .per_node = o->npernode,
+                    .machines = *o->m ? o->m : NULL,
+                    .mpi = o->mpi,
+                    .dry_run = o->dry_run};
+    return meg_launch_run(e, a->pool, &l, program);
+}
+
+#define AT(field) offsetof(settings, field)
+
+static const meg_param PARAMS[] = {
+    {"np", MEG_PARAM_INT, AT(np), NULL, "ranks", NULL, 1, 1 << 20},
+    {"npernode", MEG_PARAM_INT, AT(npernode), "0", "ranks on each host (0: as it comes)", NULL, 0,
+     1 << 20},
+    {"m", MEG_PARAM_TEXT, AT(m), "", "machinefile: one host a line", NULL, 0, 0},
+    {"mpi", MEG_PARAM_TEXT, AT(mpi), "", "openmpi or mpich (the first that is here)", NULL, 0, 0},
+    {"dry_run", MEG_PARAM_BOOL, AT(dry_run), "no", "prints the command line, runs nothing", NULL, 0,
+     0},
+    {0},
+};
+
+const meg_command meg_command_run = {
+    .name = "run",
+    .usage = "-np N [-npernode N] [-m MACHINEFILE] [--mpi M] [--dry-run] PROGRAM [ARGUMENT ...]",
+    .doc = "starts a program on many ranks, with mpirun or srun",
+    .more = "PROGRAM is a command of megalith (train, bench, ...) or a program that uses the library.\n"
+            "Inside a SLURM allocation srun starts it, else the mpirun of Open MPI or MPICH.\n",
+    .hands_on = true,
+    .params = PARAMS,
+    .settings_bytes = sizeof(settings),
+    .run = run,
+};
