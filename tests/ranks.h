@@ -21,7 +21,7 @@ typedef struct ranks_case {
     int ranks;
     int steps; /* gradients are the last one's */
     int64_t samples; /* of the data set: a partial last batch follows the steps */
-    bool eval;       /* then a batch is evaluated */
+    bool eval;       /* then a batch is evaluated; its loss counts (else it only takes its memory) */
 } ranks_case;
 
 typedef struct ranks_one { /* one rank's work */
@@ -77,7 +77,9 @@ static inline meg_status ranks_steps(ranks_one *one, meg_device *d, meg_plan *p)
         status = ranks_step(one, x, MEG_ENTRY_TRAIN, number);
     if (status == MEG_OK && p->entry[MEG_ENTRY_TRAIN_TAIL].batch)
         status = ranks_step(one, x, MEG_ENTRY_TRAIN_TAIL, number++);
-    if (status == MEG_OK && c->eval) status = ranks_step(one, x, MEG_ENTRY_EVAL, number);
+    double loss = one->result->loss, correct = one->result->correct;
+    if (status == MEG_OK) status = ranks_step(one, x, MEG_ENTRY_EVAL, number);
+    if (!c->eval) one->result->loss = loss, one->result->correct = correct;
     if (status == MEG_OK) {
         one->result->predicted = p->arena;
         one->result->touched = meg_engine_touched(x);
