@@ -26,7 +26,7 @@ typedef struct meg_conv_attr {
                     conv_transpose: weight (channels, filters/groups, d, h, w) */
 
 typedef struct meg_pool_attr {
-    meg_axes kernel, stride, dilation; /* stride defaults to the kernel; dilation: max-pool only */
+    meg_axes kernel, stride, dilation; /* stride defaults to the kernel */
     meg_pads pad;
     bool ceil;      /* output extent rounds up; a last window wholly outside is dropped */
     bool count_pad; /* average: padding counts in the denominator (not the ceil overhang) */
