@@ -230,7 +230,7 @@ test-export)
 torture)
     need $packages_build $packages_test
     build default
-    sh tests/torture.sh . build "$@"
+    sh tools/torture.sh . build "$@"
     ;;
 fresh)
     fresh

@@ -19,7 +19,8 @@ typedef struct ranks_case {
     const meg_graph *graph;
     const char *plan, *device;
     int ranks;
-    int steps; /* gradients are the last one's */
+    int steps;       /* gradients are the last one's */
+    double rate;     /* of learning; 0: the usual */
     int64_t samples; /* of the data set: a partial last batch follows the steps */
     bool eval;       /* then a batch is evaluated; its loss counts (else it only takes its memory) */
 } ranks_case;
@@ -57,6 +58,7 @@ static inline meg_status ranks_step(ranks_one *one, meg_engine *x, int entry, in
     meg_outcome o = {0};
     network_feed(one->c->graph, t->batch, &f);
     f.step = (uint64_t)number;
+    if (one->c->rate > 0) f.scalars.lr = one->c->rate;
     meg_status status = meg_engine_step(x, &one->error, entry, &f, &o);
     free((void *)(uintptr_t)f.samples);
     free((void *)(uintptr_t)f.labels);

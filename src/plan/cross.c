@@ -80,7 +80,7 @@ meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag
 /* Does a consumer in this stage send a gradient back? */
 static bool gives_back(const meg_lower *l, const meg_node *v, int value)
 {
-    for (int k = 0; k < v->inputs; k++) {
+    for (int k = 0; k < v->inputs && l->grad[value]; k++) {
         if (v->in[k] != value) continue;
         for (int p = MEG_BACKWARD; p <= MEG_WEIGHT; p++)
             if (meg_lower_wants(l, v, (meg_pass)p) &&
@@ -107,7 +107,8 @@ static void unite(meg_lower *l)
     }
     l->crossings = kept;
     for (int i = 0; i < kept; i++)
-        l->crossing[i].tag = 2 * i * l->entry->micro;
+        l->crossing[i].tag = i < MEG_TAG_VALUE / l->entry->micro / 2 ? 2 * i * l->entry->micro
+                                                                    : MEG_TAG_VALUE; /* refused */
     for (int i = 0; i < kept; i++)
         if (l->crossing[i].from == l->out->stage) l->goes[l->crossing[i].value] = true;
 }

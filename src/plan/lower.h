@@ -137,6 +137,7 @@ bool meg_lower_direct(meg_lower *l, int value); /* may a kernel write the sum it
 int meg_lower_gradient(meg_lower *l, int value); /* held memory of the sum */
 void meg_lower_states(meg_lower *l);
 void meg_lower_settle(meg_lower *l, int value);
+bool meg_lower_last(const meg_lower *l); /* what both directions of a stage share is done here */
 void meg_lower_finish(meg_lower *l);
 
 /* forward.c, backward.c */

@@ -1,5 +1,6 @@
 /* Plans: see plan.h. */
 #include "plan/plan.h"
+#include "comm/allreduce.h"
 #include "ops/attrs.h"
 #include "plan/layout.h"
 #include "plan/lower.h"
@@ -106,9 +107,26 @@ static bool normalises(const meg_graph *g)
     return false;
 }
 
+/* The library's own reduction matches calls by their order, in which stages differ. */
+static meg_status check_allreduce(const meg_plan_options *o, meg_error *e)
+{
+    const meg_allreduce_kind *kind = meg_allreduce_find(o->allreduce);
+    char known[256] = "";
+    for (int i = 0; meg_allreduce_at(i); i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), " %s",
+                 meg_allreduce_at(i)->name);
+    MEG_CHECK(e, kind, MEG_EARG, "unknown allreduce '%s'; known:%s", o->allreduce, known);
+    MEG_CHECK(e, kind->step || o->stages == 1, MEG_EARG,
+              "allreduce=%s works on all ranks in one order, but stages=%" PRId64
+              " reduce each on their own: use stages=1, or allreduce=ring",
+              kind->name, o->stages);
+    return MEG_OK;
+}
+
 static meg_status check_options(const meg_plan *p, meg_error *e)
 {
     const meg_plan_options *o = &p->options;
+    MEG_TRY(e, check_allreduce(o, e));
     int64_t each = o->batch / o->micro;
     MEG_CHECK(e, o->batch % o->micro == 0, MEG_EARG,
               "micro=%" PRId64 " does not divide batch=%" PRId64, o->micro, o->batch);

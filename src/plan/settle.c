@@ -44,9 +44,17 @@ static bool settles(const meg_lower *l, int value)
     return true;
 }
 
+/* Of the rank's stations of this stage (one in each direction), is this the last? */
+bool meg_lower_last(const meg_lower *l)
+{
+    for (const meg_station *t = l->out + 1; t < l->entry->station + l->entry->stations; t++)
+        if (t->stage == l->out->stage) return false;
+    return true;
+}
+
 /* ---- running statistics ---- */
 
-/* Has the rank the step's first sample in this stage? It may have the stage in both directions. */
+/* Does the rank have the step's first sample in this stage, be it in another direction? */
 static bool has_first_sample(const meg_lower *l)
 {
     const meg_entry *e = l->entry;
@@ -55,13 +63,6 @@ static bool has_first_sample(const meg_lower *l)
             e->station[i].direction == e->timetable->direction[0])
             return true;
     return false;
-}
-
-static bool last_of_stage(const meg_lower *l)
-{
-    for (const meg_station *t = l->out + 1; t < l->entry->station + l->entry->stations; t++)
-        if (t->stage == l->out->stage) return false;
-    return true;
 }
 
 /* The states that the station's nodes write, next to one another in held memory. */
@@ -99,11 +100,10 @@ static int held_range(meg_lower *l, int first, int last)
 static void share_states(meg_lower *l)
 {
     meg_team team = meg_lower_team(l, -1);
-    if (l->states_first < 0 || team.count == 1) return;
+    if (l->states_first < 0 || team.count == 1 || !meg_lower_last(l)) return;
     int all = held_range(l, l->states_first, l->states_last);
     l->block = MEG_BLOCK_BEGIN;
     if (!has_first_sample(l)) meg_lower_zero(l, all);
-    if (!last_of_stage(l)) return;
     l->block = MEG_BLOCK_UPDATE;
     meg_instr r = meg_lower_reduce(l, all, &team, MEG_TAG_STATES + l->out->stage);
     meg_lower_emit(l, &r);
@@ -164,7 +164,7 @@ static bool joins(meg_lower *l, int value)
     bool before = own;
     sharers(l, value, &own);
     return before && own && next->offset >= end && next->offset < end + MEG_ALIGN &&
-           end - first->offset < l->plan->options.bucket && l->buckets < MEG_BUCKETS - 1;
+           (end - first->offset < l->plan->options.bucket || l->buckets >= MEG_BUCKETS - 1);
 }
 
 /* Is the weight updated as soon as this station has its gradient? */
