@@ -10,6 +10,7 @@
 #   ./do fuzz-readers [SECONDS]  feeds nonsense to the readers of files, 10 minutes each
 #   ./do test-export    reads what PyTorch and Keras export, trains it (downloads both once, several GB)
 #   ./do bench-torch    compares speed with PyTorch (same)
+#   ./do torture [ROUNDS [SEED]]  kills ranks of a training at random, 50 times; a few minutes
 #   ./do fresh          demo and test in a bare Debian, made for the purpose (root only)
 #   ./do format         applies the house style to all C files
 #   ./do help           prints this
@@ -218,6 +219,11 @@ test-export)
     environment .venv-export torch,torchvision,onnx,onnxscript,onnxruntime,keras,safetensors \
         torch torchvision onnx onnxscript onnxruntime keras safetensors
     KERAS_BACKEND=torch .venv-export/bin/python tools/onnx_exports.py "$@"
+    ;;
+torture)
+    need $packages_build $packages_test
+    build default
+    sh tests/torture.sh . build "$@"
     ;;
 fresh)
     fresh
