@@ -7,6 +7,8 @@
 #   ./do asan           all tests again under the address and undefined-behaviour sanitizers
 #   ./do test-torch     compares losses and gradients with PyTorch (downloads it once, several GB)
 #   ./do test-onnx      runs ONNX's own tests of our operators (downloads onnx once, 40 MB)
+#   ./do fuzz [N SEED]  N random networks under random plans for many ranks, each against one rank;
+#                       ./do fuzz --matrix: the zoo's under all kinds of plans
 #   ./do fuzz-readers [SECONDS]  feeds nonsense to the readers of files, 10 minutes each
 #   ./do test-export    reads what PyTorch and Keras export, trains it (downloads both once, several GB)
 #   ./do bench-torch    compares speed with PyTorch (same)
@@ -207,6 +209,11 @@ test-onnx)
     # The last version that ships its tests as files.
     environment .venv-onnx onnx,numpy,safetensors onnx==1.22.0 numpy safetensors
     .venv-onnx/bin/python tools/onnx_conformance.py "$@"
+    ;;
+fuzz)
+    need $packages_build $packages_test
+    build default fuzz_plans
+    build/tests/fuzz_plans "$@"
     ;;
 fuzz-readers)
     fuzz_readers "$@"

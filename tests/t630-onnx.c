@@ -109,9 +109,9 @@ static void check_outputs(const char *name, meg_graph *g, meg_pass pass)
     meg_safetensors_close(f);
 }
 
-static const char *const MODELS[] = {"cnn",   "floats", "points",  "shapes",   "tokens",
-                                     "norms", "ids",    "moved",   "external", "folded",
-                                     "means", "merged", "nameless"};
+static const char *const MODELS[] = {
+    "cnn",      "floats", "points", "shapes", "tokens",   "norms",   "ids",      "moved",
+    "external", "folded", "means",  "merged", "nameless", "entries", "products", "bounds"};
 enum {
     COUNT = sizeof MODELS / sizeof *MODELS
 };

@@ -174,7 +174,7 @@ static void test_messages(void **state)
     expect("mul", "", 2,
            "node: 'a' is 2x3x4x5, but 'b' is 2x3x4x6: along each axis mul wants the first's "
            "extent, or 1");
-    expect("clip", "lo=2 hi=1", 1, "node: lo=2 must be less than hi=1");
+    expect("clip", "lo=2 hi=1", 1, "node: lo=2 must not be above hi=1");
     expect("leaky_relu", "slope=-1", 1, "node: slope=-1 is out of range: use 0 or more");
     expect("gelu", "approximate=sigmoid", 1,
            "node: approximate=sigmoid is not known: use none|tanh");

@@ -226,6 +226,39 @@ def means():
                         ["N", 3, 4, 5], "y z r"))
 
 
+def entries():
+    """Entries taken several times; windows and norms over axes that are not the usual ones."""
+    weights = [weight("ln.weight", 3, 5, scale=0.2, offset=1), weight("ln.bias", 3, 5),
+               wholes("some", 0, 2, 2, -2), wholes("shape", 6, 5), wholes("axis", 2),
+               numpy_helper.from_array(numpy.array([[0, 1], [3, -1]]), "table")]
+    nodes = [node("LayerNormalization", "image ln.weight ln.bias", "ln", axis=2),
+             node("AveragePool", "ln", "pool", kernel_shape=[2, 2], dilations=[1, 3], pads=[1, 1, 0, 1],
+                  count_include_pad=0),
+             node("Gather", "ln some", "g", axis=2), node("Gather", "image table", "t", axis=1),
+             node("ReduceMean", "image axis", "mean"), node("Expand", "mean shape", "e")]
+    save("entries", model(nodes, weights, ["N", 4, 3, 5], "pool g t e"))
+
+
+def products():
+    """Vectors as matrices, constants on the left, a bias that is one number or data."""
+    weights = [weight("v", 5), weight("left", 7, 3), weight("row", 3), weight("w", 60, 6),
+               weight("u", 60, 6), weight("one", 1)]
+    nodes = [node("MatMul", "image v", "mv"), node("MatMul", "left image", "lm"),
+             node("MatMul", "row image", "rm"), node("Flatten", "image", "flat"),
+             node("Gemm", "flat w one", "g1"), node("Gemm", "flat u g1", "g2", alpha=0.5)]
+    save("products", model(nodes, weights, ["N", 4, 3, 5], "mv lm rm g2"))
+
+
+def bounds():
+    """Limits that cross, exactly: all becomes the upper one; slopes that are data; lists of floats."""
+    weights = [number("least", 2), number("most", 1), number("million", 1e6)]
+    nodes = [node("Clip", "image least most", "c"), node("Sub", "c most", "zero"),
+             node("Mul", "zero million", "still"),
+             node("Constant", "", "factors", value_floats=[1.0, -2.0, 0.5, 3.0, -1.0]),
+             node("Mul", "image factors", "f"), node("Add", "still f", "y"), node("PRelu", "image f", "p")]
+    save("bounds", model(nodes, weights, ["N", 4, 3, 5], "y p"))
+
+
 def external():
     nodes = [node("Conv", "image w b", "y", kernel_shape=[3])]
     m = model(nodes, [weight("w", 6, 2, 3), weight("b", 6)], ["N", 2, 9], "y")
@@ -367,7 +400,7 @@ def worse():
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     makers = (cnn, floats, points, shapes, external, training, folded, bad, tokens, ids, norms,
-              means, moved, keras, worse)
+              means, moved, keras, worse, entries, products, bounds)
     for make in makers:
         make()
 

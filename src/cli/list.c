@@ -75,7 +75,7 @@ static bool allreduce_at(int i, thing *out)
 static bool onnx_at(int i, thing *out)
 {
     const char *name = meg_onnx_operator(i);
-    if (name) *out = (thing){.name = name};
+    if (name) *out = (thing){.name = name, .doc = meg_onnx_claim(name)};
     return name != NULL;
 }
 

@@ -42,4 +42,7 @@ meg_status meg_onnx_save(meg_error *e, const char *path, const meg_graph *g,
 /* The i-th ONNX operator that can be read; NULL past the end. */
 const char *meg_onnx_operator(int i);
 
+/* How much of an operator can be read, where it is not all; "": all that leaves the batch alone. */
+const char *meg_onnx_claim(const char *op);
+
 #endif

@@ -397,7 +397,9 @@ static meg_status parameter_of(meg_onnx_build *b, const meg_onnx_node *n, const 
 {
     meg_graph *g = b->graph;
     const meg_onnx_tensor *t = w->symbol->constant;
-    if (!t || !same_extents(t, spec, w->transposed))
+    bool fits = t && (w->flat ? t->size == meg_box_size(&spec->shape)
+                              : same_extents(t, spec, w->transposed));
+    if (!fits)
         return meg_onnx_refuse(b, n,
                                "weight '%.*s' does not have the shape that its input asks for",
                                MEG_SPAN_TEXT(w->symbol->name));

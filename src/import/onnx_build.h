@@ -64,8 +64,8 @@ typedef struct meg_onnx_row {
 } meg_onnx_row;
 
 /* Tables of rows; each ends with a row without op. */
-extern const meg_onnx_row meg_onnx_layers[], meg_onnx_norms[], meg_onnx_points[], meg_onnx_shapes[],
-    meg_onnx_constants[], meg_onnx_helpers[];
+extern const meg_onnx_row meg_onnx_layers[], meg_onnx_products[], meg_onnx_norms[],
+    meg_onnx_points[], meg_onnx_shapes[], meg_onnx_constants[], meg_onnx_helpers[];
 
 /* Groups of nodes that this framework wrote for one operator: see onnx_own.c. */
 void meg_onnx_find_own(meg_onnx_build *b);
@@ -130,6 +130,7 @@ typedef struct meg_onnx_weight {
     meg_onnx_symbol *symbol; /* of a constant */
     bool transposed;         /* the file has (columns, rows) */
     double scale;            /* 0: none */
+    bool flat;               /* its numbers in their order, whatever its axes */
 } meg_onnx_weight;
 
 typedef struct meg_onnx_layer { /* a node of the graph to be */
@@ -146,6 +147,14 @@ void meg_onnx_attr(meg_onnx_layer *l, const char *format, ...)
 
 /* A name for a node that the file does not have. */
 const char *meg_onnx_fresh(const meg_onnx_build *b, const char *op);
+
+/* A constant that is spread over another value, as a parameter, or as it is. */
+meg_status meg_onnx_spread(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbol *s, int other,
+                           int *out);
+
+/* Entries of an axis of data behind the batch, named by a constant: see onnx_entries.c. */
+meg_status meg_onnx_gather_entries(meg_onnx_build *b, const meg_onnx_node *n, int x, int axis);
+meg_status meg_onnx_read_expand(meg_onnx_build *b, const meg_onnx_node *n);
 
 /* Adds the layer and binds the node's first output to it. */
 meg_status meg_onnx_add(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_layer *l);

@@ -17,32 +17,31 @@ static void bind_constant(meg_onnx_build *b, const meg_onnx_node *n, const meg_o
     if (s) s->constant = own;
 }
 
-static void bind_wholes(meg_onnx_build *b, const meg_onnx_node *n, int rank, const int64_t at[],
-                        int count)
+/* A list is an axis of its own, one number has none. */
+static void bind_list(meg_onnx_build *b, const meg_onnx_node *n, int type, const void *data,
+                      int count)
 {
-    meg_onnx_tensor t = {.type = MEG_ONNX_INT64, .rank = rank, .size = count};
-    int64_t *data = meg_pool_alloc(b->file->pool, ((size_t)count + 1) * sizeof *data);
-    memcpy(data, at, (size_t)count * sizeof *data);
-    t.dims[0] = count;
+    meg_onnx_tensor t = {.type = type, .rank = count >= 0, .size = count < 0 ? 1 : count};
+    t.dims[0] = t.size;
     t.data = data;
     bind_constant(b, n, &t);
 }
 
 static meg_status read_constant(meg_onnx_build *b, const meg_onnx_node *n)
 {
-    meg_onnx_tensor t = {.size = 1};
-    int64_t list[MEG_ONNX_RANK];
-    int count = meg_onnx_ints(n, "value_ints", list, MEG_ONNX_RANK);
-    if (meg_onnx_has(n, "value_int")) list[0] = meg_onnx_int(n, "value_int", 0), count = -2;
-    if (count > MEG_ONNX_RANK)
-        return meg_onnx_refuse(b, n, "a list of more than %d", MEG_ONNX_RANK);
-    if (count >= 0 || count == -2) bind_wholes(b, n, count >= 0, list, count < 0 ? 1 : count);
-    else if (meg_onnx_has(n, "value_float")) {
-        float *data = meg_pool_alloc(b->file->pool, sizeof *data);
-        *data = (float)meg_onnx_real(n, "value_float", 0);
-        t.type = MEG_ONNX_FLOAT, t.data = data;
-        bind_constant(b, n, &t);
-    } else {
+    meg_onnx_tensor t;
+    int ints = meg_onnx_ints(n, "value_ints", NULL, 0);
+    int floats = meg_onnx_floats(n, "value_floats", NULL, 0);
+    int64_t *whole = meg_pool_alloc(b->file->pool, (size_t)(ints < 1 ? 1 : ints) * sizeof *whole);
+    float *real = meg_pool_alloc(b->file->pool, (size_t)(floats < 1 ? 1 : floats) * sizeof *real);
+    whole[0] = meg_onnx_int(n, "value_int", 0);
+    real[0] = (float)meg_onnx_real(n, "value_float", 0);
+    meg_onnx_ints(n, "value_ints", whole, ints);
+    meg_onnx_floats(n, "value_floats", real, floats);
+    if (ints >= 0 || meg_onnx_has(n, "value_int")) bind_list(b, n, MEG_ONNX_INT64, whole, ints);
+    else if (floats >= 0 || meg_onnx_has(n, "value_float"))
+        bind_list(b, n, MEG_ONNX_FLOAT, real, floats);
+    else {
         MEG_TRY(b->error, meg_onnx_value(b->file, b->error, n, &t));
         bind_constant(b, n, &t);
     }
@@ -67,7 +66,10 @@ static meg_status read_shape(meg_onnx_build *b, const meg_onnx_node *n)
     if (end < 0) end += rank;
     begin = begin < 0 ? 0 : begin;
     end = end > rank ? rank : end;
-    bind_wholes(b, n, 1, dims + (begin < end ? begin : 0), begin < end ? (int)(end - begin) : 0);
+    int count = begin < end ? (int)(end - begin) : 0;
+    int64_t *part = meg_pool_alloc(b->file->pool, ((size_t)count + 1) * sizeof *part);
+    if (count) memcpy(part, dims + begin, (size_t)count * sizeof *part);
+    bind_list(b, n, MEG_ONNX_INT64, part, count);
     return MEG_OK;
 }
 
@@ -117,7 +119,7 @@ static meg_status gather_rows(meg_onnx_build *b, const meg_onnx_node *n)
     return meg_onnx_add(b, n, &l);
 }
 
-/* One entry along an axis: a slice, without the axis if the index is no list. */
+/* Entries along an axis. One is a slice, without the axis if the index is no list. */
 static meg_status gather_entry(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "reshape", .inputs = 1};
@@ -127,8 +129,10 @@ static meg_status gather_entry(meg_onnx_build *b, const meg_onnx_node *n)
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
     const meg_value x = b->graph->value[l.in[0]]; /* the array moves */
     int axis = meg_onnx_axis(meg_onnx_int(n, "axis", 0), x.rank);
-    if (!t || t->size != 1 || t->rank > 1 || !meg_onnx_whole(t, 0, &at) || axis < 1)
-        return meg_onnx_refuse(b, n, "only one entry, not along the batch, can be gathered");
+    if (!t || axis < 1)
+        return meg_onnx_refuse(b, n, "axis=%d: entries of the batch cannot be gathered", axis);
+    if (t->size != 1 || t->rank > 1 || !meg_onnx_whole(t, 0, &at))
+        return meg_onnx_gather_entries(b, n, l.in[0], axis);
     if (at < 0) at += x.dims[axis];
     meg_onnx_attr(&l, "axes=%d begin=%lld end=%lld", axis, (long long)at, (long long)at + 1);
     if (t->rank == 1 || x.rank < 3) {
@@ -317,7 +321,7 @@ static meg_status read_helper(meg_onnx_build *b, const meg_onnx_node *n)
 }
 
 const meg_onnx_row meg_onnx_constants[] = {
-    {"Constant", "value value_int value_ints value_float", 0, 0, read_constant},
+    {"Constant", "value value_int value_ints value_float value_floats", 0, 0, read_constant},
     {"Shape", "start end", 1, 1, read_shape},
     {"Gather", "axis", 2, 2, read_gather},
     {"Cast", "to saturate round_mode", 1, 1, read_cast},

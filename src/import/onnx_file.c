@@ -351,6 +351,22 @@ int meg_onnx_ints(const meg_onnx_node *n, const char *name, int64_t out[], int r
     return count;
 }
 
+int meg_onnx_floats(const meg_onnx_node *n, const char *name, float out[], int room)
+{
+    meg_span s;
+    meg_field a;
+    uint64_t bits;
+    int count = 0;
+    if (!find(n, name, &s)) return -1;
+    while (meg_proto_next(&s, &a) > 0)
+        while (a.number == 7 && meg_proto_number(&a, MEG_WIRE_4, &bits) > 0) {
+            uint32_t low = (uint32_t)bits;
+            if (count < room) memcpy(&out[count], &low, sizeof low);
+            count++;
+        }
+    return count;
+}
+
 bool meg_onnx_attribute(const meg_onnx_node *n, int i, meg_span *name)
 {
     meg_span s = n->body;

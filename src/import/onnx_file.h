@@ -72,6 +72,7 @@ int64_t meg_onnx_int(const meg_onnx_node *n, const char *name, int64_t absent);
 double meg_onnx_real(const meg_onnx_node *n, const char *name, double absent);
 meg_span meg_onnx_text(const meg_onnx_node *n, const char *name); /* empty: absent */
 int meg_onnx_ints(const meg_onnx_node *n, const char *name, int64_t out[], int room);
+int meg_onnx_floats(const meg_onnx_node *n, const char *name, float out[], int room);
 bool meg_onnx_has(const meg_onnx_node *n, const char *name);
 /* The i-th attribute's name; false past the end. */
 bool meg_onnx_attribute(const meg_onnx_node *n, int i, meg_span *name);

@@ -1,7 +1,6 @@
 /* Operators of ONNX with weights or windows, as layers. Weights must be constants of the file; they
  * become parameters, and running statistics become states.
  *
- *     MatMul by a constant, and the Add of a constant behind it, are one dense layer;
  *     GlobalAveragePool keeps extents of 1 that the global pool here does not have: where a flatten
  *     follows they do not matter, elsewhere it is an average pool over all.
  */
@@ -83,11 +82,11 @@ static void print_list(meg_onnx_layer *l, const char *word, const int64_t at[], 
         meg_onnx_attr(l, "%s%" PRId64, i ? "x" : "", at[i]);
 }
 
-static void print_windows(meg_onnx_layer *l, const windows *w, bool dilation)
+static void print_windows(meg_onnx_layer *l, const windows *w)
 {
     print_list(l, "kernel", w->kernel, w->count);
     print_list(l, "stride", w->stride, w->count);
-    if (dilation) print_list(l, "dilation", w->dilation, w->count);
+    print_list(l, "dilation", w->dilation, w->count);
     meg_onnx_attr(l, " pad=");
     for (int i = 0; i < w->count; i++)
         meg_onnx_attr(l, "%s%" PRId64 ":%" PRId64, i ? "x" : "", w->before[i], w->after[i]);
@@ -141,7 +140,7 @@ static meg_status read_conv(meg_onnx_build *b, const meg_onnx_node *n)
     windows w;
     MEG_TRY(b->error, add_taps(b, n, &l, &w));
     meg_onnx_attr(&l, " filters=%" PRId64, meg_onnx_in(b, n, 1)->constant->dims[0]);
-    print_windows(&l, &w, true);
+    print_windows(&l, &w);
     b->folded += l.weights == 2 && looks_folded(b, l.weight);
     return meg_onnx_add(b, n, &l);
 }
@@ -180,113 +179,9 @@ static meg_status read_conv_transpose(meg_onnx_build *b, const meg_onnx_node *n)
     if (groups < 1 || groups > 1 << 20 || each > 1 << 24)
         return meg_onnx_refuse(b, n, "group=%" PRId64, groups);
     meg_onnx_attr(&l, " filters=%" PRId64, each * groups);
-    print_windows(&l, &w, true);
+    print_windows(&l, &w);
     print_list(&l, "output_pad", extra, w.count);
     return meg_onnx_add(b, n, &l);
-}
-
-/* ---- dense ---- */
-
-/* A matrix of the file, as the weight of a layer: rows are units. */
-typedef struct matrix {
-    meg_onnx_weight weight;
-    int64_t units;
-} matrix;
-
-/* `straight`: the node multiplies by its transpose, so that units are rows in the file. */
-static meg_status want_matrix(const meg_onnx_build *b, const meg_onnx_node *n, bool straight,
-                              matrix *out)
-{
-    const meg_onnx_tensor *t;
-    MEG_TRY(b->error, meg_onnx_constant(b, n, 1, &t));
-    meg_onnx_symbol *s = meg_onnx_in(b, n, 1);
-    if (!t || t->rank != 2) return meg_onnx_refuse(b, n, "its weight is no matrix");
-    bool rows = straight != s->turned;
-    out->units = s->constant->dims[rows ? 0 : 1];
-    out->weight = (meg_onnx_weight){meg_onnx_owner(b, s), !rows, 0};
-    return MEG_OK;
-}
-
-/* Tokens are pixels: a dense layer for each of them is a convolution with one tap. */
-static void dense_words(meg_onnx_layer *l, int64_t units, int rank)
-{
-    l->front = rank > 2;
-    l->op = l->front ? "conv" : "dense";
-    meg_onnx_attr(l, "%s=%" PRId64 " bias=%d%s", l->front ? "filters" : "units", units,
-                  l->weights - 1, l->front ? " kernel=1" : "");
-}
-
-static meg_status read_gemm(meg_onnx_build *b, const meg_onnx_node *n)
-{
-    meg_onnx_layer l = {.op = "dense", .inputs = 1, .weights = 1};
-    double alpha = meg_onnx_real(n, "alpha", 1), beta = meg_onnx_real(n, "beta", 1);
-    matrix m;
-    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
-    MEG_TRY(b->error, want_matrix(b, n, meg_onnx_int(n, "transB", 0) != 0, &m));
-    int rank = b->graph->value[l.in[0]].rank; /* 3: tokens of samples, see onnx_view.c */
-    if (meg_onnx_int(n, "transA", 0) || rank < 2 || rank > 3)
-        return meg_onnx_refuse(b, n, "only rows times a matrix is supported, without transA");
-    if (rank == 3) MEG_TRY(b->error, meg_onnx_data_front(b, n, 0, &l.in[0]));
-    l.weight[0] = m.weight;
-    if (alpha < 1 || alpha > 1) l.weight[0].scale = alpha;
-    if (meg_onnx_in(b, n, 2)) {
-        MEG_TRY(b->error, meg_onnx_want_weight(b, n, 2, &l.weight[1].symbol));
-        if (beta < 1 || beta > 1) l.weight[1].scale = beta;
-        l.weights = 2;
-    }
-    dense_words(&l, m.units, rank);
-    return meg_onnx_add(b, n, &l);
-}
-
-/* The constant that an Add behind this node adds to every row of `units`; NULL: there is none. */
-static meg_onnx_symbol *bias_after(const meg_onnx_build *b, const meg_onnx_node *n, int64_t units)
-{
-    const meg_onnx_node *add = meg_onnx_after(b, n);
-    if (!add || !meg_span_is(add->op, "Add") || add->inputs != 2 || add->outputs != 1) return NULL;
-    for (int i = 0; i < 2; i++) {
-        meg_onnx_symbol *s = meg_onnx_in(b, add, i);
-        const meg_onnx_tensor *t = s ? s->constant : NULL;
-        if (t && t->rank >= 1 && t->size == units && t->dims[t->rank - 1] == units) return s;
-    }
-    return NULL;
-}
-
-/* Is it what PyTorch's exporters call the numbers that they computed? */
-static bool nameless(meg_span s)
-{
-    static const char *const heads[] = {"val_", "onnx::"};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        if (meg_span_bytes(s) > (int64_t)strlen(heads[i]) &&
-            memcmp(s.at, heads[i], strlen(heads[i])) == 0)
-            return true;
-    return false;
-}
-
-static meg_status read_matmul(meg_onnx_build *b, const meg_onnx_node *n)
-{
-    meg_onnx_layer l = {.op = "matmul", .inputs = 2};
-    const meg_onnx_symbol *right = meg_onnx_in(b, n, 1);
-    matrix m;
-    if (right && !right->constant) {
-        MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
-        MEG_TRY(b->error, meg_onnx_data(b, n, 1, &l.in[1]));
-        return meg_onnx_add(b, n, &l);
-    }
-    l.inputs = l.weights = 1;
-    MEG_TRY(b->error, meg_onnx_data_front(b, n, 0, &l.in[0]));
-    MEG_TRY(b->error, want_matrix(b, n, false, &m));
-    if (b->graph->value[l.in[0]].rank < 2) return meg_onnx_refuse(b, n, "its input is a vector");
-    meg_onnx_symbol *bias = bias_after(b, n, m.units);
-    b->renamed += meg_span_is(b->file->producer, "pytorch") && nameless(m.weight.symbol->name);
-    l.weight[0] = m.weight;
-    if (bias) l.weight[l.weights++].symbol = bias;
-    dense_words(&l, m.units, b->graph->value[l.in[0]].rank);
-    MEG_TRY(b->error, meg_onnx_add(b, n, &l));
-    if (!bias) return MEG_OK;
-    const meg_onnx_node *add = meg_onnx_after(b, n);
-    b->skip[add - b->file->node] = true;
-    meg_onnx_bind_same(b, add, meg_onnx_symbol_of(b, n->out[0]));
-    return MEG_OK;
 }
 
 /* ---- pools ---- */
@@ -298,9 +193,7 @@ static meg_status read_pool(meg_onnx_build *b, const meg_onnx_node *n, const cha
     bool max = strcmp(op, "maxpool") == 0;
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
     MEG_TRY(b->error, read_windows(b, n, l.in[0], NULL, &w));
-    for (int i = 0; !max && i < w.count; i++)
-        if (w.dilation[i] != 1) return meg_onnx_refuse(b, n, "dilations are not supported");
-    print_windows(&l, &w, max);
+    print_windows(&l, &w);
     meg_onnx_attr(&l, " ceil=%d", meg_onnx_int(n, "ceil_mode", 0) != 0);
     if (!max) meg_onnx_attr(&l, " count_pad=%d", meg_onnx_int(n, "count_include_pad", 0) != 0);
     return meg_onnx_add(b, n, &l);
@@ -405,8 +298,6 @@ static meg_status read_reduce_mean(meg_onnx_build *b, const meg_onnx_node *n)
 const meg_onnx_row meg_onnx_layers[] = {
     {"Conv", WINDOWS " group", 2, 3, read_conv},
     {"ConvTranspose", WINDOWS " group output_padding output_shape", 2, 3, read_conv_transpose},
-    {"Gemm", "alpha beta transA transB", 2, 3, read_gemm},
-    {"MatMul", "", 2, 2, read_matmul},
     {"MaxPool", WINDOWS " ceil_mode storage_order", 1, 1, read_maxpool},
     {"AveragePool", WINDOWS " ceil_mode count_include_pad", 1, 1, read_avgpool},
     {"GlobalAveragePool", "", 1, 1, read_global},

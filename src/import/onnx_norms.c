@@ -60,7 +60,30 @@ static meg_status add_affine(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx
     return MEG_OK;
 }
 
-/* Over the last axis (tokens have features there), or over all of a sample. */
+/* Over the last few axes: they become one, at place 1, for a while. */
+static meg_status normalise_last(meg_onnx_build *b, const meg_onnx_node *n, int axis)
+{
+    meg_onnx_layer l = {.op = "layernorm", .inputs = 1};
+    int x;
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
+    const meg_value v = b->graph->value[x]; /* the array moves */
+    int64_t flat[3] = {v.dims[0], 1, 1};
+    for (int i = 1; i < v.rank; i++)
+        flat[i < axis ? 1 : 2] *= v.dims[i];
+    MEG_TRY(b->error, add_affine(b, n, &l));
+    l.weight[0].flat = l.weight[1].flat = true;
+    meg_onnx_attr(&l, " axes=c");
+    l.in[0] = meg_onnx_shaped(b, x, 3, flat);
+    if (l.in[0] >= 0) l.in[0] = meg_onnx_swap(b, l.in[0], 2);
+    if (l.in[0] < 0) return b->graph->error.status;
+    MEG_TRY(b->error, meg_onnx_add(b, n, &l));
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    y->value = meg_onnx_swap(b, y->value, 2);
+    if (y->value >= 0) y->value = meg_onnx_shaped(b, y->value, v.rank, v.dims);
+    return b->graph->error.status;
+}
+
+/* Over the last axis (tokens have features there), over all of a sample, or over some. */
 static meg_status read_layernorm(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "layernorm", .inputs = 1};
@@ -68,8 +91,8 @@ static meg_status read_layernorm(meg_onnx_build *b, const meg_onnx_node *n)
     int rank = meg_onnx_rank(b, meg_onnx_in(b, n, 0));
     int axis = meg_onnx_axis(meg_onnx_int(n, "axis", -1), rank);
     l.front = axis == rank - 1;
-    if (axis < 1 || (axis > 1 && !l.front))
-        return meg_onnx_refuse(b, n, "axis=%d: only the last, or 1, is supported", axis);
+    if (axis < 1) return meg_onnx_refuse(b, n, "axis=%d: not over the batch", axis);
+    if (axis > 1 && !l.front) return normalise_last(b, n, axis);
     MEG_TRY(b->error, (l.front ? meg_onnx_data_front : meg_onnx_data)(b, n, 0, &l.in[0]));
     MEG_TRY(b->error, add_affine(b, n, &l));
     meg_onnx_attr(&l, " axes=%s", l.front ? "c" : "all");

@@ -53,7 +53,7 @@ static meg_status read_clip(meg_onnx_build *b, const meg_onnx_node *n)
     double lo, hi;
     MEG_TRY(b->error, meg_onnx_scalar(b, n, 1, -3.4028235e38, &lo));
     MEG_TRY(b->error, meg_onnx_scalar(b, n, 2, 3.4028235e38, &hi));
-    if (lo >= hi) lo = (double)nextafterf((float)hi, -INFINITY); /* all becomes the upper bound */
+    if (lo > hi) lo = hi; /* all becomes the upper bound */
     meg_onnx_attr(&l, "lo=%.9g hi=%.9g", lo, hi);
     return point(b, n, &l);
 }
@@ -142,17 +142,40 @@ static meg_status value_of_constant(meg_onnx_build *b, const meg_onnx_node *n, c
     return MEG_OK;
 }
 
-/* Slopes that are spread otherwise: max(x, 0) + slope * (x - max(x, 0)). */
+/* Data of fewer axes has them at the end, in ONNX: axes of extent 1 are put behind the batch. That
+ * needs the batch to be among them: a vector beside (n, c, h, w) would be one per sample here. */
+static meg_status line_up(const meg_onnx_build *b, const meg_onnx_node *n)
+{
+    int first = meg_onnx_rank(b, meg_onnx_in(b, n, 0)),
+        second = meg_onnx_rank(b, meg_onnx_in(b, n, 1));
+    if (first == second) return MEG_OK;
+    return meg_onnx_refuse(b, n,
+                           "data of rank %d and %d: the first axis, the batch, would not be the "
+                           "same one",
+                           first, second);
+}
+
+meg_status meg_onnx_spread(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbol *s, int other,
+                           int *out)
+{
+    return value_of_constant(b, n, &(operand){s, other, false, false, 0}, out);
+}
+
+/* Slopes that are spread otherwise, or are data: max(x, 0) + slope * (x - max(x, 0)). */
 static meg_status spread_prelu(meg_onnx_build *b, const meg_onnx_node *n, int x)
 {
     meg_graph *g = b->graph;
     meg_onnx_layer l = {.op = "add", .inputs = 2};
+    meg_onnx_symbol *s = meg_onnx_in(b, n, 1);
     int slope;
     int up = meg_graph_add(g, "relu", meg_onnx_fresh(b, "relu"), "", 1, &x);
     int down = meg_graph_add(g, "sub", meg_onnx_fresh(b, "sub"), "", 2, (int[]){x, up});
     if (down < 0) return g->error.status;
-    MEG_TRY(b->error, value_of_constant(
-                          b, n, &(operand){meg_onnx_in(b, n, 1), down, false, false, 0}, &slope));
+    if (s && s->constant) MEG_TRY(b->error, meg_onnx_spread(b, n, s, down, &slope));
+    else {
+        MEG_TRY(b->error, meg_onnx_data(b, n, 1, &slope));
+        MEG_TRY(b->error, line_up(b, n));
+    }
     l.in[0] = up;
     l.in[1] = meg_graph_add(g, "mul", meg_onnx_fresh(b, "mul"), "", 2, (int[]){down, slope});
     if (l.in[1] < 0) return g->error.status;
@@ -165,6 +188,8 @@ static meg_status read_prelu(meg_onnx_build *b, const meg_onnx_node *n)
     meg_onnx_layer l = {.op = "prelu", .inputs = 1, .weights = 1};
     const meg_onnx_tensor *t;
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
+    const meg_onnx_symbol *slope = meg_onnx_in(b, n, 1);
+    if (slope && !slope->constant) return spread_prelu(b, n, l.in[0]);
     MEG_TRY(b->error, meg_onnx_constant(b, n, 1, &t));
     const meg_value *x = &b->graph->value[l.in[0]];
     int channels = t ? t->rank - x->rank + 1 : -1; /* the slope's axis of channels */
@@ -202,19 +227,6 @@ static bool both_constant(const meg_onnx_build *b, const meg_onnx_node *n)
 {
     const meg_onnx_symbol *x = meg_onnx_in(b, n, 0), *y = meg_onnx_in(b, n, 1);
     return x && y && x->constant && y->constant;
-}
-
-/* Data of fewer axes has them at the end, in ONNX: axes of extent 1 are put behind the batch. That
- * needs the batch to be among them: a vector beside (n, c, h, w) would be one per sample here. */
-static meg_status line_up(const meg_onnx_build *b, const meg_onnx_node *n)
-{
-    int first = meg_onnx_rank(b, meg_onnx_in(b, n, 0)),
-        second = meg_onnx_rank(b, meg_onnx_in(b, n, 1));
-    if (first == second) return MEG_OK;
-    return meg_onnx_refuse(b, n,
-                           "data of rank %d and %d: the first axis, the batch, would not be the "
-                           "same one",
-                           first, second);
 }
 
 static bool both_data(const meg_onnx_build *b, const meg_onnx_node *n)
@@ -286,7 +298,8 @@ static meg_status add_constant(meg_onnx_build *b, const meg_onnx_node *n, meg_on
     if (meg_onnx_is_weight(c.symbol) && whole_sample(t, &b->graph->value[c.other], l->front)) {
         l->op = "position";
         l->inputs = l->weights = 1;
-        l->weight[0] = (meg_onnx_weight){meg_onnx_owner(b, c.symbol), l->front, 0};
+        l->weight[0] = (meg_onnx_weight){.symbol = meg_onnx_owner(b, c.symbol),
+                                         .transposed = l->front};
         return meg_onnx_add(b, n, l);
     }
     MEG_TRY(b->error, value_of_constant(b, n, &c, &l->in[1]));

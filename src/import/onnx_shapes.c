@@ -262,31 +262,6 @@ static meg_status read_concat(meg_onnx_build *b, const meg_onnx_node *n)
     return b->graph->error.status;
 }
 
-/* Of weights, along the batch: each sample gets the same. Of data: what has the shape already. */
-static meg_status read_expand(meg_onnx_build *b, const meg_onnx_node *n)
-{
-    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
-    meg_onnx_list to;
-    int64_t dims[MEG_ONNX_RANK];
-    int rank = 0, unused;
-    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &to));
-    if (!s || !s->constant) {
-        MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &unused));
-        rank = meg_onnx_dims(b, s, dims);
-    } else memcpy(dims, s->constant->dims, sizeof dims), rank = s->constant->rank;
-    bool same = to.count <= rank;
-    for (int i = 0; same && i < to.count; i++) {
-        int axis = rank - to.count + i;
-        same = to.at[i] == dims[axis] || to.at[i] == 1 ||
-               (axis == 0 && s->constant && dims[0] == 1);
-    }
-    if (!same) return meg_onnx_refuse(b, n, "only weights can be spread, over the batch");
-    meg_onnx_bind_same(b, n, s);
-    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
-    if (y && s->constant && !y->of) y->of = s;
-    return MEG_OK;
-}
-
 /* Is it the move of the last axis to place 1 (by = -1), or back (by = 1)? */
 static bool moves(const int64_t perm[], int rank, int by)
 {
@@ -591,7 +566,7 @@ static meg_status read_resize(meg_onnx_build *b, const meg_onnx_node *n)
 const meg_onnx_row meg_onnx_shapes[] = {
     {"Flatten", "axis", 1, 1, read_flatten},         {"Reshape", "allowzero", 2, 2, read_reshape},
     {"Squeeze", "axes", 1, 2, read_squeeze},         {"Unsqueeze", "axes", 1, 2, read_unsqueeze},
-    {"Concat", "axis", 1, 1 << 16, read_concat},     {"Expand", "", 2, 2, read_expand},
+    {"Concat", "axis", 1, 1 << 16, read_concat},     {"Expand", "", 2, 2, meg_onnx_read_expand},
     {"Transpose", "perm", 1, 1, read_transpose},     {"Slice", "", 3, 5, read_slice},
     {"Split", "axis num_outputs", 1, 2, read_split}, {"Pad", "mode", 2, 4, read_pad},
     {"Resize", RESIZE, 1, 4, read_resize},           {0}};

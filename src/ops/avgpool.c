@@ -5,12 +5,14 @@
 #include "ops/lines.h"
 #include "ops/window.h"
 
-/* Pixels along one axis under the window of output p. */
+/* Pixels along one axis under the window of output p: taps at lo, lo + dilation, ... below `most`,
+ * but for those below `least`. */
 static int64_t under(const meg_window *k, int64_t p, int64_t length, bool count_pad)
 {
-    int64_t lo = p * k->stride - k->before, hi = lo + k->taps;
+    int64_t lo = p * k->stride - k->before, d = k->dilation;
     int64_t least = count_pad ? -k->before : 0, most = count_pad ? length + k->after : length;
-    return (hi < most ? hi : most) - (lo > least ? lo : least);
+    int64_t first = lo < least ? (least - lo + d - 1) / d : 0, end = (most - lo + d - 1) / d;
+    return (end < k->taps ? end : k->taps) - first;
 }
 
 /* The share of each pixel in the outputs of a line. */
@@ -100,6 +102,8 @@ static const meg_param params[] = {
      1, 1 << 16},
     {"stride", MEG_PARAM_AXES, offsetof(meg_pool_attr, stride), "",
      "pixels between outputs; the kernel if not given", NULL, 1, 1 << 16},
+    {"dilation", MEG_PARAM_AXES, offsetof(meg_pool_attr, dilation), "", "pixels between taps", NULL,
+     1, 1 << 16},
     {"pad", MEG_PARAM_PADS, offsetof(meg_pool_attr, pad), "0",
      "zeros around the input: 1, 1x2, 0:1x0:1 (before:after)", NULL, 0, 1 << 16},
     {"ceil", MEG_PARAM_BOOL, offsetof(meg_pool_attr, ceil), "0",
@@ -118,6 +122,9 @@ static const meg_sample samples[] = {
     {"1x3x6x8", "kernel=3x2 stride=2 pad=1:0x0:1 ceil=1"},
     {"1x3x6x8", "kernel=3x2 stride=2 pad=1:0x0:1 ceil=1 count_pad=0"},
     {"1x1x7x7", "kernel=7"},
+    {"1x3x11x10", "kernel=3x2 stride=2 dilation=2x3 pad=1"},
+    {"1x3x11x9", "kernel=3 stride=2 dilation=2 pad=2 ceil=1 count_pad=0"},
+    {"1x16x9x8", "kernel=2 stride=1 dilation=3 pad=1:2 ceil=1"},
     {"3x3x13", "kernel=4 stride=3 pad=1:2"},
     {"1x2x5x6x5", "kernel=3x2x2 stride=2x1x2 pad=1x0x1 count_pad=0"},
     {"1x2x1x150", "kernel=1x3 stride=1 pad=0x1"},

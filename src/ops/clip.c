@@ -13,7 +13,7 @@ static const meg_param params[] = {{"lo", MEG_PARAM_REAL, offsetof(meg_clip_attr
 static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])
 {
     const meg_clip_attr *attr = v->attr;
-    MEG_CHECK(e, attr->lo < attr->hi, MEG_EARG, "%s: lo=%g must be less than hi=%g", v->name,
+    MEG_CHECK(e, attr->lo <= attr->hi, MEG_EARG, "%s: lo=%g must not be above hi=%g", v->name,
               attr->lo, attr->hi);
     return meg_point_infer(g, v, e, out);
 }
