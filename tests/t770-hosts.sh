@@ -1,6 +1,7 @@
 #!/bin/sh
-# Several hosts, each with a link of 1 Gbit/s, under both MPIs: allreduce, and training that gives the
-# losses of one rank. Arguments: source folder, build folder. Skipped where hosts cannot be made.
+# Four hosts, each with a link of 1 Gbit/s, under both MPIs: allreduce; data-parallel and pipelined
+# training that gives the losses of one rank; communication that overlaps. Arguments: source folder,
+# build folder. Skipped where hosts cannot be made. HOSTS_MPI=mpich tests that one only.
 set -eu
 source=$1 build=$2
 . "$source/tests/mpirun.sh"
@@ -8,25 +9,25 @@ source=$1 build=$2
 if [ "${3:-}" = "" ]; then
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
-    sh "$source/tests/hosts/network.sh" 4 1gbit "$folder" sh "$0" "$1" "$2" "$folder"
-    exit
+    status=0
+    sh "$source/tests/hosts/network.sh" 4 1gbit "$folder" sh "$0" "$1" "$2" "$folder" || status=$?
+    exit $status
 fi
 
 folder=$3
 . "$source/tests/hosts/mpirun.sh"
-out=$folder/out
-fail() { echo "FAILED: $*"; cat "$out"; exit 1; }
+. "$source/tests/hosts/checks.sh"
+launch() { hosts_mpirun "$@"; }
 
 tested=
-for mpi in openmpi mpich; do
+one_rank
+for mpi in ${HOSTS_MPI:-openmpi mpich}; do
     mpi_has $mpi || { echo "$mpi: not in this build"; continue; }
     tested="$tested $mpi"
-    hosts_run $mpi 4 100 "$build/megalith" allreduce --min 1MiB --max 1MiB --repeat 3 > "$out" 2>&1 ||
-        fail "$mpi: allreduce"
-    grep -q '4 ranks on 4 nodes' "$out" || fail "$mpi: not four nodes"
-    cat "$out"
-    # 1.5 MiB must leave every host: at 1 Gbit/s that lasts 12.6 ms. Bursts of 256 KB are free.
-    awk '/MiB/ { for (i = 3; i <= NF; i += 2) if ($i < 9000) exit 1 }' "$out" ||
-        fail "$mpi: faster than the links: it found another way"
+    check_allreduce $mpi
+    check_losses $mpi 4 --replicas 4
+    check_losses $mpi 4 --replicas 2 --stages 2 --schedule gpipe
+    check_losses $mpi 3 --stages 3 --schedule 1f1b
+    check_overlap $mpi
 done
 [ -n "$tested" ] || { echo "no MPI in this build"; exit 77; }
