@@ -1,6 +1,6 @@
 #!/bin/sh
 # A SLURM cluster of four hosts, each with a link of 1 Gbit/s: srun starts ranks of both MPIs, which do
-# all that t770-hosts.sh asks of them. HOSTS_MPI=mpich tests that one only.
+# all that hosts/training.sh asks of them. HOSTS_MPI=mpich tests that one only.
 # Arguments: source folder, build folder. Skipped where hosts cannot be made or SLURM cannot start.
 set -eu
 source=$1 build=$2
