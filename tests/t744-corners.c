@@ -42,28 +42,37 @@ static meg_graph *corners(void)
 typedef struct corner {
     const char *model, *options; /* NULL: the network above */
     const char *one, *more;      /* the plan of one rank, and what many add to it */
-    int ranks;
+    int ranks, samples;
 } corner;
 
 static const corner cases[] = {
     /* messages of a rank to itself: long skips, indices of max-pooling; the receive comes first */
     {"unet", "image=1x32x32 width=4", "batch=4 norm=1",
-     "stages=4 chunks=2 micro=2 schedule=interleaved", 2},
+     "stages=4 chunks=2 micro=2 schedule=interleaved", 2, 0},
     {"relaynet", "image=1x32x32 width=4", "batch=8 norm=2",
-     "stages=4 chunks=2 micro=2 schedule=interleaved", 2},
+     "stages=4 chunks=2 micro=2 schedule=interleaved", 2, 0},
     /* one rank has the middle stage in both directions: its running statistics, its loss */
     {"resnet-cifar", "depth=8 image=3x13x11 classes=5 width=8", "batch=16 norm=2",
-     "stages=3 micro=4 schedule=mast replicas=2", 6},
-    {NULL, NULL, "batch=8 norm=2", "stages=3 micro=4 schedule=mast level=layer assign=b,both", 3},
+     "stages=3 micro=4 schedule=mast replicas=2", 6, 0},
+    {NULL, NULL, "batch=8 norm=2", "stages=3 micro=4 schedule=mast level=layer assign=b,both", 3, 0},
     {NULL, NULL, "batch=8 norm=2",
-     "stages=3 micro=2 schedule=mast level=layer assign=b,both replicas=2", 6},
+     "stages=3 micro=2 schedule=mast level=layer assign=b,both replicas=2", 6, 0},
     /* a value without a gradient crosses */
-    {NULL, NULL, "batch=8 norm=2", "stages=2 micro=2 level=layer assign=c", 2},
-    {NULL, NULL, "batch=8 norm=2", "stages=2 micro=2 level=layer assign=both schedule=zb_h1", 2},
+    {NULL, NULL, "batch=8 norm=2", "stages=2 micro=2 level=layer assign=c", 2, 0},
+    {NULL, NULL, "batch=8 norm=2", "stages=2 micro=2 level=layer assign=both schedule=zb_h1", 2, 0},
     /* ways of reducing */
-    {NULL, NULL, "batch=8 norm=4", "replicas=2 allreduce=hierarchical", 2},
-    {NULL, NULL, "batch=8 norm=4", "replicas=2 allreduce=halving_doubling", 2},
-    {NULL, NULL, "batch=8", "replicas=3 allreduce=mpi", 3},
+    {NULL, NULL, "batch=8 norm=4", "replicas=2 allreduce=hierarchical", 2, 0},
+    {NULL, NULL, "batch=8 norm=4", "replicas=2 allreduce=halving_doubling", 2, 0},
+    {NULL, NULL, "batch=8", "replicas=3 allreduce=mpi", 3, 0},
+    /* a partial last batch, one also that the schedule cannot have; then evaluation, with the running
+     * statistics */
+    {NULL, NULL, "batch=8 norm=1 micro=2",
+     "stages=2 schedule=chimera level=layer assign=c replicas=2", 4, 12},
+    {NULL, NULL, "batch=8 norm=1 micro=4",
+     "stages=3 schedule=mast level=layer assign=b,both", 3, 9},
+    {"cnn", "image=1x13x11 classes=7", "batch=12 norm=3 micro=2",
+     "stages=2 replicas=2", 4, 18},
+    {"cnn", "image=1x13x11 classes=7", "batch=12", "replicas=3", 3, 17},
 };
 
 static void test_same(void **state)
@@ -75,7 +84,10 @@ static void test_same(void **state)
         snprintf(words, sizeof words, "%s %s", c->one, c->more);
         meg_graph *g = c->model ? network_zoo(c->model, c->options) : corners();
         ranks_case one = {.graph = g, .plan = c->one, .device = "ref64", .ranks = 1, .steps = 2},
-                   all = one;
+                   all;
+        one.samples = c->samples;
+        one.eval = c->samples > 0;
+        all = one;
         all.plan = words;
         all.ranks = c->ranks;
         network_result *a = ranks_run(&one), *b = ranks_run(&all);

@@ -107,7 +107,8 @@ static void unite(meg_lower *l)
     }
     l->crossings = kept;
     for (int i = 0; i < kept; i++)
-        l->crossing[i].tag = 2 * i * l->entry->micro;
+        l->crossing[i].tag = i < MEG_TAG_VALUE / l->entry->micro / 2 ? 2 * i * l->entry->micro
+                                                                    : MEG_TAG_VALUE; /* refused */
     for (int i = 0; i < kept; i++)
         if (l->crossing[i].from == l->out->stage) l->goes[l->crossing[i].value] = true;
 }

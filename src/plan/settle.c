@@ -164,7 +164,7 @@ static bool joins(meg_lower *l, int value)
     bool before = own;
     sharers(l, value, &own);
     return before && own && next->offset >= end && next->offset < end + MEG_ALIGN &&
-           end - first->offset < l->plan->options.bucket && l->buckets < MEG_BUCKETS - 1;
+           (end - first->offset < l->plan->options.bucket || l->buckets >= MEG_BUCKETS - 1);
 }
 
 /* Is the weight updated as soon as this station has its gradient? */
