@@ -13,6 +13,8 @@
 #   ./do test-export    reads what PyTorch and Keras export, trains it (downloads both once, several GB)
 #   ./do bench-torch    compares speed with PyTorch (same)
 #   ./do torture [ROUNDS [SEED]]  kills ranks of a training at random, 50 times; a few minutes
+#   ./do test-hosts     trains across four hosts in name spaces, also as a SLURM cluster (root only)
+#   ./do bench-ddp      two ranks against two that do not talk, and against PyTorch's DDP (same)
 #   ./do fresh          demo and test in a bare Debian, made for the purpose (root only)
 #   ./do format         applies the house style to all C files
 #   ./do help           prints this
@@ -25,6 +27,7 @@ demo="train resnet-cifar --depth 14 --batch 128 --epochs 4 --lr 0.15 --lr-schedu
 packages_build="gcc libc6-dev cmake ninja-build libdnnl-dev zlib1g-dev dataset-fashion-mnist
     libopenmpi-dev openmpi-bin"
 packages_test="libcmocka-dev pkgconf libmpich-dev mpich" # a second MPI: both are tested
+packages_hosts="iproute2 util-linux procps munge slurmctld slurmd slurm-client"
 packages_fuzz="clang libclang-rt-14-dev"
 packages_torch="libtcmalloc-minimal4" # a fair comparison gives PyTorch its faster malloc
 
@@ -203,6 +206,20 @@ test-torch | bench-torch)
     [ "$command" = test-torch ] || script=tools/torch_bench.py
     torch $script "$@"
     ;;
+test-hosts)
+    need $packages_build $packages_test $packages_hosts
+    build default megalith_command
+    for script in training slurm-training; do
+        status=0
+        sh tests/hosts/$script.sh "$PWD" "$PWD/build" || status=$?
+        [ $status = 0 ] || [ $status = 77 ] || exit $status # 77: not possible here, it said why
+    done
+    ;;
+bench-ddp)
+    need $packages_build util-linux
+    build default
+    torch tools/ddp_bench.py "$@"
+    ;;
 test-onnx)
     need $packages_build
     build default megalith_command
@@ -230,7 +247,7 @@ test-export)
 torture)
     need $packages_build $packages_test
     build default
-    sh tests/torture.sh . build "$@"
+    sh tools/torture.sh . build "$@"
     ;;
 fresh)
     fresh

@@ -378,13 +378,13 @@ static void remove_all(scratch *s)
 }
 
 /* A tensor at a time, in pieces of 5 bytes: what a source may do. */
-static meg_status get_pieces(void *context, const meg_saved *t, meg_saved_put *put, void *to)
+static meg_status get_pieces(void *context, const meg_saved *t, meg_saved_put *give, void *to)
 {
     int64_t bytes = bytes_of(t);
     *(int *)context += 1;
     for (int64_t i = 0; i < bytes; i += 5) {
         int64_t part = bytes - i < 5 ? bytes - i : 5;
-        meg_status status = put(to, (const char *)t->data + i, part);
+        meg_status status = give(to, (const char *)t->data + i, part);
         if (status != MEG_OK) return status;
     }
     return MEG_OK;
@@ -433,13 +433,13 @@ static void test_shards(void **state)
 }
 
 /* A source that gives too little, too much, or fails leaves everything as it was. */
-static meg_status get_wrong(void *context, const meg_saved *t, meg_saved_put *put, void *to)
+static meg_status get_wrong(void *context, const meg_saved *t, meg_saved_put *give, void *to)
 {
     meg_error e;
     int64_t bytes = bytes_of(t) + *(int *)context;
-    if (strcmp(t->name, "int") == 0) return put(to, t->data, bytes);
+    if (strcmp(t->name, "int") == 0) return give(to, t->data, bytes);
     if (*(int *)context == 0) return meg_fail(&e, MEG_ENAN, "spoilt");
-    return put(to, t->data, bytes_of(t));
+    return give(to, t->data, bytes_of(t));
 }
 
 static void test_bad_source(void **state)

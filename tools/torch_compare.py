@@ -7,8 +7,7 @@ through the cpu device, and writes inputs and results; PyTorch computes the same
 Networks: `megalith grads` gets PyTorch's weights and a batch, and returns loss, gradients and
 updated running statistics.
 Training: `megalith train` gets PyTorch's weights and five batches, goes through them four times with
-SGD (momentum) and with Adam, and returns the loss of each of the 20 steps; the first of each family's
-cases.
+SGD (momentum) and with Adam, and returns the loss of each of the 20 steps.
 
 The comparison rule: PyTorch in double judges, relative by norm per tensor. In double 1e-10; in
 float 1e-4, or three times the error of PyTorch's own float (the worse of one and two threads) where
@@ -23,11 +22,12 @@ Winograd's, whose rounding is a few times larger and flips some rectifier in alm
 deep net: 3e-2 are allowed (its kernels are held to 1e-5 one by one).
 
 The rule for training: every one of the 20 losses within 1e-3 of PyTorch's in double, relative. Steps
-magnify rounding: batch norms of few samples, rectifiers that flip, Adam, which makes full steps of
-gradients near zero. So the rate is the largest of 0.01, 0.001, 0.0001 (Adam: a tenth) at which
-PyTorch's own float stays within 3e-4 of its double, while some loss moves by 1e-2 or more; the cpu
-device, in float, is held to the rule there. Where no rate is so tame, two right programs in float
-differ, and one that agrees has luck: then ref64 is compared, at the smallest rate; the line says so.
+magnify rounding: batch norms of few values, rectifiers that flip, Adam, which makes full steps of
+gradients near zero. So the cases (CURVES) have rates at which some loss moves by 1e-2 or more, while
+PyTorch's own float stays within 3e-4 of its double; both are checked, and the cpu device, in float,
+is held to the rule there. Where no rate is so tame (Inception at a size that takes seconds has batch
+norms of 8 values, and PyTorch's float is off by 10 % within 20 steps at any rate), two right programs
+in float differ, and one that agrees has luck: then ref64 is compared; the line says so.
 """
 import argparse
 import glob
@@ -255,7 +255,6 @@ def compare_model(a, tally, name, options, batch, devices):
 STEPS, BATCHES = 20, 5
 OPTIMIZERS = {"sgd": (["--momentum=0.9"], lambda p, lr: torch.optim.SGD(p, lr, momentum=0.9)),
               "adam": ([], torch.optim.Adam)}
-RATES = {"sgd": (1e-2, 1e-3, 1e-4), "adam": (1e-3, 1e-4, 1e-5)}
 
 
 def torch_curve(build, state, batches, optimizer, lr, kind):
@@ -297,24 +296,20 @@ def curve_errors(ours, judge):
     return errors
 
 
-def tame_curve(curve, optimizer):
-    """The rate, PyTorch's losses in double, the device to compare; curve(optimizer, lr, kind)."""
+def unfit(curve, optimizer, lr, device, judge):
+    """What is wrong with the case itself; curve(optimizer, lr, kind)."""
     def worst(a, b):
         errors = [e for e, _ in curve_errors(a, b)]
         return max(errors) if numpy.isfinite(errors).all() else float("inf")
 
     still = curve(optimizer, 0, torch.float64) * (STEPS // BATCHES)
-    for lr in RATES[optimizer]:
-        judge = curve(optimizer, lr, torch.float64)
-        drift = worst(curve(optimizer, lr, torch.float32), judge)
-        if drift < 3e-4 and worst(judge, still) > 1e-2:
-            return lr, judge, "cpu"
     if worst(judge, still) < 1e-2:
-        raise ValueError(f"{optimizer}: the losses do not move")
-    return lr, judge, "ref64"
+        return "the losses hardly move"
+    drift = worst(curve(optimizer, lr, torch.float32), judge) if device == "cpu" else 0
+    return f"PyTorch's float is off by {drift:.1e} itself" if drift > 3e-4 else None
 
 
-def compare_curves(a, tally, name, options, batch):
+def compare_curves(a, tally, name, options, batch, rates):
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model, image = torch_models.build(name, options)
@@ -330,21 +325,14 @@ def compare_curves(a, tally, name, options, batch):
         for i, letter in enumerate("xy"):
             numpy.save(os.path.join(folder, letter + ".npy"),
                        numpy.concatenate([b[i] for b in batches]))
-        for optimizer in OPTIMIZERS:
-            lr, judge, device = tame_curve(curve, optimizer)
+        for optimizer, (lr, device) in rates.items():
+            judge = curve(optimizer, lr, torch.float64)
             ours = megalith_curve(a, folder, name, options, optimizer, lr, device, batch)
             errors = [(e / 1e-3, e, f"step {step}") for e, step in curve_errors(ours, judge)]
+            wrong = unfit(curve, optimizer, lr, device, judge)
+            if wrong:
+                errors.append((float("inf"), float("nan"), wrong))
             tally.report(f"{name} {options} {optimizer} lr={lr:g} {device}", errors, "steps")
-
-
-def all_curves(a, tally):
-    seen = set()
-    for name, options, batch, _ in torch_models.CASES:
-        family = torch_models.family(name)
-        if family in seen or a.match not in name:
-            continue
-        seen.add(family)
-        compare_curves(a, tally, name, options, batch)
 
 
 def main():
@@ -359,8 +347,9 @@ def main():
     for name, options, batch, devices in torch_models.CASES:
         if a.only in (None, "models") and a.match in name:
             compare_model(a, tally, name, options, batch, devices)
-    if a.only in (None, "curves"):
-        all_curves(a, tally)
+    for name, options, batch, rates in torch_models.CURVES:
+        if a.only in (None, "curves") and a.match in name:
+            compare_curves(a, tally, name, options, batch, rates)
     if tally.failed:
         sys.exit(f"torch_compare: {tally.failed} comparisons failed")
 

@@ -4,7 +4,8 @@ build("resnet-cifar", "depth=110 version=2") returns an nn.Module and the shape 
 model names, options and defaults are those of `megalith list models`. ResNets and VGGs for
 ImageNet are torchvision's own. A family lives here or in a file torch_zoo_*.py of its own, which has
 FAMILIES = {family: (defaults, maker)}; maker(name, image, options) returns the module, and
-CASES = [(model, options, batch, devices)] for torch_compare.py.
+CASES = [(model, options, batch, devices)] and CURVES = [(model, options, batch, {optimizer: (rate,
+device)})] for torch_compare.py: single steps and trainings.
 
 A module may have
     example(batch) -> x, y      a random batch (numpy), where it is not images and one class each
@@ -196,12 +197,23 @@ CASES = [
     ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0 bn=1", 3, ("ref64",)),
 ]
 
+CURVES = [
+    ("cnn", "dropout=0", 4, {"sgd": (3e-3, "cpu"), "adam": (1e-3, "cpu")}),
+    ("resnet-cifar", "depth=8 image=3x16x16", 8, {"sgd": (1e-2, "cpu"), "adam": (3e-4, "cpu")}),
+    ("resnet-cifar", "depth=11 version=2 image=1x16x16", 8,
+     {"sgd": (1e-2, "cpu"), "adam": (1e-4, "cpu")}),
+    ("resnet18", "image=3x64x64 classes=10", 8, {"sgd": (3e-5, "cpu"), "adam": (1e-5, "cpu")}),
+    ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0", 4,
+     {"sgd": (1e-2, "cpu"), "adam": (3e-3, "cpu")}),
+]
+
 MAKERS = {"resnet-cifar": make_resnet_cifar, "cnn": make_cnn, "resnet": make_resnet,
           "vgg": make_vgg}
 
 for path in sorted(glob.glob(os.path.join(os.path.dirname(__file__), "torch_zoo_*.py"))):
     more = importlib.import_module(os.path.basename(path)[:-3])
     CASES += more.CASES
+    CURVES += more.CURVES
     for known, (defaults, maker) in more.FAMILIES.items():
         COMMON[known], MAKERS[known] = defaults, maker
 

@@ -170,10 +170,18 @@ CASES = [
     ("alexnet", "image=1x224x224 classes=10 hidden=64 dropout=0", 2, ("cpu", "winograd")),
     ("inception-v3", "image=3x75x91 classes=10 dropout=0 aux=0", 4, ("cpu", "winograd", "ref64")),
     ("inception-v3", "classes=10 dropout=0", 3, ("cpu", "winograd")),
-    # training is compared with the first case: batch norms of few values, as the second case has,
-    # make 1e-13 into 1e-1 within six steps, in PyTorch as here
+    ("inception-v3", "classes=10 dropout=0", 2, ("ref64",)),
     ("amoebanet-d", "image=3x64x64 classes=10 layers=3 filters=56 pool=avg", 8,
      ("cpu", "winograd", "ref64")),
     ("amoebanet-d", "image=3x64x32 classes=10 layers=6 filters=32", 4,
      ("cpu", "winograd", "ref64")),
+]
+
+CURVES = [
+    ("alexnet", "image=3x63x95 classes=10 hidden=64 dropout=0", 2,
+     {"sgd": (1e-2, "cpu"), "adam": (1e-3, "cpu")}),
+    ("inception-v3", "image=3x75x75 classes=10 dropout=0 aux=0", 4,
+     {"sgd": (1e-4, "ref64"), "adam": (1e-5, "ref64")}),
+    ("amoebanet-d", "image=3x64x64 classes=10 layers=3 filters=32 pool=avg", 8,
+     {"sgd": (1e-3, "ref64"), "adam": (3e-5, "cpu")}),
 ]

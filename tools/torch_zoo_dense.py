@@ -202,3 +202,10 @@ CASES = [
     ("cosmoflow", "image=4x37x32x33 form=256 pools=3 bias=0", 2, ("cpu", "ref64")),
     ("cosmoflow", "image=3x58x60x61 form=512 pools=2 targets=3", 2, ("cpu", "ref64")),
 ]
+
+CURVES = [
+    ("unet", "image=3x48x80 width=8 bn=1", 2, {"sgd": (1e-2, "cpu"), "adam": (1e-3, "cpu")}),
+    ("unet3d", "image=1x16x24x8 width=8", 2, {"sgd": (1e-2, "cpu"), "adam": (3e-4, "cpu")}),
+    ("relaynet", "image=1x40x29 width=16", 2, {"sgd": (1e-2, "cpu"), "adam": (3e-4, "cpu")}),
+    ("cosmoflow", "image=4x18x21x16 pools=3", 3, {"sgd": (1e-2, "cpu"), "adam": (1e-3, "cpu")}),
+]

@@ -29,6 +29,7 @@ typedef struct job {
     const settings *o;
     meg_measure steps, repeats; /* seconds of each step, images/s of each repeat */
     double reading;             /* seconds to make one batch */
+    double cpu;                 /* seconds of processor time of a step, of a rank */
     double exposed;             /* seconds of a step in which communication keeps a device waiting */
     int64_t heap, growth;       /* bytes in use after the first step, and more at the end */
     meg_report last;
@@ -157,13 +158,15 @@ static meg_status measure(job *j)
     j->heap = heap_bytes();
     MEG_TRY(e, some_steps(j, o->warmup - 1));
     meg_trainer_watch(j->s.trainer, watch, j);
-    double before = meg_engine_exposed(j->s.trainer->engine);
+    double before = meg_engine_exposed(j->s.trainer->engine), cpu = meg_cpu();
     for (int64_t i = 0; i < o->repeat; i++)
         MEG_TRY(e, repeat(j));
     j->growth = heap_bytes() - j->heap;
     j->exposed = meg_engine_exposed(j->s.trainer->engine) - before;
     j->exposed /= (double)(o->repeat * o->iterations);
+    j->cpu = (meg_cpu() - cpu) / (double)(o->repeat * o->iterations);
     meg_trainer_watch(j->s.trainer, NULL, NULL);
+    MEG_TRY(e, meg_ranks_mean(&j->s, &j->cpu));
     return meg_ranks_mean(&j->s, &j->exposed);
 }
 
@@ -186,6 +189,7 @@ static void print_json(const job *j)
     meg_record_real(&r, "images_per_second_deviation", meg_measure_deviation(&j->repeats));
     meg_record_int(&r, "measured_peak_bytes", j->last.measured_peak_bytes);
     meg_record_int(&r, "peak_rss_bytes", j->last.peak_rss_bytes);
+    meg_record_real(&r, "cpu_seconds_per_step", j->cpu);
     meg_record_real(&r, "exposed_seconds_per_step", j->exposed);
     meg_record_int(&r, "heap_growth_bytes", j->growth);
     meg_record_real(&r, "reading_seconds_per_batch", j->reading);

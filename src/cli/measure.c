@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 
 void meg_measure_reserve(meg_measure *m, size_t count)
 {
@@ -58,6 +59,13 @@ double meg_measure_deviation(const meg_measure *m)
     for (size_t i = 0; i < m->count; i++)
         sum += (m->at[i] - mean) * (m->at[i] - mean);
     return m->count > 1 ? sqrt(sum / (double)(m->count - 1)) : 0;
+}
+
+double meg_cpu(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 int64_t meg_peak_rss(void)

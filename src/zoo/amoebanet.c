@@ -227,8 +227,7 @@ static int add_operations(cell *c, const genotype *t)
         int x[2];
         for (int i = 0; i < 2; i++) {
             const step *s = &t->steps[2 * pair + i];
-            char path[48];
-            snprintf(path, sizeof path, "%s.ops.%d", c->m->path, 2 * pair + i);
+            const char *path = meg_pool_text(g->pool, "%s.ops.%d", c->m->path, 2 * pair + i);
             x[i] = s->op(c, &(meg_module){g, path}, s->state, t->reduction && s->state < 2 ? 2 : 1);
         }
         char name[16];

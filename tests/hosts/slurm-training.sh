@@ -1,0 +1,54 @@
+#!/bin/sh
+# A SLURM cluster of four hosts, each with a link of 1 Gbit/s: srun starts ranks of both MPIs, which do
+# all that hosts/training.sh asks of them. HOSTS_MPI=mpich tests that one only.
+# Arguments: source folder, build folder. Skipped where hosts cannot be made or SLURM cannot start.
+set -eu
+source=$1 build=$2
+. "$source/tests/mpirun.sh"
+
+if [ "${3:-}" = "" ]; then
+    for tool in slurmctld slurmd srun munged; do
+        command -v $tool > /dev/null || {
+            echo "no SLURM: $tool is missing (Debian: slurmctld, slurmd, slurm-client, munge)"
+            exit 77
+        }
+    done
+    [ "$(id -u)" = 0 ] || { echo "no SLURM: its daemons must be root"; exit 77; }
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    status=0
+    sh "$source/tests/hosts/network.sh" 4 1gbit "$folder" sh "$0" "$1" "$2" "$folder" || status=$?
+    exit $status
+fi
+
+folder=$3
+. "$source/tests/hosts/mpirun.sh"
+. "$source/tests/hosts/checks.sh"
+. "$source/tests/hosts/slurm.sh"
+slurm_up || { echo "no SLURM: $slurm_why"; tail -n 5 "$folder"/slurm/*.log; exit 77; }
+
+# Over the links, as hosts_mpirun does it.
+launch()
+{
+    case $1 in
+    openmpi) flavour=pmix ;;
+    mpich) flavour=pmi2 ;;
+    esac
+    ranks=$2
+    shift 2
+    hosts_on h0 env OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self OMPI_MCA_btl_tcp_if_include=eth0 \
+        OMPI_MCA_mpi_yield_when_idle=1 UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 \
+        srun --mpi=$flavour -N $ranks -n $ranks --overlap "$@"
+}
+
+tested=
+one_rank
+for mpi in ${HOSTS_MPI:-openmpi mpich}; do
+    mpi_has $mpi || { echo "$mpi: not in this build"; continue; }
+    tested="$tested $mpi"
+    check_allreduce $mpi
+    check_losses $mpi 4 --replicas 4
+    check_losses $mpi 3 --stages 3 --schedule 1f1b
+    check_overlap $mpi
+done
+[ -n "$tested" ] || { echo "no MPI in this build"; exit 77; }
