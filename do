@@ -7,9 +7,12 @@
 #   ./do asan           all tests again under the address and undefined-behaviour sanitizers
 #   ./do test-torch     compares losses and gradients with PyTorch (downloads it once, several GB)
 #   ./do test-onnx      runs ONNX's own tests of our operators (downloads onnx once, 40 MB)
+#   ./do fuzz [N SEED]  N random networks under random plans for many ranks, each against one rank;
+#                       ./do fuzz --matrix: the zoo's under all kinds of plans
 #   ./do fuzz-readers [SECONDS]  feeds nonsense to the readers of files, 10 minutes each
 #   ./do test-export    reads what PyTorch and Keras export, trains it (downloads both once, several GB)
 #   ./do bench-torch    compares speed with PyTorch (same)
+#   ./do torture [ROUNDS [SEED]]  kills ranks of a training at random, 50 times; a few minutes
 #   ./do fresh          demo and test in a bare Debian, made for the purpose (root only)
 #   ./do format         applies the house style to all C files
 #   ./do help           prints this
@@ -207,6 +210,11 @@ test-onnx)
     environment .venv-onnx onnx,numpy,safetensors onnx==1.22.0 numpy safetensors
     .venv-onnx/bin/python tools/onnx_conformance.py "$@"
     ;;
+fuzz)
+    need $packages_build $packages_test
+    build default fuzz_plans
+    build/tests/fuzz_plans "$@"
+    ;;
 fuzz-readers)
     fuzz_readers "$@"
     ;;
@@ -218,6 +226,11 @@ test-export)
     environment .venv-export torch,torchvision,onnx,onnxscript,onnxruntime,keras,safetensors \
         torch torchvision onnx onnxscript onnxruntime keras safetensors
     KERAS_BACKEND=torch .venv-export/bin/python tools/onnx_exports.py "$@"
+    ;;
+torture)
+    need $packages_build $packages_test
+    build default
+    sh tests/torture.sh . build "$@"
     ;;
 fresh)
     fresh

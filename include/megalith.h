@@ -128,7 +128,9 @@ void meg_plan_free(meg_plan *p);
 /* ---- trainer ---- */
 
 /* Collective. Makes the plan's arena and weights. Options: lr=X lr_schedule=constant|step|cosine
- * warmup=EPOCHS epochs=N shuffle=0|1 shift=PIXELS flip=0|1. */
+ * warmup=EPOCHS epochs=N shuffle=0|1 shift=PIXELS flip=0|1; checkpoint=FOLDER
+ * checkpoint_every=STEPS keep=N resume=auto|yes|no: training goes on from the newest sound
+ * checkpoint of the folder, on any number of ranks, under any plan of the same batch. */
 meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_trainer **out);
 
 /* Collective. Trains until `steps` further steps are done (0: to the end of the schedule). */
@@ -140,6 +142,10 @@ meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *report);
 /* Collective. Weights to or from a safetensors file; written beside it, synced, renamed. */
 meg_status meg_trainer_save(meg_trainer *t, const char *path);
 meg_status meg_trainer_load(meg_trainer *t, const char *path);
+
+/* Collective. Writes a checkpoint now, beside those that training writes by itself; does nothing if
+ * the last one is of this step. */
+meg_status meg_trainer_checkpoint(meg_trainer *t);
 
 /* Collective. Network and weights as an ONNX file (set 20), for inference: running statistics, no
  * loss; written beside it, synced, renamed. */

@@ -233,6 +233,22 @@ static inline int add_norm(maker *m, int x)
     return meg_graph_add(m->g, "norm", "", norm.text, 3, in);
 }
 
+/* Inside samples: any number of channels, the last set perhaps of fewer; pixels apart or not. */
+static inline int add_norm_sets(maker *m, int x)
+{
+    words mean = {.used = 0}, norm = {.used = 0};
+    int64_t channels = draw(m->state, 1, m->g->value[x].shape.hi[MEG_C]);
+    int64_t pixels = draw(m->state, 0, 1);
+    say(&mean, "norm=1 channels=%" PRId64 " pixels=%" PRId64, channels, pixels);
+    say(&norm, "channels=%" PRId64 " pixels=%" PRId64 " epsilon=0.1 relu=%" PRId64, channels, pixels,
+        draw(m->state, 0, 1));
+    say(&norm, " elements=%" PRId64, draw(m->state, 0, 1));
+    int in[3] = {x};
+    in[1] = meg_graph_add(m->g, "mean", "", mean.text, 1, in);
+    in[2] = meg_graph_add(m->g, "var", "", mean.text, 2, in);
+    return meg_graph_add(m->g, "norm_sets", "", norm.text, 3, in);
+}
+
 static inline int add_head(maker *m, int x)
 {
     int64_t which = draw(m->state, 0, 3);
@@ -246,7 +262,7 @@ static inline meg_graph *random_graph(uint64_t *state)
     static int (*const layers[])(maker *, int) = {add_conv,     add_conv,    add_conv,
                                                   add_residual, add_add,     add_norm,
                                                   add_concat,   add_maxpool, add_avgpool,
-                                                  add_spread};
+                                                  add_spread,   add_norm_sets};
     static const int64_t most[] = {14, 11, 5}; /* pixels along each of 1, 2, 3 spatial axes */
     maker m = {meg_graph_create("random"), state};
     int space = (int)(draw(state, 0, 4) + 4) / 3; /* mostly 2 */

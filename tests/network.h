@@ -17,6 +17,10 @@
 
 #include <cmocka.h>
 
+enum {
+    NETWORK_TENSORS = 4096
+};
+
 typedef struct network_case {
     const meg_graph *graph;
     const char *plan;   /* options; keep_grads is added */
@@ -27,9 +31,9 @@ typedef struct network_case {
 typedef struct network_result {
     double loss, correct;
     int tensors;
-    char name[512][64];
-    double *data[512]; /* gradients of parameters, running statistics */
-    int64_t count[512];
+    char name[NETWORK_TENSORS][64];
+    double *data[NETWORK_TENSORS]; /* gradients of parameters, running statistics */
+    int64_t count[NETWORK_TENSORS];
     int64_t predicted, touched;
 } network_result;
 
@@ -84,7 +88,10 @@ static inline void network_feed(const meg_graph *g, int64_t batch, meg_feed *f)
     int64_t classes = 0;
     for (int i = 0; i < g->values; i++) {
         if (g->value[i].kind == MEG_INPUT) image = &g->value[i];
-        if (g->value[i].kind == MEG_LABEL) label = &g->value[i];
+        const meg_value *v = &g->value[i];
+        if (v->kind == MEG_LABEL &&
+            (!label || meg_box_size(&v->shape) > meg_box_size(&label->shape)))
+            label = v;
     }
     for (int i = 0; i < g->nodes; i++)
         if (g->node[i].inputs > 1 && g->node[i].in[1] == label->id)

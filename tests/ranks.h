@@ -1,4 +1,4 @@
-/* One training step of a network on several ranks, threads of this process, and what all of them
+/* Training steps of a network on several ranks, threads of this process, and what all of them
  * together know of it: gradients and running statistics by name. Ranks that hold the same value must
  * hold the same bits (of sums over ranks) or the same number (of what each computes for itself).
  * Messages are of the rendezvous kind, so that a program that relies on buffers hangs here.
@@ -19,7 +19,10 @@ typedef struct ranks_case {
     const meg_graph *graph;
     const char *plan, *device;
     int ranks;
-    int steps; /* gradients are the last one's */
+    int steps;       /* gradients are the last one's */
+    double rate;     /* of learning; 0: the usual */
+    int64_t samples; /* of the data set: a partial last batch follows the steps */
+    bool eval;       /* then a batch is evaluated; its loss counts (else it only takes its memory) */
 } ranks_case;
 
 typedef struct ranks_one { /* one rank's work */
@@ -47,24 +50,38 @@ static inline void ranks_collect(meg_engine *x, ranks_one *one)
     }
 }
 
-static inline meg_status ranks_step(ranks_one *one, meg_device *d, meg_plan *p)
+/* One step; losses of several are told apart by a factor. */
+static inline meg_status ranks_step(ranks_one *one, meg_engine *x, int entry, int number)
 {
-    meg_error *e = &one->error;
-    meg_engine *x = NULL;
+    const meg_entry *t = &meg_engine_plan(x)->entry[entry];
+    meg_feed f;
     meg_outcome o = {0};
-    meg_status status = meg_engine_new(p, d, one->comm, e, 0xA5, &x);
+    network_feed(one->c->graph, t->batch, &f);
+    f.step = (uint64_t)number;
+    if (one->c->rate > 0) f.scalars.lr = one->c->rate;
+    meg_status status = meg_engine_step(x, &one->error, entry, &f, &o);
+    free((void *)(uintptr_t)f.samples);
+    free((void *)(uintptr_t)f.labels);
+    free((void *)(uintptr_t)f.targets);
+    one->result->loss += (1 + number) * o.loss;
+    one->result->correct += o.correct;
+    return status;
+}
+
+static inline meg_status ranks_steps(ranks_one *one, meg_device *d, meg_plan *p)
+{
+    const ranks_case *c = one->c;
+    meg_engine *x = NULL;
+    int number = 0;
+    meg_status status = meg_engine_new(p, d, one->comm, &one->error, 0xA5, &x);
     if (status == MEG_OK) meg_engine_start(x, 5);
-    for (int i = 0; i < one->c->steps && status == MEG_OK; i++) {
-        meg_feed f;
-        network_feed(one->c->graph, p->entry[MEG_ENTRY_TRAIN].batch, &f);
-        f.step = (uint64_t)i;
-        status = meg_engine_step(x, e, MEG_ENTRY_TRAIN, &f, &o);
-        free((void *)(uintptr_t)f.samples);
-        free((void *)(uintptr_t)f.labels);
-        free((void *)(uintptr_t)f.targets);
-    }
-    one->result->loss = o.loss;
-    one->result->correct = o.correct;
+    for (; number < c->steps && status == MEG_OK; number++)
+        status = ranks_step(one, x, MEG_ENTRY_TRAIN, number);
+    if (status == MEG_OK && p->entry[MEG_ENTRY_TRAIN_TAIL].batch)
+        status = ranks_step(one, x, MEG_ENTRY_TRAIN_TAIL, number++);
+    double loss = one->result->loss, correct = one->result->correct;
+    if (status == MEG_OK) status = ranks_step(one, x, MEG_ENTRY_EVAL, number);
+    if (!c->eval) one->result->loss = loss, one->result->correct = correct;
     if (status == MEG_OK) {
         one->result->predicted = p->arena;
         one->result->touched = meg_engine_touched(x);
@@ -86,9 +103,9 @@ static inline void *ranks_run_one(void *argument)
     meg_world world = {meg_comm_rank(one->comm), meg_comm_size(one->comm)};
     if (status == MEG_OK) {
         meg_profile profile = {d, network_describe, meg_device_real(d)};
-        status = meg_plan_make_for(one->c->graph, e, &profile, &world, options, 0, &p);
+        status = meg_plan_make_for(one->c->graph, e, &profile, &world, options, one->c->samples, &p);
     }
-    if (status == MEG_OK) status = ranks_step(one, d, p);
+    if (status == MEG_OK) status = ranks_steps(one, d, p);
     if (status != MEG_OK) { /* the others would wait for ever */
         fprintf(stderr, "rank %d, %s: %s\n", world.rank, one->c->plan, e->message);
         _exit(1);
@@ -137,7 +154,7 @@ static inline network_result *ranks_run(const ranks_case *c)
         one[r] = (ranks_one){.c = c,
                              .comm = comm[r],
                              .result = calloc(1, sizeof(network_result)),
-                             .has = calloc(512, sizeof(bool))};
+                             .has = calloc(NETWORK_TENSORS, sizeof(bool))};
         if (pthread_create(&thread[r], NULL, ranks_run_one, &one[r])) fail_msg("no thread");
     }
     for (int r = 0; r < c->ranks; r++)

@@ -88,9 +88,9 @@ static bool part_of(const run *r, const meg_node *v, int part, meg_work *w)
     *w = meg_op_whole(r->g, v);
     if (r->axis == WHOLE) return part == 0;
     meg_box *b = meg_extent(&w->out, r->axis) > 1 ? &w->out : &w->sum;
-    bool may = b == &w->sum || !v->op->grain || v->op->grain(r->g, v, r->axis) > 0;
-    if (!may || meg_extent(b, r->axis) < 2) return part == 0;
-    int64_t middle = meg_extent(b, r->axis) / 2;
+    int64_t grain = b == &w->sum || !v->op->grain ? 1 : v->op->grain(r->g, v, r->axis);
+    int64_t middle = grain ? meg_extent(b, r->axis) / 2 / grain * grain : 0;
+    if (middle == 0) return part == 0;
     *(part ? &b->lo[r->axis] : &b->hi[r->axis]) = middle;
     return true;
 }
@@ -327,6 +327,25 @@ static void test_batchnorm(void **state)
         {0}});
 }
 
+/* Groups that cuts along channels meet, groups that they go through, pixels, elements. */
+static void test_sets(void **state)
+{
+    (void)state;
+    check_cases((phase_case[]){{"groupnorm", "groups=2", 2, {3, 6}, false},
+                               {"groupnorm", "groups=3 relu=1", 4, {2, 6, 5, 3}, false},
+                               {"groupnorm", "groups=1 epsilon=1e-3", 3, {3, 5, 7}, false},
+                               {"groupnorm", "groups=2 affine=0", 5, {1, 6, 2, 3, 4}, false},
+                               {"instancenorm", "", 4, {2, 3, 5, 4}, false},
+                               {"instancenorm", "affine=1 relu=1", 5, {2, 3, 2, 3, 4}, false},
+                               {"instancenorm", "affine=1", 3, {1, 3, 150}, false},
+                               {"layernorm", "", 2, {3, 7}, false},
+                               {"layernorm", "epsilon=1e-3", 3, {2, 5, 150}, false},
+                               {"layernorm", "affine=0", 5, {2, 5, 2, 3, 4}, false},
+                               {"layernorm", "axes=all", 4, {3, 4, 3, 5}, false},
+                               {"layernorm", "axes=all affine=0", 3, {2, 5, 9}, false},
+                               {0}});
+}
+
 static void test_gap(void **state)
 {
     (void)state;
@@ -418,9 +437,10 @@ static void test_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batchnorm),    cmocka_unit_test(test_gap),
-        cmocka_unit_test(test_softmax_xent), cmocka_unit_test(test_softmax),
-        cmocka_unit_test(test_dice),         cmocka_unit_test(test_running),
-        cmocka_unit_test(test_large_mean),   cmocka_unit_test(test_messages)};
+        cmocka_unit_test(test_batchnorm), cmocka_unit_test(test_sets),
+        cmocka_unit_test(test_gap),       cmocka_unit_test(test_softmax_xent),
+        cmocka_unit_test(test_softmax),   cmocka_unit_test(test_dice),
+        cmocka_unit_test(test_running),   cmocka_unit_test(test_large_mean),
+        cmocka_unit_test(test_messages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,8 +38,11 @@ static void test_many(void **state)
         const many *m = &cases[i];
         meg_graph *g = network_zoo(m->model, m->options);
         for (int steps = 1; steps <= 2; steps++) {
-            ranks_case one = {g, m->one, "ref64", 1, steps},
-                       all = {g, m->plan, "ref64", m->ranks, steps};
+            ranks_case one = {.graph = g, .plan = m->one, .device = "ref64", .ranks = 1,
+                              .steps = steps},
+                       all = one;
+            all.plan = m->plan;
+            all.ranks = m->ranks;
             network_result *a = ranks_run(&one), *b = ranks_run(&all);
             assert_true(network_difference(a, b, m->plan) <= same_double);
             assert_true(a->correct == b->correct);

@@ -231,9 +231,44 @@ def layernorm(a, x, w, training):
     return y if a.get("axes") == "all" else y.movedim(-1, 1)
 
 
+def cells(a, x):
+    """Extents of the boxes that have one mean each: samples, channels, pixels."""
+    pixels = [1 if flag(a, "pixels") else extent for extent in x.shape[2:]]
+    return [int(a.get("norm", "0")) or x.shape[0], int(a.get("channels", "1")) or x.shape[1], *pixels]
+
+
+def per_element(a, moments, x):
+    """Moments of cells, once per element; what has no pixels gets them."""
+    moments = moments.reshape(*moments.shape, *[1] * (x.dim() - moments.dim()))
+    for axis, size in enumerate(cells(a, x)):
+        moments = moments.repeat_interleave(size, axis).narrow(axis, 0, x.shape[axis])
+    return moments
+
+
+def cell_sums(a, x):
+    for axis, size in enumerate(cells(a, x)):
+        x = torch.stack([part.sum(axis) for part in x.split(size, axis)], axis)
+    return x
+
+
 def mean(a, x, w, training):
-    space = [0, *range(2, x[0].dim())]
-    return torch.stack([part.mean(space) for part in groups(a, x[0])])
+    y = cell_sums(a, x[0]) / cell_sums(a, torch.ones_like(x[0]))
+    return y if flag(a, "pixels") else y.flatten(1)
+
+
+def var(a, x, w, training):
+    square = (x[0] - per_element(a, x[1], x[0])) ** 2
+    return mean(a, [square], w, training)
+
+
+def norm_sets(a, x, w, training):
+    one = {"norm": "1", **a}
+    center, width = (per_element(one, m, x[0]) for m in x[1:])
+    y = (x[0] - center) / (width + float(a["epsilon"])).sqrt()
+    if w:
+        weight, bias = (t if flag(a, "elements") else over_channels(t[None], x[0]) for t in w)
+        y = y * weight + bias
+    return y.relu() if flag(a, "relu") else y
 
 
 def per_sample(a, moments, x):
@@ -241,11 +276,6 @@ def per_sample(a, moments, x):
     size = int(a.get("norm", "0")) or x.shape[0]
     rows = moments.flatten(1).repeat_interleave(size, 0)[:x.shape[0]]
     return over_channels(rows, x)
-
-
-def var(a, x, w, training):
-    square = (x[0] - per_sample(a, x[1], x[0])) ** 2
-    return mean(a, [square], w, training)
 
 
 def norm(a, x, w, training):
@@ -483,7 +513,7 @@ def attention(a, x, w, training):
 OPS = {f.__name__: f for f in (adaptive_avgpool, add, avgpool, batchnorm, concat, conv,
                                conv_transpose, correct, dense, expsum, flatten, gap, groupnorm,
                                instancenorm, label_count, layernorm, max_unpool, maxpool, mean,
-                               norm, relu, resize, softmax_xent, top, var, xent)}
+                               norm, norm_sets, relu, resize, softmax_xent, top, var, xent)}
 
 OPS.update({f.__name__: f for f in (bce_logits, clip, dice, dice_mean, div, expdiv, gelu,
                                     leaky_relu, mse, mul, overlap, prelu, sigmoid, softmax, sub,

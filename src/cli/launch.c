@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE /* environ, CPU_COUNT */
 #include "cli/launch.h"
+#include "cli/supervise.h"
 #include "base/option.h"
 #include "comm/comm.h"
 
@@ -253,6 +254,7 @@ static meg_status become(meg_error *e, const meg_launch *l, char *const words[])
         print_line(stderr, words);
     }
     fflush(NULL);
+    if (l->np > 1) return meg_supervise(e, words);
     execvp(words[0], words);
     return meg_fail(e, MEG_EIO, "cannot run %s: %s", words[0], strerror(errno));
 }

@@ -13,7 +13,7 @@ typedef struct meg_launch {
     bool dry_run;         /* only prints the command line, on stdout */
 } meg_launch;
 
-/* Becomes the launcher: returns only on errors, after a dry run, or... never. `program`: with its
+/* Becomes the launcher: returns only on errors and after a dry run. `program`: with its
  * arguments, NULL at the end. One rank needs no launcher. */
 meg_status meg_launch_run(meg_error *e, meg_pool *pool, const meg_launch *l, char *const program[]);
 

@@ -55,6 +55,14 @@ int64_t meg_ranks_bytes(const meg_session *s)
     return most;
 }
 
+double meg_ranks_seconds(const meg_session *s)
+{
+    double most = meg_plan_seconds(s->plan);
+    for (int r = 0; s->needs && r < s->plan->world.ranks; r++)
+        if (s->needs[r].seconds > most) most = s->needs[r].seconds;
+    return most;
+}
+
 meg_status meg_ranks_imagine(meg_session *s, int ranks)
 {
     meg_need *needs = room(s, ranks);

@@ -13,6 +13,9 @@ void meg_ranks_summary(const meg_session *s, FILE *out);
 /* The largest arena of all ranks. */
 int64_t meg_ranks_bytes(const meg_session *s);
 
+/* Predicted seconds of a step: those of the rank with most kernels; waiting is not counted. */
+double meg_ranks_seconds(const meg_session *s);
+
 /* Plans for imaginary ranks: s->plan becomes the first one's, s->needs that of all. */
 meg_status meg_ranks_imagine(meg_session *s, int ranks);
 

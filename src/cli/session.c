@@ -236,5 +236,5 @@ void meg_session_record(const meg_session *s, meg_record *r)
     meg_record_int(r, "threads", meg_device_threads(s->ctx->device));
     meg_record_int(r, "ranks", p->world.ranks);
     meg_record_int(r, "predicted_peak_bytes", meg_ranks_bytes(s));
-    meg_record_real(r, "predicted_seconds_per_step", meg_plan_seconds(p));
+    meg_record_real(r, "predicted_seconds_per_step", meg_ranks_seconds(s));
 }

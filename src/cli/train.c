@@ -64,7 +64,10 @@ static meg_status make_trainer(job *j)
         snprintf(epochs, sizeof epochs, "epochs=%.17g", (double)j->o->steps / (double)per_epoch);
     MEG_TRY(s->error, meg_session_trainer(s, epochs));
     j->total = j->o->steps ? j->o->steps : s->trainer->steps;
-    if (j->o->load[0])
+    int64_t step = s->trainer->step;
+    if (step > 0 && meg_session_speaks(s))
+        fprintf(j->o->json ? stderr : stdout, "goes on after step %" PRId64 "\n", step);
+    if (step == 0 && j->o->load[0])
         MEG_TRY(s->error, meg_session_said(s, meg_trainer_load(s->trainer, j->o->load)));
     return MEG_OK;
 }
@@ -207,7 +210,7 @@ static void print_final_text(const job *j)
 {
     const meg_trainer *t = j->s.trainer;
     int64_t bytes = j->last.measured_peak_bytes, planned = j->last.predicted_peak_bytes;
-    double step = meg_measure_median(&j->meter.time), predicted = meg_plan_seconds(j->s.plan);
+    double step = meg_measure_median(&j->meter.time), predicted = meg_ranks_seconds(&j->s);
     meg_duration spent;
     char rss[32];
     meg_duration_text(meg_clock() - j->begin, spent);
@@ -231,6 +234,9 @@ static void print_final_text(const job *j)
 static meg_status finish(job *j)
 {
     meg_session *s = &j->s;
+    const char *folder = s->trainer->options.checkpoint;
+    bool checked = *folder && s->trainer->step > 0;
+    if (checked) MEG_TRY(s->error, meg_session_said(s, meg_trainer_checkpoint(s->trainer)));
     if (!j->evaluated && !j->stopped) MEG_TRY(s->error, evaluate(j));
     (j->o->json ? print_final_json : print_final_text)(j);
     bool saves = j->o->save[0] && (s->trainer->step > 0 || !j->stopped);
@@ -242,8 +248,13 @@ static meg_status finish(job *j)
     }
     if (!j->stopped) return MEG_OK;
     return meg_fail(s->error, MEG_EINTERRUPTED, "interrupted after step %" PRId64 "; %s%s",
-                    s->trainer->step, saves ? "the weights are in " : "nothing was saved",
-                    saves ? j->o->save : "");
+                    s->trainer->step,
+                    saves     ? "the weights are in "
+                    : checked ? "its checkpoint is in "
+                              : "nothing was saved",
+                    saves     ? j->o->save
+                    : checked ? folder
+                              : "");
 }
 
 static meg_status train(job *j)

@@ -51,9 +51,8 @@ int64_t meg_operand_bytes(const meg_request *r, const meg_spec *s, int operand)
 /* ---- describing ---- */
 
 static const char *const overwriters[] = {
-    "add",        "batchnorm", "clip", "div",      "dropout", "gelu",
-    "leaky_relu", "mul",       "norm", "position", "prelu",   "relu",
-    "sigmoid",    "softmax",   "sub",  "tanh",
+    "add",       "batchnorm", "clip",  "div",  "dropout", "gelu",    "leaky_relu", "mul",  "norm",
+    "norm_sets", "position",  "prelu", "relu", "sigmoid", "softmax", "sub",        "tanh",
 };
 
 static bool may_overwrite(const meg_op *op)
@@ -293,7 +292,8 @@ static meg_status prepare_copy(meg_device *d, meg_error *e, const meg_request *r
 static meg_status known_bytes(meg_error *e, const meg_request *r, const meg_spec *s, int operand)
 {
     meg_format format = s->format[operand];
-    MEG_CHECK(e, meg_format_block(format) || s->bytes[operand] || r->bytes[operand], MEG_EUNSUPPORTED,
+    MEG_CHECK(e, meg_format_block(format) || s->bytes[operand] || r->bytes[operand],
+              MEG_EUNSUPPORTED,
               "%s of a weight in format %s, whose bytes the device did not say; ask for it as a "
               "plain box of as many elements",
               code_table[r->code].name, meg_format_name(format));

@@ -62,8 +62,25 @@ static size_t count_codes(const meg_entry *entry, meg_code code)
     return count;
 }
 
+static meg_status find_groups(meg_compiled *c, meg_error *e, const int node[])
+{
+    const meg_entry *entry = c->entry;
+    c->groups = calloc((size_t)entry->teams + 1, sizeof(meg_topology *));
+    if (!c->groups) return meg_fail(e, MEG_ENOMEM, "no memory for the teams of %s", entry->name);
+    for (int i = 0; i < entry->teams; i++) {
+        const meg_team *team = &entry->team[i];
+        int *on = calloc((size_t)team->count, sizeof *on);
+        if (!on) return meg_fail(e, MEG_ENOMEM, "no memory for a team of %d ranks", team->count);
+        for (int k = 0; k < team->count; k++)
+            on[k] = node[team->rank[k]];
+        c->groups[i] = meg_topology_new(team->count, on);
+        free(on);
+    }
+    return MEG_OK;
+}
+
 meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, const meg_entry *entry,
-                       meg_device *d)
+                       meg_device *d, const int node[])
 {
     size_t stations = (size_t)entry->stations + 1;
     c->entry = entry;
@@ -74,6 +91,7 @@ meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, const m
     c->reduction = calloc(count_codes(entry, MEG_REDUCE) + 1, sizeof *c->reduction);
     if (!c->kernel || !c->frame || !c->load || !c->reduction)
         return meg_fail(e, MEG_ENOMEM, "no memory for the program of %s", entry->name);
+    MEG_TRY(e, find_groups(c, e, node));
     for (int i = 0; i < entry->stations; i++)
         MEG_TRY(e, prepare_station(c, e, p, i, d));
     return MEG_OK;
@@ -87,6 +105,9 @@ void meg_compiled_clear(meg_compiled *c)
         free(c->kernel[i]);
         free(c->frame[i]);
     }
+    for (int i = 0; c->groups && i < c->entry->teams; i++)
+        meg_topology_free(c->groups[i]);
+    free(c->groups);
     free(c->kernel);
     free(c->frame);
     free(c->load);
@@ -113,6 +134,7 @@ meg_reduction_spec meg_compiled_reduction(const meg_compiled *c, const meg_team 
         .algorithm = c->allreduce,
         .ranks = team->count,
         .rank = team->rank,
+        .groups = c->groups[in->peer],
         .data = {NULL, slot->bytes / meg_dtype_bytes(slot->dtype), number[slot->dtype]},
         .combine = in->max ? MEG_COMBINE_MAX : MEG_COMBINE_SUM,
         .tag = in->tag,

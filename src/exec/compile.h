@@ -27,11 +27,12 @@ typedef struct meg_compiled {
     meg_load *load;                /* of each line's LOADs, in order; filled as they are issued */
     meg_reduction_spec *reduction; /* likewise, of REDUCEs */
     const meg_allreduce_kind *allreduce;
-    const int *node; /* of each rank */
+    meg_topology **groups; /* (teams): who shares a node */
 } meg_compiled;
 
+/* node[r]: which node rank r is on */
 meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, const meg_entry *entry,
-                       meg_device *d);
+                       meg_device *d, const int node[]);
 void meg_compiled_clear(meg_compiled *c);
 
 const meg_prepared *meg_compiled_kernel(const meg_compiled *c, const meg_station *t, int instr);

@@ -41,7 +41,8 @@ static meg_status build(meg_engine *x, meg_error *e)
         x->base[r] = meg_plan_base(x->plan, (meg_region)r);
     for (int i = 0; i < MEG_ENTRIES; i++)
         if (x->plan->entry[i].batch)
-            MEG_TRY(e, meg_compile(&x->entry[i], e, x->plan, &x->plan->entry[i], x->device));
+            MEG_TRY(e, meg_compile(&x->entry[i], e, x->plan, &x->plan->entry[i], x->device,
+                                   meg_comm_node(x->comm)));
     return MEG_OK;
 }
 

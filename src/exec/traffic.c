@@ -109,22 +109,45 @@ static void drop(meg_traffic_list *t, int i)
     memmove(&t->at[i], &t->at[i + 1], (size_t)(t->count - i) * sizeof *t->at);
 }
 
-/* The queue is in order: once the copy is on it, both ends are free. */
+/* The other end of item i, which stays within the rank; -1: it is not there yet. */
+static int other_end(const meg_traffic_list *t, int i)
+{
+    const meg_traffic_item *a = &t->at[i].item;
+    for (int k = 0; k < t->count; k++) {
+        const meg_traffic_item *b = &t->at[k].item;
+        if (to_self(t, b) && b->code != a->code && b->tag == a->tag) return k;
+    }
+    return -1;
+}
+
+/* What waits for the memory of a copy waits until the device has made it. */
+static void put_behind(meg_traffic_list *t, const handover *h, uint64_t item)
+{
+    for (int i = 0; i < t->count; i++) {
+        under_way *u = &t->at[i];
+        bool touches = meet(&u->item, h->to, h->bytes) || meet(&u->item, h->from, h->bytes);
+        if (!u->started && touches && u->item.after < item) u->item.after = item;
+    }
+}
+
+/* Either end may be there first: receives are posted ahead. The queue is in order, so once the copy
+ * is on it, both ends are free. Other ranks' messages from or to this memory go first. */
 static bool pair_up(meg_traffic_list *t, int i)
 {
-    const meg_traffic_item *recv = &t->at[i].item;
-    for (int k = 0; k < i && recv->code == MEG_RECV; k++) {
-        const meg_traffic_item *send = &t->at[k].item;
-        if (send->code != MEG_SEND || !to_self(t, send) || send->tag != recv->tag) continue;
-        handover *h = malloc(sizeof *h);
-        if (!h) abort();
-        *h = (handover){recv->data, send->data, recv->bytes};
-        meg_device_call(t->device, hand_over, h);
-        drop(t, i);
-        drop(t, k);
-        return true;
-    }
-    return false;
+    int k = other_end(t, i);
+    if (k < 0 || blocked(t, i) || blocked(t, k)) return false;
+    bool receives = t->at[i].item.code == MEG_RECV;
+    const meg_traffic_item *recv = &t->at[receives ? i : k].item;
+    const meg_traffic_item *send = &t->at[receives ? k : i].item;
+    handover *h = malloc(sizeof *h);
+    if (!h) abort();
+    handover copy = {recv->data, send->data, recv->bytes};
+    *h = copy;
+    meg_device_call(t->device, hand_over, h); /* which frees it */
+    drop(t, i > k ? i : k);
+    drop(t, i > k ? k : i);
+    put_behind(t, &copy, meg_device_look(t->device).put);
+    return true;
 }
 
 /* ---- between ranks ---- */

@@ -71,7 +71,13 @@ typedef struct meg_norm_attr {
     bool relu;       /* rectifies the output; backward finds the mask from the input */
 } meg_norm_attr; /* batchnorm: x, weight, bias, running_mean, running_var (all on c);
                     aux 0 mean (n = groups, c), aux 1 biased variance.
-                    norm: x, mean, var, weight, bias, running_mean, running_var; mean, var: x[, mean] */
+                    norm: x, mean, var, weight, bias, running_mean, running_var */
+
+typedef struct meg_mean_attr { /* a set: what has one mean */
+    int64_t norm;              /* its samples; 0: all */
+    int64_t channels;          /* its channels; 0: all */
+    bool pixels;               /* it has one pixel; else all */
+} meg_mean_attr; /* mean: x; var: x, mean */
 
 typedef struct meg_setnorm_attr {
     double epsilon;
@@ -83,7 +89,8 @@ typedef struct meg_setnorm_attr {
     bool pixels;    /* resolved: each pixel has sets of its own; else a set has all pixels */
     bool elements;  /* resolved: weight and bias per element (c, d, h, w); else per channel */
 } meg_setnorm_attr; /* groupnorm, instancenorm, layernorm: x[, weight, bias]; aux 0 mean, aux 1
-                       biased variance, one per set: (n, groups on c) or (n, 1, d, h, w) */
+                       biased variance, one per set: (n, groups on c) or (n, 1, d, h, w).
+                       setnorm: x, mean, var[, weight, bias] */
 
 typedef struct meg_add_attr {
     bool relu; /* rectifies the sum; backward finds the mask from the output */

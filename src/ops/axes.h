@@ -24,4 +24,10 @@ meg_status meg_want_axis(const meg_graph *g, const meg_node *v, meg_error *e, in
 /* Operators that only move numbers. */
 double meg_no_flops(const meg_graph *g, const meg_node *v, const meg_work *w, meg_pass p);
 
+/* Those of one input. */
+#define MEG_MOVE_FIELDS                                                                            \
+    .data_inputs = 1, .data_inputs_max = 1, .flops = meg_no_flops, .cheap = true,                  \
+    .reads = {[MEG_FORWARD] = MEG_BIT(MEG_X), [MEG_BACKWARD] = MEG_BIT(MEG_DY)},                   \
+    .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX)}
+
 #endif

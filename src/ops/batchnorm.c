@@ -93,10 +93,10 @@ static int64_t grain(const meg_graph *g, const meg_node *v, int axis)
 }
 #endif
 
-static meg_groups groups_of(const meg_node *v, const meg_work *w)
+static meg_norm_groups groups_of(const meg_node *v, const meg_work *w)
 {
     const meg_norm_attr *attr = v->attr;
-    return meg_groups_of(attr->norm, w->out.lo[MEG_N], w->out.hi[MEG_N]);
+    return meg_norm_groups_of(attr->norm, w->out.lo[MEG_N], w->out.hi[MEG_N]);
 }
 
 #ifndef MEG_F64
@@ -136,7 +136,7 @@ static meg_normal normal_at(const meg_call *c, int64_t group, int64_t ch)
 static void replay(const meg_call *c)
 {
     const meg_box *out = &c->work.out;
-    meg_groups s = groups_of(c->node, &c->work);
+    meg_norm_groups s = groups_of(c->node, &c->work);
     meg_clear_beyond(&c->t[MEG_Y], out);
     for (int64_t i = 0; i < s.count; i++)
         for (int64_t ch = out->lo[MEG_C]; ch < out->hi[MEG_C]; ch++) {
@@ -148,7 +148,7 @@ static void replay(const meg_call *c)
 static void forward(const meg_call *c)
 {
     const meg_box *out = &c->work.out;
-    meg_groups s = groups_of(c->node, &c->work);
+    meg_norm_groups s = groups_of(c->node, &c->work);
     for (int64_t i = 0; i < s.count; i++)
         for (int64_t ch = out->lo[MEG_C]; ch < out->hi[MEG_C]; ch++) {
             meg_box part = meg_group_part(&s, *out, i, ch);
@@ -179,9 +179,10 @@ static void evaluate(const meg_call *c)
 static void state(const meg_call *c)
 {
     const meg_box *out = &c->work.out;
-    meg_groups s = groups_of(c->node, &c->work);
+    meg_norm_groups s = groups_of(c->node, &c->work);
+    meg_norm_groups all = meg_norm_groups_whole(c->graph, c->node);
     for (int64_t i = 0; i < s.count; i++) {
-        meg_running share = meg_running_of(c, out->lo[MEG_N] / s.size + i);
+        meg_running share = meg_running_of(c, out->lo[MEG_N] / all.size + i);
         for (int64_t ch = out->lo[MEG_C]; ch < out->hi[MEG_C]; ch++) {
             real moment[2] = {*meg_channel_at(&c->t[MEG_AUX], i, ch),
                               *meg_channel_at(&c->t[MEG_AUX + 1], i, ch)};
@@ -193,7 +194,7 @@ static void state(const meg_call *c)
 }
 
 /* dx of one channel; returns the sums over all its groups */
-static meg_normal_sums backward_channel(const meg_call *c, const meg_groups *s, int64_t ch)
+static meg_normal_sums backward_channel(const meg_call *c, const meg_norm_groups *s, int64_t ch)
 {
     const meg_tensor *x = &c->t[MEG_X], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
     meg_normal_sums total = {0, 0};
@@ -215,7 +216,7 @@ static void backward(const meg_call *c)
 {
     const meg_box *out = &c->work.out;
     const meg_tensor *weight = &c->t[MEG_DX + 1], *bias = &c->t[MEG_DX + 2];
-    meg_groups s = groups_of(c->node, &c->work);
+    meg_norm_groups s = groups_of(c->node, &c->work);
     meg_box channels = meg_box_of(1, out->hi[MEG_C], 1, 1, 1);
     channels.lo[MEG_C] = out->lo[MEG_C];
     meg_clear_beyond(&c->t[MEG_DX], out);

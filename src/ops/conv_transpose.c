@@ -4,30 +4,17 @@
  *     with q = p*stride - before + t*dilation
  *
  * The weight lies as that of the convolution which it is the adjoint of, (channels, filters per
- * group, taps); so do PyTorch's files. The sum box is (1, channels per group, taps), as conv has
- * it, and the kernels are conv's with the two sides of the window exchanged.
+ * group, taps); so do PyTorch's files. The kernels are conv's with the two sides of the window
+ * exchanged.
  */
-#include "ops/lines.h"
+#include "ops/convolution.h"
 #include "ops/shape.h"
-#include "ops/window.h"
 
 #include <math.h>
 
-typedef struct shape {         /* what all kernels ask of the node */
-    const meg_window *win;     /* [MEG_SPACE] */
-    int64_t filters, channels; /* of one group */
-    meg_box x;                 /* the whole input */
-} shape;
-
-static shape shape_of(const meg_graph *g, const meg_node *v)
-{
-    const meg_conv_attr *a = v->attr;
-    const meg_box *x = &g->value[v->in[0]].shape;
-    return (shape){a->win, a->filters / a->groups, x->hi[MEG_C] / a->groups, *x};
-}
-
 /* One line of outputs. */
-static void forward_line(const meg_call *c, const shape *s, const meg_box *line, double *sum)
+static void forward_line(const meg_call *c, const meg_conv_shape *s, const meg_box *line,
+                         double *sum)
 {
     const meg_tensor *x = &c->t[MEG_X], *w = &c->t[MEG_X + 1];
     const meg_box *part = &c->work.sum;
@@ -47,39 +34,20 @@ static void forward_line(const meg_call *c, const shape *s, const meg_box *line,
     }
 }
 
-static double bias_of(const meg_call *c, int64_t k)
-{
-    const meg_tensor *bias = &c->t[MEG_X + 2];
-    return bias->data && meg_first_part(&c->work) ? (double)*meg_channel_at(bias, 0, k) : 0;
-}
-
 static void forward(const meg_call *c)
 {
-    shape s = shape_of(c->graph, c->node);
-    meg_box lines = meg_lines(&c->work.out);
-    int64_t p[MEG_AXES];
-    for (bool on = meg_box_first(&lines, p); on; on = meg_box_next(&lines, p)) {
-        meg_box line = meg_line(&c->work.out, p);
-        double sum[MEG_LINE], bias = bias_of(c, p[MEG_C]);
-        for (int64_t i = 0; i < meg_extent(&line, MEG_W); i++)
-            sum[i] = bias;
-        if (!meg_box_empty(&c->work.sum)) forward_line(c, &s, &line, sum);
-        meg_store_line(&c->t[MEG_Y], &line, sum);
-    }
+    meg_conv_forward(c, forward_line);
 }
 
 /* One line of pixels of channel c: the filters of its group that the work has, through all taps. */
-static void backward_line(const meg_call *call, const shape *s, const meg_box *line, double *sum)
+static void backward_line(const meg_call *call, const meg_conv_shape *s, const meg_box *line,
+                          double *sum)
 {
     const meg_tensor *w = &call->t[MEG_X + 1], *dy = &call->t[MEG_DY];
     const meg_box *part = &call->work.sum, *out = &call->work.out;
-    int64_t n = line->lo[MEG_N], c = line->lo[MEG_C];
-    int64_t first = c / s->channels * s->filters, k0 = first, k1 = first + s->filters;
-    if (k0 < out->lo[MEG_C]) k0 = out->lo[MEG_C];
-    if (k1 > out->hi[MEG_C]) k1 = out->hi[MEG_C];
-    bool ours = n >= out->lo[MEG_N] && n < out->hi[MEG_N] && k0 < k1 &&
-                c % s->channels >= part->lo[MEG_C] && c % s->channels < part->hi[MEG_C];
-    if (!ours) return;
+    int64_t n = line->lo[MEG_N], c = line->lo[MEG_C], k0, k1;
+    int64_t first = c / s->channels * s->filters;
+    if (!meg_conv_filters(call, s, line, &k0, &k1)) return;
 
     int64_t w_step = meg_stride(w, MEG_C), dy_step = meg_stride(dy, MEG_C);
     meg_steps step = {1, s->win[MEG_W - MEG_D].stride};
@@ -97,50 +65,14 @@ static void backward_line(const meg_call *call, const shape *s, const meg_box *l
 
 static void backward(const meg_call *c)
 {
-    shape s = shape_of(c->graph, c->node);
-    const meg_tensor *dx = &c->t[MEG_DX];
-    meg_box lines = meg_lines(&dx->box);
-    int64_t p[MEG_AXES];
-    for (bool on = dx->data && meg_box_first(&lines, p); on; on = meg_box_next(&lines, p)) {
-        meg_box line = meg_line(&dx->box, p);
-        double sum[MEG_LINE] = {0};
-        backward_line(c, &s, &line, sum);
-        meg_store_line(dx, &line, sum);
-    }
+    meg_conv_backward(c, backward_line);
 }
 
-typedef struct jumps {                 /* from sample to sample and row to row of pixels */
-    int64_t x[MEG_AXES], dy[MEG_AXES]; /* elements of x, and of the outputs they reach */
-} jumps;
-
-static jumps jumps_of(const meg_call *c, const meg_window win[MEG_SPACE])
-{
-    jumps j;
-    meg_box_strides(&c->t[MEG_X].box, j.x);
-    meg_box_strides(&c->t[MEG_DY].box, j.dy);
-    for (int i = 0; i < MEG_SPACE; i++)
-        j.dy[MEG_D + i] *= win[i].stride;
-    return j;
-}
-
-/* The product of all pixels of one channel with the outputs that they reach through one tap. */
-static double correlate(const real *x, const real *dy, const jumps *j, const meg_box *hit)
-{
-    double sum = 0;
-    for (int64_t n = 0; n < meg_extent(hit, MEG_N); n++)
-        for (int64_t d = 0; d < meg_extent(hit, MEG_D); d++)
-            for (int64_t h = 0; h < meg_extent(hit, MEG_H); h++)
-                sum += meg_dot_line(x + n * j->x[MEG_N] + d * j->x[MEG_D] + h * j->x[MEG_H],
-                                    dy + n * j->dy[MEG_N] + d * j->dy[MEG_D] + h * j->dy[MEG_H],
-                                    j->dy[MEG_W], meg_extent(hit, MEG_W));
-    return sum;
-}
-
-static void weight_gradient(const meg_call *call, const shape *s)
+static void weight_gradient(const meg_call *call, const meg_conv_shape *s)
 {
     const meg_tensor *dw = &call->t[MEG_DX + 1], *x = &call->t[MEG_X], *dy = &call->t[MEG_DY];
     const meg_box *part = &call->work.sum, *out = &call->work.out;
-    jumps j = jumps_of(call, s->win);
+    meg_conv_jumps j = meg_conv_jumps_of(s->win, x, dy);
     meg_zero(dw); /* also for taps that reach nothing but what padding took away */
     if (meg_box_empty(part)) return;
     meg_slide at = {.win = s->win, .taps = *part, .out = s->x, .in = *out};
@@ -154,29 +86,17 @@ static void weight_gradient(const meg_call *call, const shape *s)
             for (int64_t c = part->lo[MEG_C]; c < part->hi[MEG_C]; c++) {
                 q[MEG_C] = k, t[MEG_C] = k % s->filters;
                 p[MEG_C] = t[MEG_N] = k / s->filters * s->channels + c;
-                *meg_real_at(dw, t) = (real)correlate(meg_real_at(x, p), meg_real_at(dy, q), &j,
-                                                      &at.hit);
+                *meg_real_at(dw, t) = (real)meg_conv_correlate(meg_real_at(x, p),
+                                                               meg_real_at(dy, q), &j, &at.hit);
             }
-    }
-}
-
-static void bias_gradient(const meg_call *c)
-{
-    const meg_tensor *db = &c->t[MEG_DX + 2];
-    meg_zero(db);
-    if (!meg_first_part(&c->work)) return;
-    for (int64_t k = c->work.out.lo[MEG_C]; k < c->work.out.hi[MEG_C]; k++) {
-        meg_box part = c->work.out;
-        part.lo[MEG_C] = k, part.hi[MEG_C] = k + 1;
-        *meg_channel_at(db, 0, k) = (real)meg_sum_power(&c->t[MEG_DY], part, 0, 1);
     }
 }
 
 static void weight(const meg_call *c)
 {
-    shape s = shape_of(c->graph, c->node);
+    meg_conv_shape s = meg_conv_shape_of(c->graph, c->node);
     if (c->t[MEG_DX + 1].data) weight_gradient(c, &s);
-    if (c->t[MEG_DX + 2].data) bias_gradient(c);
+    meg_conv_bias_gradient(c);
 }
 
 MEG_KERNELS(conv_transpose) = {
@@ -224,17 +144,7 @@ static int weights(const meg_graph *g, const meg_node *v, meg_weight_spec out[ME
     taps.hi[MEG_N] = x->shape.hi[MEG_C], taps.hi[MEG_C] = a->filters / a->groups;
     for (int i = 0; i < MEG_SPACE; i++)
         fan_in *= fmax(1, (double)win[i].taps / (double)win[i].stride);
-    out[0] = (meg_weight_spec){"weight", MEG_PARAMETER, taps, x->rank, {0}, MEG_NORMAL, 0};
-    out[0].bound = sqrt(2 / fan_in);
-    for (int i = 0; i < x->rank; i++)
-        out[0].dims[i] = taps.hi[i < 2 ? i : MEG_AXES - x->rank + i];
-    out[1] = (meg_weight_spec){.suffix = "bias",
-                               .kind = MEG_PARAMETER,
-                               .rank = 1,
-                               .dims = {a->filters},
-                               .start = MEG_ZEROS,
-                               .shape = meg_box_of(1, a->filters, 1, 1, 1)};
-    return a->bias ? 2 : 1;
+    return meg_conv_weights(g, v, &taps, fan_in, out);
 }
 
 static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])
@@ -244,15 +154,7 @@ static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[M
     meg_window_words words = words_of(a);
     MEG_TRY(e, meg_want_real(g, v, e, 0));
     MEG_TRY(e, meg_windows_transpose(e, v, x, &words, a->win));
-    long long channels = x->shape.hi[MEG_C], groups = a->groups, filters = a->filters;
-    MEG_CHECK(e, channels % groups == 0, MEG_EARG,
-              "%s: groups=%lld does not divide the %lld channels of the input: use a divisor of "
-              "%lld",
-              v->name, groups, channels, channels);
-    MEG_CHECK(e, filters % groups == 0, MEG_EARG,
-              "%s: groups=%lld does not divide filters=%lld: use a multiple of %lld filters",
-              v->name, groups, filters, groups);
-    MEG_TRY(e, meg_want_weights(g, v, e));
+    MEG_TRY(e, meg_conv_check(g, v, e));
     meg_shape_like(&out[0], x);
     out[0].dims[1] = out[0].shape.hi[MEG_C] = a->filters;
     for (int i = 2; i < x->rank; i++) {
@@ -263,25 +165,12 @@ static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[M
     return MEG_OK;
 }
 
-static meg_box sum(const meg_graph *g, const meg_node *v)
-{
-    shape s = shape_of(g, v);
-    meg_box all = meg_windows_taps(s.win);
-    all.hi[MEG_C] = s.channels;
-    return all;
-}
-
 static meg_box need(const meg_graph *g, const meg_node *v, int input, const meg_work *w)
 {
-    shape s = shape_of(g, v);
+    meg_conv_shape s = meg_conv_shape_of(g, v);
     int64_t k0 = w->out.lo[MEG_C], k1 = w->out.hi[MEG_C];
     meg_box in = input == 1 ? w->sum : w->out;
-    if (input == 2) {
-        if (!meg_first_part(w)) return meg_box_of(0, 0, 0, 0, 0);
-        in = meg_box_of(1, k1, 1, 1, 1);
-        in.lo[MEG_C] = k0;
-        return in;
-    }
+    if (input == 2) return meg_conv_need_bias(w);
     int axis = input == 0 ? MEG_C : MEG_N; /* where the channels lie */
     in.lo[axis] = k0 / s.filters * s.channels + w->sum.lo[MEG_C];
     in.hi[axis] = (k1 - 1) / s.filters * s.channels + w->sum.hi[MEG_C];
@@ -304,14 +193,6 @@ static double flops(const meg_graph *g, const meg_node *v, const meg_work *w, me
     for (int i = 0; i < MEG_SPACE; i++)
         strides *= (double)a->win[i].stride;
     return 2.0 * (double)meg_box_size(&w->out) * (double)meg_box_size(&w->sum) / strides;
-}
-
-/* A cut inside a group would make ranks read channels of groups that are not theirs. */
-static int64_t grain(const meg_graph *g, const meg_node *v, int axis)
-{
-    const meg_conv_attr *a = v->attr;
-    (void)g;
-    return axis == MEG_C && a->groups > 1 ? a->filters / a->groups : 1;
 }
 
 static const meg_sample samples[] = {
@@ -345,21 +226,11 @@ const meg_op meg_op_conv_transpose = {
     .doc = "transposed convolution (the adjoint of conv) over 1 to 3 spatial axes",
     .paper = "Zeiler, Krishnan, Taylor, Fergus, Deconvolutional networks, CVPR 2010",
     .params = params,
-    .attr_bytes = sizeof(meg_conv_attr),
-    .data_inputs = 1,
-    .data_inputs_max = 1,
     .weights = weights,
     .infer = infer,
-    .sum = sum,
     .need = need,
     .flops = flops,
-    .reads = {[MEG_FORWARD] = MEG_BIT(MEG_X) | MEG_BIT(MEG_X + 1) | MEG_BIT(MEG_X + 2),
-              [MEG_BACKWARD] = MEG_BIT(MEG_X + 1) | MEG_BIT(MEG_DY),
-              [MEG_WEIGHT] = MEG_BIT(MEG_X) | MEG_BIT(MEG_DY)},
-    .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y),
-               [MEG_BACKWARD] = MEG_BIT(MEG_DX),
-               [MEG_WEIGHT] = MEG_BIT(MEG_DX + 1) | MEG_BIT(MEG_DX + 2)},
-    .grain = grain,
+    MEG_CONV_FIELDS,
     MEG_KERNELS_OF(conv_transpose),
     .samples = samples};
 

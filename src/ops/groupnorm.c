@@ -1,27 +1,7 @@
 /* Group normalisation: the channels of a sample in groups of equal size, each normalised over its
  * channels and all pixels. No statistics pass from sample to sample: training and evaluation are
- * the same, and micro-batches change nothing. Pixels cannot be cut: that would need phases. */
+ * the same, and micro-batches change nothing. */
 #include "ops/setnorm.h"
-
-static void forward(const meg_call *c)
-{
-    meg_setnorm_forward(c);
-}
-
-static void replay(const meg_call *c)
-{
-    meg_setnorm_replay(c);
-}
-
-static void backward(const meg_call *c)
-{
-    meg_setnorm_backward(c);
-}
-
-MEG_KERNELS(groupnorm) = {
-    .run = {[MEG_FORWARD] = forward, [MEG_REPLAY] = replay, [MEG_BACKWARD] = backward}};
-
-#ifndef MEG_F64
 
 static const meg_param params[] = {{"groups", MEG_PARAM_INT, offsetof(meg_setnorm_attr, groups),
                                     NULL, "parts that the channels are cut into", NULL, 1, 1 << 24},
@@ -65,18 +45,7 @@ const meg_op meg_op_groupnorm = {
     .doc = "normalises groups of channels of every sample",
     .paper = "Wu, He, Group normalization, ECCV 2018",
     .params = params,
-    .attr_bytes = sizeof(meg_setnorm_attr),
-    .data_inputs = 1,
-    .data_inputs_max = 1,
-    .weights = meg_setnorm_weights,
     .infer = infer,
-    .need = meg_setnorm_need,
-    .flops = meg_setnorm_flops,
-    MEG_SETNORM_MASKS,
-    .cheap = true,
-    .grain = meg_setnorm_grain,
-    MEG_KERNELS_OF(groupnorm),
+    MEG_SETNORM_FUSED,
     .samples = samples,
 };
-
-#endif

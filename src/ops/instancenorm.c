@@ -2,26 +2,6 @@
  * as many groups as channels. Weight and bias only on request, as PyTorch has it. */
 #include "ops/setnorm.h"
 
-static void forward(const meg_call *c)
-{
-    meg_setnorm_forward(c);
-}
-
-static void replay(const meg_call *c)
-{
-    meg_setnorm_replay(c);
-}
-
-static void backward(const meg_call *c)
-{
-    meg_setnorm_backward(c);
-}
-
-MEG_KERNELS(instancenorm) = {
-    .run = {[MEG_FORWARD] = forward, [MEG_REPLAY] = replay, [MEG_BACKWARD] = backward}};
-
-#ifndef MEG_F64
-
 static const meg_param params[] = {{"epsilon", MEG_PARAM_REAL, offsetof(meg_setnorm_attr, epsilon),
                                     "1e-5", "added to the variance", NULL, 0, 100},
                                    {"affine", MEG_PARAM_BOOL, offsetof(meg_setnorm_attr, affine),
@@ -58,18 +38,7 @@ const meg_op meg_op_instancenorm = {
     .paper = "Ulyanov, Vedaldi, Lempitsky, Instance normalization: the missing ingredient for fast "
              "stylization, 2016",
     .params = params,
-    .attr_bytes = sizeof(meg_setnorm_attr),
-    .data_inputs = 1,
-    .data_inputs_max = 1,
-    .weights = meg_setnorm_weights,
     .infer = infer,
-    .need = meg_setnorm_need,
-    .flops = meg_setnorm_flops,
-    MEG_SETNORM_MASKS,
-    .cheap = true,
-    .grain = meg_setnorm_grain,
-    MEG_KERNELS_OF(instancenorm),
+    MEG_SETNORM_FUSED,
     .samples = samples,
 };
-
-#endif

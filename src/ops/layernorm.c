@@ -2,26 +2,6 @@
  * transformer), or over a whole sample, with a weight and a bias for each of its elements. */
 #include "ops/setnorm.h"
 
-static void forward(const meg_call *c)
-{
-    meg_setnorm_forward(c);
-}
-
-static void replay(const meg_call *c)
-{
-    meg_setnorm_replay(c);
-}
-
-static void backward(const meg_call *c)
-{
-    meg_setnorm_backward(c);
-}
-
-MEG_KERNELS(layernorm) = {
-    .run = {[MEG_FORWARD] = forward, [MEG_REPLAY] = replay, [MEG_BACKWARD] = backward}};
-
-#ifndef MEG_F64
-
 static const meg_param params[] = {{"axes", MEG_PARAM_CHOICE, offsetof(meg_setnorm_attr, axes), "c",
                                     "what is normalised over: channels, or channels and pixels",
                                     "c|all", 0, 0},
@@ -68,18 +48,7 @@ const meg_op meg_op_layernorm = {
     .doc = "normalises the channels of every pixel, or every sample",
     .paper = "Ba, Kiros, Hinton, Layer normalization, 2016",
     .params = params,
-    .attr_bytes = sizeof(meg_setnorm_attr),
-    .data_inputs = 1,
-    .data_inputs_max = 1,
-    .weights = meg_setnorm_weights,
     .infer = infer,
-    .need = meg_setnorm_need,
-    .flops = meg_setnorm_flops,
-    MEG_SETNORM_MASKS,
-    .cheap = true,
-    .grain = meg_setnorm_grain,
-    MEG_KERNELS_OF(layernorm),
+    MEG_SETNORM_FUSED,
     .samples = samples,
 };
-
-#endif

@@ -17,8 +17,8 @@ enum {
 #ifndef MEG_F64
 static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])
 {
-    meg_box moments = meg_box_of(meg_groups_whole(g, v).count, g->value[v->in[0]].shape.hi[MEG_C],
-                                 1, 1, 1);
+    meg_box moments = meg_box_of(meg_norm_groups_whole(g, v).count,
+                                 g->value[v->in[0]].shape.hi[MEG_C], 1, 1, 1);
     MEG_TRY(e, meg_norm_check(g, v, e));
     MEG_TRY(e, meg_want_shape(g, v, e, MEAN, moments));
     MEG_TRY(e, meg_want_shape(g, v, e, VAR, moments));
@@ -40,7 +40,7 @@ static meg_box need(const meg_graph *g, const meg_node *v, int input, const meg_
     in.lo[MEG_C] = w->out.lo[MEG_C];
     in.hi[MEG_C] = w->out.hi[MEG_C];
     if (input > VAR) return in;
-    meg_groups s = meg_groups_whole(g, v);
+    meg_norm_groups s = meg_norm_groups_whole(g, v);
     in.lo[MEG_N] = w->out.lo[MEG_N] / s.size;
     in.hi[MEG_N] = (w->out.hi[MEG_N] - 1) / s.size + 1;
     return in;
@@ -57,7 +57,7 @@ static meg_normal normal_at(const meg_call *c, int64_t group, int64_t ch)
 static void forward(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    meg_groups s = meg_groups_whole(c->graph, c->node);
+    meg_norm_groups s = meg_norm_groups_whole(c->graph, c->node);
     meg_box moments = need(c->graph, c->node, MEAN, &c->work);
     meg_clear_beyond(&c->t[MEG_Y], &c->work.out);
     for (bool on = meg_box_first(&moments, p); on; on = meg_box_next(&moments, p)) {
@@ -87,7 +87,7 @@ static void state(const meg_call *c)
 {
     int64_t p[MEG_AXES];
     const meg_box *shape = &c->graph->value[c->node->in[0]].shape;
-    meg_groups s = meg_groups_whole(c->graph, c->node);
+    meg_norm_groups s = meg_norm_groups_whole(c->graph, c->node);
     meg_box moments = need(c->graph, c->node, MEAN, &c->work);
     for (bool on = meg_box_first(&moments, p); on; on = meg_box_next(&moments, p)) {
         if (p[MEG_N] * s.size < c->work.out.lo[MEG_N]) continue;
@@ -108,7 +108,7 @@ static void set_channel(const meg_tensor *t, int64_t n, int64_t ch, double value
 static meg_normal_sums backward_channel(const meg_call *c, const meg_box *moments, int64_t ch)
 {
     const meg_tensor *x = &c->t[MEG_X], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
-    meg_groups s = meg_groups_whole(c->graph, c->node);
+    meg_norm_groups s = meg_norm_groups_whole(c->graph, c->node);
     meg_normal_sums total = {0, 0};
     for (int64_t i = moments->lo[MEG_N]; i < moments->hi[MEG_N]; i++) {
         meg_box part = meg_group_part(&s, c->work.out, i, ch);

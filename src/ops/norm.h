@@ -1,4 +1,5 @@
-/* Batch norm's arithmetic, for the fused operator (batchnorm) and its phases (mean, var, norm).
+/* Batch norm's arithmetic, for the fused operator (batchnorm) and the last of its phases (norm; mean
+ * and var, which set norms share, go by cells.h).
  *
  *     x^ = (x - mean) / sqrt(var + epsilon), y = weight x^ + bias, rectified on request
  *
@@ -20,37 +21,32 @@ enum {
 }; /* weight, bias, running_mean, running_var */
 
 extern const meg_param meg_norm_params[]; /* of batchnorm and norm */
-extern const meg_param meg_mean_params[]; /* of mean and var: norm= alone */
 
 /* The weights of batchnorm and norm, and their check in `infer`. */
 int meg_norm_weights(const meg_graph *g, const meg_node *v, meg_weight_spec out[MEG_INPUTS]);
 meg_status meg_norm_check(const meg_graph *g, const meg_node *v, meg_error *e);
 
-/* What mean and var have in common: they sum over the samples of a group and all pixels. */
-meg_box meg_mean_sum(const meg_graph *g, const meg_node *v);
-meg_box meg_mean_need(const meg_graph *g, const meg_node *v, int input, const meg_work *w);
-double meg_mean_flops(const meg_graph *g, const meg_node *v, const meg_work *w, meg_pass p);
-
-typedef struct meg_groups {
+typedef struct meg_norm_groups {
     int64_t lo, hi; /* the samples */
     int64_t size, count;
-} meg_groups;
+} meg_norm_groups;
 
-static inline meg_groups meg_groups_of(int64_t norm, int64_t lo, int64_t hi)
+static inline meg_norm_groups meg_norm_groups_of(int64_t norm, int64_t lo, int64_t hi)
 {
     int64_t size = norm > 0 && norm < hi - lo ? norm : hi - lo;
-    return (meg_groups){lo, hi, size, size > 0 ? (hi - lo + size - 1) / size : 0};
+    return (meg_norm_groups){lo, hi, size, size > 0 ? (hi - lo + size - 1) / size : 0};
 }
 
 /* The groups of the whole value, for the phases. */
-static inline meg_groups meg_groups_whole(const meg_graph *g, const meg_node *v)
+static inline meg_norm_groups meg_norm_groups_whole(const meg_graph *g, const meg_node *v)
 {
     const meg_norm_attr *attr = v->attr;
-    return meg_groups_of(attr->norm, 0, g->value[v->in[0]].shape.hi[MEG_N]);
+    return meg_norm_groups_of(attr->norm, 0, g->value[v->in[0]].shape.hi[MEG_N]);
 }
 
 /* The elements of one group and one channel inside `all`. */
-static inline meg_box meg_group_part(const meg_groups *s, meg_box all, int64_t group, int64_t c)
+static inline meg_box meg_group_part(const meg_norm_groups *s, meg_box all, int64_t group,
+                                     int64_t c)
 {
     meg_box part = all;
     part.lo[MEG_N] = s->lo + group * s->size;
@@ -61,7 +57,7 @@ static inline meg_box meg_group_part(const meg_groups *s, meg_box all, int64_t g
 }
 
 /* How many elements each channel of the group has in a box. */
-static inline double meg_group_count(const meg_groups *s, const meg_box *box, int64_t group)
+static inline double meg_group_count(const meg_norm_groups *s, const meg_box *box, int64_t group)
 {
     meg_box part = meg_group_part(s, *box, group, box->lo[MEG_C]);
     return (double)meg_box_size(&part);
@@ -161,7 +157,7 @@ static inline meg_running meg_running_of(const meg_call *c, int64_t group)
 {
     const meg_norm_attr *attr = c->node->attr;
     int64_t size = c->graph->value[c->node->in[0]].shape.hi[MEG_N];
-    int64_t each = meg_groups_whole(c->graph, c->node).count;
+    int64_t each = meg_norm_groups_whole(c->graph, c->node).count;
     bool many = c->moment.samples;
     int64_t all = many ? c->moment.samples / size * each : each;
     int64_t g = many ? c->moment.sample / size * each + group : group;

@@ -75,8 +75,7 @@ static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[M
     meg_shape_like(out, x);
     for (int i = 0; i < count; i++)
         MEG_TRY(e, resolve(v, e, i, x->rank - count + i, out));
-    for (int i = 0; i < out->rank; i++)
-        out->shape.hi[meg_axis_slot(out->rank, i)] = out->dims[i];
+    meg_shape_dims(out, out->rank, out->dims);
     return MEG_OK;
 }
 
@@ -104,14 +103,9 @@ const meg_op meg_op_pad = {
     .doc = "room around a value: a constant, its mirror image or its edge; negative: crop",
     .params = params,
     .attr_bytes = sizeof(meg_pad_attr),
-    .data_inputs = 1,
-    .data_inputs_max = 1,
     .infer = infer,
     .need = need,
-    .flops = meg_no_flops,
-    .reads = {[MEG_FORWARD] = MEG_BIT(MEG_X), [MEG_BACKWARD] = MEG_BIT(MEG_DY)},
-    .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX)},
-    .cheap = true,
+    MEG_MOVE_FIELDS,
     MEG_KERNELS_OF(pad),
     .samples = samples,
 };

@@ -17,6 +17,16 @@
 /* The output has the shape of the real input. */
 meg_status meg_point_infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS]);
 
+/* Of those whose backward needs the output alone, and whose forward takes an exponential. */
+double meg_squash_flops(const meg_graph *g, const meg_node *v, const meg_work *w, meg_pass p);
+extern const meg_sample meg_squash_samples[];
+
+#define MEG_SQUASH_FIELDS                                                                          \
+    .data_inputs = 1, .data_inputs_max = 1, .infer = meg_point_infer, .need = meg_need_same,       \
+    .flops = meg_squash_flops, .cheap = true, .samples = meg_squash_samples,                       \
+    .reads = {[MEG_FORWARD] = MEG_BIT(MEG_X), [MEG_BACKWARD] = MEG_BIT(MEG_Y) | MEG_BIT(MEG_DY)},  \
+    .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX)}
+
 typedef double meg_point(const void *attr, double x);
 typedef double meg_point_pull(const void *attr, double at, double dy);
 

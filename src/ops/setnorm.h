@@ -10,7 +10,9 @@
  * Kernels walk lines of elements along w. Neighbours on a line belong to the same set or, where
  * sets are pixels, to neighbouring ones: a step of 0 or 1 between them, and the same code serves
  * both. The variance is a second sum, and what is stored is what forward normalises with, as in
- * batchnorm. Sets stay whole in every cut (grain): there are no phases.
+ * batchnorm. Sets stay whole where the fused operators are cut (grain); plans that cut pixels or
+ * the channels of a set replace them by their phases: mean, var (cells.h), norm_sets, which share
+ * the code here. Operands differ: the phase has mean and variance as inputs, in front of the weights.
  */
 #ifndef MEG_OPS_SETNORM_H
 #define MEG_OPS_SETNORM_H
@@ -28,23 +30,38 @@ double meg_setnorm_flops(const meg_graph *g, const meg_node *v, const meg_work *
 int64_t meg_setnorm_grain(const meg_graph *g, const meg_node *v, int axis);
 void meg_setnorm_aux(const meg_graph *g, const meg_node *v, const meg_work *w, int i, meg_box *box,
                      meg_dtype *type);
+int meg_setnorm_expand(meg_graph *g, const meg_node *v, const int in[]);
+meg_box meg_setnorm_sets(const meg_node *v, meg_box part); /* that a part of x touches */
+extern const meg_kernels meg_kernels_setnorm_f32, meg_kernels_setnorm_f64;
 
-enum { /* operands, and the masks of the passes */
-    MEG_SETNORM_WEIGHT = MEG_X + 1,
-    MEG_SETNORM_BIAS,
-    MEG_SETNORM_AFFINE = MEG_BIT(MEG_X) | MEG_BIT(MEG_SETNORM_WEIGHT) | MEG_BIT(MEG_SETNORM_BIAS),
-    MEG_SETNORM_MOMENTS = MEG_BIT(MEG_AUX) | MEG_BIT(MEG_AUX + 1),
+enum { /* masks of the fused operators' passes */
+    MEG_SETNORM_AFFINE = 7 << MEG_X,
+    MEG_SETNORM_MOMENTS = 3 << MEG_AUX,
     MEG_SETNORM_GRADIENTS = 7 << MEG_DX
 };
 
-#define MEG_SETNORM_MASKS                                                                          \
+#define MEG_SETNORM_FUSED                                                                          \
+    .attr_bytes = sizeof(meg_setnorm_attr), .data_inputs = 1, .data_inputs_max = 1,                \
+    .weights = meg_setnorm_weights, .need = meg_setnorm_need, .flops = meg_setnorm_flops,          \
     .reads = {[MEG_FORWARD] = MEG_SETNORM_AFFINE,                                                  \
               [MEG_REPLAY] = MEG_SETNORM_AFFINE | MEG_SETNORM_MOMENTS,                             \
               [MEG_BACKWARD] = MEG_SETNORM_AFFINE | MEG_SETNORM_MOMENTS | MEG_BIT(MEG_DY)},        \
     .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y) | MEG_SETNORM_MOMENTS,                               \
                [MEG_REPLAY] = MEG_BIT(MEG_Y),                                                      \
                [MEG_BACKWARD] = MEG_SETNORM_GRADIENTS},                                            \
-    .auxes = 2, .aux = meg_setnorm_aux
+    .auxes = 2, .aux = meg_setnorm_aux, .cheap = true, .grain = meg_setnorm_grain,                 \
+    .expand = meg_setnorm_expand, MEG_KERNELS_OF(setnorm)
+
+/* Operands: the weight, behind the data inputs, then the bias; the mean, then the variance. */
+static inline int meg_setnorm_weight(const meg_node *v)
+{
+    return MEG_X + v->op->data_inputs;
+}
+
+static inline int meg_setnorm_moments(const meg_node *v)
+{
+    return v->op->data_inputs == 1 ? MEG_AUX : MEG_X + 1;
+}
 
 /* ---- lines ---- */
 
@@ -58,19 +75,11 @@ typedef struct meg_normed {
     double mean[MEG_LINE], rate[MEG_LINE]; /* rate: 1 / sqrt(var + epsilon) */
 } meg_normed;
 
-/* The set of the line's first element, as an index of the aux. */
-static inline void meg_set_of(const meg_setnorm_attr *a, const meg_box *line, int64_t p[MEG_AXES])
-{
-    for (int i = 0; i < MEG_AXES; i++)
-        p[i] = i == MEG_N || (i >= MEG_D && a->pixels) ? line->lo[i] : 0;
-    p[MEG_C] = line->lo[MEG_C] / a->width;
-}
-
 static inline void meg_normed_open(const meg_call *c, const meg_box *line, meg_normed *k)
 {
     static const real one = 1, zero = 0;
     const meg_setnorm_attr *a = c->node->attr;
-    const meg_tensor *weight = &c->t[MEG_SETNORM_WEIGHT], *bias = &c->t[MEG_SETNORM_BIAS];
+    const meg_tensor *weight = &c->t[meg_setnorm_weight(c->node)], *bias = weight + 1;
     int64_t at[MEG_AXES] = {0, line->lo[MEG_C], 0, 0, 0};
     for (int i = MEG_D; i < MEG_AXES; i++)
         at[i] = a->elements ? line->lo[i] : 0;
@@ -87,10 +96,9 @@ static inline void meg_normed_open(const meg_call *c, const meg_box *line, meg_n
 static inline void meg_normed_load(const meg_call *c, const meg_box *line, meg_normed *k)
 {
     const meg_setnorm_attr *a = c->node->attr;
-    int64_t set[MEG_AXES];
-    meg_set_of(a, line, set);
-    const real *mean = meg_real_at(&c->t[MEG_AUX], set),
-               *var = meg_real_at(&c->t[MEG_AUX + 1], set);
+    const meg_tensor *moments = &c->t[meg_setnorm_moments(c->node)];
+    meg_box sets = meg_setnorm_sets(c->node, *line);
+    const real *mean = meg_real_at(&moments[0], sets.lo), *var = meg_real_at(&moments[1], sets.lo);
     for (int64_t i = 0; i < (k->set ? k->count : 1); i++) {
         k->mean[i] = (double)mean[i];
         k->rate[i] = 1 / sqrt((double)var[i] + a->epsilon);
@@ -113,7 +121,7 @@ static inline double meg_normed_gradient(const meg_normed *k, const real *dy, in
     return k->relu && meg_normed_value(k, i) <= 0 ? 0 : (double)dy[i];
 }
 
-/* ---- forward ---- */
+/* ---- both passes ---- */
 
 /* The elements of a line of sets inside the work's box. */
 static inline meg_box meg_sets_part(const meg_call *c, const meg_box *sets)
@@ -123,47 +131,15 @@ static inline meg_box meg_sets_part(const meg_call *c, const meg_box *sets)
     part.lo[MEG_N] = sets->lo[MEG_N], part.hi[MEG_N] = sets->hi[MEG_N];
     part.lo[MEG_C] = sets->lo[MEG_C] * a->width;
     part.hi[MEG_C] = part.lo[MEG_C] + a->width;
-    return part;
+    return meg_box_meet(part, c->work.out);
 }
 
-/* Adds (x - mean)^power of all elements to their set's sum. */
-static inline void meg_sets_sum(const meg_call *c, const meg_box *part, const double mean[],
-                                int power, double sum[])
-{
-    int64_t p[MEG_AXES];
-    meg_box lines = meg_lines(part);
-    meg_normed k;
-    for (bool on = meg_box_first(&lines, p); on; on = meg_box_next(&lines, p)) {
-        meg_box line = meg_line(part, p);
-        meg_normed_open(c, &line, &k);
-        for (int64_t i = 0; i < k.count; i++) {
-            double d = (double)k.x[i] - mean[i * k.set];
-            sum[i * k.set] += power == 1 ? d : d * d;
-        }
-    }
-}
-
-static inline void meg_sets_measure(const meg_call *c, const meg_box *sets)
-{
-    double mean[MEG_LINE] = {0}, sum[MEG_LINE] = {0}, squares[MEG_LINE] = {0};
-    meg_box part = meg_sets_part(c, sets);
-    int64_t count = meg_extent(sets, MEG_W);
-    double size = (double)(meg_box_size(&part) / count);
-    meg_sets_sum(c, &part, mean, 1, sum);
-    for (int64_t i = 0; i < count; i++)
-        mean[i] = sum[i] / size;
-    meg_sets_sum(c, &part, mean, 2, squares);
-    for (int64_t i = 0; i < count; i++)
-        squares[i] /= size;
-    meg_store_line(&c->t[MEG_AUX], sets, mean);
-    meg_store_line(&c->t[MEG_AUX + 1], sets, squares);
-}
-
-static inline void meg_setnorm_replay(const meg_call *c)
+static inline void meg_setnorm_apply(const meg_call *c)
 {
     int64_t p[MEG_AXES];
     meg_box lines = meg_lines(&c->work.out);
     meg_normed k;
+    meg_clear_beyond(&c->t[MEG_Y], &c->work.out);
     for (bool on = meg_box_first(&lines, p); on; on = meg_box_next(&lines, p)) {
         meg_box line = meg_line(&c->work.out, p);
         real *y = meg_real_at(&c->t[MEG_Y], line.lo);
@@ -174,26 +150,6 @@ static inline void meg_setnorm_replay(const meg_call *c)
             y[i] = (real)(k.relu && value < 0 ? 0 : value);
         }
     }
-}
-
-/* The sets of the work, as the aux has them. */
-static inline meg_box meg_sets_of(const meg_call *c)
-{
-    meg_box sets;
-    meg_dtype type;
-    meg_setnorm_aux(c->graph, c->node, &c->work, 0, &sets, &type);
-    return sets;
-}
-
-static inline void meg_setnorm_forward(const meg_call *c)
-{
-    int64_t p[MEG_AXES];
-    meg_box sets = meg_sets_of(c), lines = meg_lines(&sets);
-    for (bool on = meg_box_first(&lines, p); on; on = meg_box_next(&lines, p)) {
-        meg_box line = meg_line(&sets, p);
-        meg_sets_measure(c, &line);
-    }
-    meg_setnorm_replay(c);
 }
 
 /* ---- backward ---- */
@@ -240,23 +196,6 @@ static inline void meg_sets_pull(const meg_call *c, const meg_box *part, const m
     }
 }
 
-static inline void meg_setnorm_inputs(const meg_call *c)
-{
-    int64_t p[MEG_AXES];
-    meg_box sets = meg_sets_of(c), lines = meg_lines(&sets);
-    meg_clear_beyond(&c->t[MEG_DX], &c->work.out);
-    for (bool on = meg_box_first(&lines, p); on; on = meg_box_next(&lines, p)) {
-        meg_box line = meg_line(&sets, p), part = meg_sets_part(c, &line);
-        meg_set_sums sums = {{0}, {0}};
-        int64_t count = meg_extent(&line, MEG_W);
-        double size = (double)(meg_box_size(&part) / count);
-        meg_sets_reduce(c, &part, &sums);
-        for (int64_t i = 0; i < count; i++)
-            sums.g[i] /= size, sums.dot[i] /= size;
-        meg_sets_pull(c, &part, &sums);
-    }
-}
-
 /* The gradients of a line of weights and biases: sums over the elements that they serve. */
 static inline void meg_affine_sum(const meg_call *c, const meg_box *part, double weight[],
                                   double bias[])
@@ -279,11 +218,13 @@ static inline void meg_affine_sum(const meg_call *c, const meg_box *part, double
 
 static inline void meg_setnorm_affine(const meg_call *c)
 {
-    const meg_tensor *dw = &c->t[MEG_DX + 1], *db = &c->t[MEG_DX + 2];
+    int input = meg_setnorm_weight(c->node);
+    const meg_tensor *dw = &c->t[MEG_DX + input], *db = dw + 1;
     const meg_setnorm_attr *a = c->node->attr;
     int64_t p[MEG_AXES];
-    meg_box all = meg_setnorm_need(c->graph, c->node, MEG_SETNORM_WEIGHT, &c->work);
+    meg_box all = meg_setnorm_need(c->graph, c->node, input, &c->work);
     meg_box lines = meg_lines(&all);
+    if (!dw->data && !db->data) return;
     meg_clear_beyond(dw, &all);
     meg_clear_beyond(db, &all);
     for (bool on = meg_box_first(&lines, p); on; on = meg_box_next(&lines, p)) {
@@ -295,12 +236,6 @@ static inline void meg_setnorm_affine(const meg_call *c)
         if (dw->data) meg_store_line(dw, &line, weight);
         if (db->data) meg_store_line(db, &line, bias);
     }
-}
-
-static inline void meg_setnorm_backward(const meg_call *c)
-{
-    if (c->t[MEG_DX].data) meg_setnorm_inputs(c);
-    if (c->t[MEG_DX + 1].data || c->t[MEG_DX + 2].data) meg_setnorm_affine(c);
 }
 
 #endif

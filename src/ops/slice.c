@@ -102,8 +102,7 @@ static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[M
                   v->name, axis);
         MEG_TRY(e, resolve(v, e, i, axis, out));
     }
-    for (int i = 0; i < out->rank; i++)
-        out->shape.hi[meg_axis_slot(out->rank, i)] = out->dims[i];
+    meg_shape_dims(out, out->rank, out->dims);
     return MEG_OK;
 }
 
@@ -129,14 +128,9 @@ const meg_op meg_op_slice = {
     .doc = "part of a value: begin to end, by steps, along some axes",
     .params = params,
     .attr_bytes = sizeof(meg_slice_attr),
-    .data_inputs = 1,
-    .data_inputs_max = 1,
     .infer = infer,
     .need = need,
-    .flops = meg_no_flops,
-    .reads = {[MEG_FORWARD] = MEG_BIT(MEG_X), [MEG_BACKWARD] = MEG_BIT(MEG_DY)},
-    .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX)},
-    .cheap = true,
+    MEG_MOVE_FIELDS,
     MEG_KERNELS_OF(slice),
     .samples = samples,
 };

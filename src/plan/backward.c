@@ -54,6 +54,16 @@ static bool in_place(const meg_lower *l, const meg_node *v, const meg_spec *s, i
            t->format == s->format[MEG_DX] && meg_box_equal(&t->box, &l->g->value[v->in[0]].shape);
 }
 
+/* Held memory of a weight's gradient, where the kernel may write straight to it; else -1. */
+static int held_sum(meg_lower *l, int value, meg_format format, int64_t bytes)
+{
+    if (!meg_lower_direct(l, value)) return -1;
+    int slot = meg_lower_gradient(l, value);
+    const meg_slot *t = &l->out->slot[slot];
+    bool fits = t->format == format && (bytes == 0 || bytes == t->bytes);
+    return fits ? slot : -1;
+}
+
 static void gradients(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s)
 {
     meg_mask writes = meg_node_writes(v, i->pass);
@@ -65,6 +75,7 @@ static void gradients(meg_lower *l, meg_instr *i, const meg_node *v, const meg_s
         int slot = equal ? shared : -1;
         if (slot < 0 && (k == 0 || equal) && in_place(l, v, s, i->slot[MEG_DY]))
             slot = i->slot[MEG_DY];
+        if (slot < 0 && !equal) slot = held_sum(l, v->in[k], s->format[o], s->bytes[o]);
         if (slot < 0) slot = meg_lower_write(l, v, o, s);
         if (equal) shared = slot;
         l->out->slot[slot].value = v->in[k];

@@ -41,9 +41,7 @@ meg_team meg_plan_team(const meg_plan *p, const meg_entry *e, int direction, con
 
 meg_team meg_lower_team(const meg_lower *l, int direction)
 {
-    bool stages[MEG_STAGES] = {false};
-    stages[l->out->stage] = true;
-    return meg_plan_team(l->plan, l->entry, direction, stages);
+    return l->team[direction + 1];
 }
 
 static int team_id(meg_entry *e, const meg_team *team)
@@ -82,20 +80,13 @@ meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag
 /* Does a consumer in this stage send a gradient back? */
 static bool gives_back(const meg_lower *l, const meg_node *v, int value)
 {
-    for (int k = 0; k < v->inputs; k++) {
+    for (int k = 0; k < v->inputs && l->grad[value]; k++) {
         if (v->in[k] != value) continue;
         for (int p = MEG_BACKWARD; p <= MEG_WEIGHT; p++)
             if (meg_lower_wants(l, v, (meg_pass)p) &&
                 meg_node_writes(v, (meg_pass)p) & MEG_BIT(MEG_DX + k))
                 return true;
     }
-    return false;
-}
-
-static bool reads(const meg_node *v, int value)
-{
-    for (int k = 0; k < v->inputs; k++)
-        if (v->in[k] == value) return true;
     return false;
 }
 
@@ -116,7 +107,10 @@ static void unite(meg_lower *l)
     }
     l->crossings = kept;
     for (int i = 0; i < kept; i++)
-        l->crossing[i].tag = 2 * i * l->entry->micro;
+        l->crossing[i].tag = i < MEG_TAG_VALUE / l->entry->micro / 2 ? 2 * i * l->entry->micro
+                                                                    : MEG_TAG_VALUE; /* refused */
+    for (int i = 0; i < kept; i++)
+        if (l->crossing[i].from == l->out->stage) l->goes[l->crossing[i].value] = true;
 }
 
 void meg_lower_crossings(meg_lower *l)
@@ -137,13 +131,6 @@ void meg_lower_crossings(meg_lower *l)
     l->coming = meg_pool_alloc(l->pool, ((size_t)l->crossings + 1) * sizeof(int));
     for (int i = 0; i < l->crossings; i++)
         l->coming[i] = -1;
-}
-
-bool meg_lower_crosses(const meg_lower *l, int value)
-{
-    for (int i = 0; i < l->crossings; i++)
-        if (l->crossing[i].value == value && l->crossing[i].from == l->out->stage) return true;
-    return false;
 }
 
 static int rank_of(const meg_lower *l, int stage)
@@ -210,19 +197,11 @@ void meg_lower_receive_back(meg_lower *l)
 }
 
 /* The first of the station's nodes that reads the value is the last to contribute. */
-static bool first_reader(const meg_lower *l, const meg_node *v, int value)
-{
-    if (!reads(v, value)) return false;
-    for (int i = 0; i < v->id; i++)
-        if (l->mine[i] && reads(&l->g->node[i], value)) return false;
-    return true;
-}
-
 void meg_lower_send_back(meg_lower *l, const meg_node *v)
 {
     for (int i = 0; i < l->crossings; i++) {
         const meg_passage *c = &l->crossing[i];
-        if (c->to != l->out->stage || !c->back || !first_reader(l, v, c->value)) continue;
+        if (c->to != l->out->stage || !c->back || l->reader[c->value] != v->id) continue;
         meg_lower_gather(l, c->value, 1);
         meg_parts *p = &l->parts[c->value];
         send(l, p->slot[0], rank_of(l, c->from), c->tag + l->entry->micro);

@@ -161,7 +161,9 @@ int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, con
 {
     meg_kind kind = l->g->value[value].kind;
     if (kind == MEG_PARAMETER || kind == MEG_STATE) {
-        l->home[value] = meg_lower_held(l, value, MEG_ROLE_VALUE, 0, format, bytes);
+        bool several = l->used_in[value] == MEG_SEVERAL; /* stages: their ranks need one format */
+        l->home[value] = meg_lower_held(l, value, MEG_ROLE_VALUE, 0,
+                                        several ? MEG_FORMAT_PLAIN : format, several ? 0 : bytes);
         l->format[value] = l->out->slot[l->home[value]].format;
     }
     if (l->home[value] < 0 && kind == MEG_INPUT) load(l, value);

@@ -78,6 +78,19 @@ static void seed_losses(meg_lower *l)
     }
 }
 
+/* The total of both directions, where one rank has the stage in both: the same memory. */
+static int common_total(meg_lower *l, int value)
+{
+    for (const meg_station *t = l->entry->station; t < l->out; t++)
+        for (int i = 0; i < t->slots && t->stage == l->out->stage; i++)
+            if (t->slot[i].role == MEG_ROLE_TOTAL && t->slot[i].value == value) {
+                int id = meg_lower_slot(l, t->slot[i]);
+                meg_lower_zero(l, id);
+                return id;
+            }
+    return total_slot(l, value);
+}
+
 /* The total of a value of the station; -1: another's. */
 static int own_total(meg_lower *l, int value)
 {
@@ -102,7 +115,7 @@ void meg_lower_begin(meg_lower *l)
     l->out->correct = own_total(l, g->correct);
     for (int i = 0; i < g->nodes; i++)
         if (g->node[i].op->per_step && l->mine[i])
-            l->home[g->node[i].out[0]] = total_slot(l, g->node[i].out[0]);
+            l->home[g->node[i].out[0]] = common_total(l, g->node[i].out[0]);
 }
 
 /* ---- nodes ---- */
@@ -115,7 +128,7 @@ static bool in_place(const meg_lower *l, const meg_node *v, const meg_spec *s, i
     return s->in_place & MEG_BIT(MEG_Y) && a->kind == MEG_MADE && slot == l->home[x] &&
            !l->keep[x] && l->uses[x] == 0 && l->out->slot[slot].region == MEG_FRAME &&
            l->out->slot[slot].format == s->format[MEG_Y] && meg_box_equal(&a->shape, &b->shape) &&
-           !meg_lower_crosses(l, x);
+           !l->goes[x];
 }
 
 static void outputs(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s)
@@ -201,7 +214,7 @@ static void count_labels(meg_lower *l)
         const meg_node *v = &l->g->node[i];
         if (!l->mine[i] || !v->op->per_step) continue;
         meg_team team = meg_lower_team(l, -1);
-        if (team.count == 1) continue;
+        if (team.count == 1 || !meg_lower_last(l)) continue;
         meg_instr r = meg_lower_reduce(l, l->home[v->out[0]], &team, MEG_TAG_VALUE + 4 * v->out[0]);
         meg_lower_emit(l, &r);
     }

@@ -7,10 +7,37 @@
 
 /* ---- one station ---- */
 
+/* Which stages and nodes read a value; who else has the stage. */
+static void find_users(meg_lower *l)
+{
+    size_t values = (size_t)l->g->values + 1;
+    bool stages[MEG_STAGES] = {false};
+    l->mine = meg_pool_alloc(l->pool, (size_t)l->g->nodes + 1);
+    l->goes = meg_pool_alloc(l->pool, values);
+    l->used_in = meg_pool_alloc(l->pool, values * sizeof(int));
+    l->reader = meg_pool_alloc(l->pool, values * sizeof(int));
+    for (size_t i = 0; i < values; i++)
+        l->used_in[i] = l->reader[i] = -1;
+    for (int i = 0; i < l->g->nodes; i++) {
+        int stage = l->entry->stage[i];
+        l->mine[i] = stage == l->out->stage;
+        for (int k = 0; k < l->g->node[i].inputs; k++) {
+            int x = l->g->node[i].in[k];
+            if (l->used_in[x] == -1) l->used_in[x] = stage;
+            if (l->used_in[x] != stage) l->used_in[x] = MEG_SEVERAL;
+            if (l->mine[i] && l->reader[x] < 0) l->reader[x] = i;
+        }
+    }
+    stages[l->out->stage] = true;
+    for (int d = -1; d < l->entry->timetable->directions; d++)
+        l->team[d + 1] = meg_plan_team(l->plan, l->entry, d, stages);
+    for (int i = 0; i < l->entry->stations; i++)
+        l->here += l->entry->station[i].stage == l->out->stage;
+}
+
 static void prepare(meg_lower *l)
 {
     size_t values = (size_t)l->g->values + 1, nodes = (size_t)l->g->nodes + 1, none = 0;
-    l->mine = meg_pool_alloc(l->pool, nodes);
     l->grad = meg_pool_alloc(l->pool, values);
     l->keep = meg_pool_alloc(l->pool, values);
     l->replay = meg_pool_alloc(l->pool, values);
@@ -29,8 +56,8 @@ static void prepare(meg_lower *l)
         l->held[i] = -1;
     for (size_t i = 0; i < nodes * MEG_AUXES; i++)
         l->aux[i] = -1;
+    find_users(l);
     for (int i = 0; i < l->g->nodes; i++) { /* room for the contributions to come */
-        l->mine[i] = l->entry->stage[i] == l->out->stage;
         for (int k = 0; k < l->g->node[i].inputs; k++)
             l->parts[l->g->node[i].in[k]].count++;
     }
@@ -146,6 +173,7 @@ static void lower_station(meg_plan *p, meg_entry *e, meg_station *t)
     meg_lower_begin(&l);
     meg_lower_forward(&l);
     if (e->train) meg_lower_backward(&l);
+    if (e->idle || t->micros == 0) meg_lower_idle(&l);
     join_blocks(&l);
     part_temporary(t);
     meg_station_place(t);
@@ -166,7 +194,7 @@ static int micros_of(const meg_timetable *t, int direction)
     return count;
 }
 
-/* Those that sit on this rank. */
+/* Those that sit on this rank. One that no micro-batch passes through still shares its weights. */
 static void add_stations(const meg_plan *p, meg_entry *e)
 {
     const meg_timetable *t = e->timetable;
@@ -176,7 +204,7 @@ static void add_stations(const meg_plan *p, meg_entry *e)
     for (int d = 0; d < t->directions; d++)
         for (int s = 0; s < t->stages; s++) {
             int micros = micros_of(t, d);
-            if (meg_timetable_seat(t, d, s) != p->seat || micros == 0) continue;
+            if (meg_timetable_seat(t, d, s) != p->seat) continue;
             int frames = e->train ? meg_timetable_frames(t, d, s) : 1;
             e->station[e->stations++] = (meg_station){
                 .entry = e, .stage = s, .direction = d, .micros = micros, .frames = frames};
@@ -280,12 +308,54 @@ static void write_lines(const meg_plan *p, meg_entry *e)
     link_frames(e);
 }
 
+static void lower_stations(meg_plan *p, meg_entry *e)
+{
+    add_stations(p, e);
+    for (int i = 0; i < e->stations; i++)
+        lower_station(p, e, &e->station[i]);
+}
+
+/* Kernels for other numbers of samples may want weights in other formats, but ranks that share
+ * weights sum gradients as they lie: all lay them out as the replica with the most samples does. */
+static void lay_out(meg_plan *p, meg_entry *e)
+{
+    int64_t own[2] = {e->first, e->end};
+    if (e->end - e->first == e->model[1] - e->model[0]) return;
+    e->first = e->model[0];
+    e->end = e->model[1];
+    lower_stations(p, e);
+    meg_entry_clear_stations(e);
+    e->bytes[MEG_STEP] = 0;
+    e->first = own[0];
+    e->end = own[1];
+}
+
+/* Every kind of message has tags of its own: more than there are would mix them up. */
+static meg_status check_tags(const meg_station *t, meg_error *e)
+{
+    for (int i = 0; i < t->instrs; i++) {
+        const meg_instr *in = &t->instr[i];
+        bool message = in->code == MEG_SEND || in->code == MEG_RECV;
+        bool bucket = in->code == MEG_REDUCE && in->tag >= MEG_TAG_BUCKET &&
+                      in->tag < MEG_TAG_STATES;
+        MEG_CHECK(e, !message || in->tag + t->entry->micro <= MEG_TAG_VALUE, MEG_EUNSUPPORTED,
+                  "%s: too many messages between stages with micro=%d: use fewer micro-batches",
+                  t->entry->name, t->entry->micro);
+        MEG_CHECK(e, !bucket || (in->tag - MEG_TAG_BUCKET) / MEG_BUCKETS == t->stage,
+                  MEG_EUNSUPPORTED,
+                  "%s: stage %d sums its gradients in more than %d buckets: use a larger bucket",
+                  t->entry->name, t->stage, MEG_BUCKETS);
+    }
+    return MEG_OK;
+}
+
 meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out)
 {
     out->real = p->profile.real;
-    add_stations(p, out);
+    lay_out(p, out);
+    lower_stations(p, out);
     for (int i = 0; i < out->stations; i++)
-        lower_station(p, out, &out->station[i]);
+        MEG_TRY(e, check_tags(&out->station[i], e));
     write_lines(p, out);
     meg_entry_place(out);
     return meg_entry_check(out, e);

@@ -6,6 +6,7 @@
  *     backward.c   the blocks backward, weights
  *     settle.c     complete gradients: sums over ranks, the block update
  *     cross.c      what goes from stage to stage
+ *     idle.c       stations without samples
  *     lower.c      puts them together
  */
 #ifndef MEG_PLAN_LOWER_H
@@ -43,6 +44,10 @@ enum {
 };
 
 enum {
+    MEG_SEVERAL = -2 /* stages */
+};
+
+enum {
     MEG_HELD_KEYS = 2 + MEG_AUXES /* of a value: itself, its gradient, optimizer states */
 };
 
@@ -56,6 +61,11 @@ typedef struct meg_lower {
     meg_block_kind block; /* the one being written */
 
     bool *mine;   /* node: belongs to the station */
+    int *used_in; /* value: the stage whose nodes read it; MEG_SEVERAL */
+    int *reader;  /* value: the first of the station's nodes that reads it */
+    bool *goes;   /* value: another stage reads it */
+    int here;     /* stations of the rank that have this stage */
+    meg_team team[3]; /* ranks that have the stage: in any direction, in the first, the second */
     bool *grad;   /* value: has a gradient */
     bool *active; /* node: lies on a way from a parameter to a loss */
     bool *keep;   /* value: stays from forward to backward */
@@ -113,16 +123,21 @@ void meg_lower_receive(meg_lower *l);                      /* what forward reads
 void meg_lower_send(meg_lower *l, const meg_node *v);      /* what forward has made */
 void meg_lower_receive_back(meg_lower *l);                 /* gradients that backward reads */
 void meg_lower_send_back(meg_lower *l, const meg_node *v); /* complete behind this node */
-bool meg_lower_crosses(const meg_lower *l, int value);
 
 /* Sums a slot over a team of ranks; returns the instruction, which is not emitted yet. */
 meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag);
 meg_team meg_plan_team(const meg_plan *p, const meg_entry *e, int direction, const bool stages[]);
 meg_team meg_lower_team(const meg_lower *l, int direction); /* of the station's stage */
 
+/* idle.c */
+void meg_lower_idle(meg_lower *l); /* leaves what concerns other ranks */
+
 /* settle.c */
+bool meg_lower_direct(meg_lower *l, int value); /* may a kernel write the sum itself? */
+int meg_lower_gradient(meg_lower *l, int value); /* held memory of the sum */
 void meg_lower_states(meg_lower *l);
 void meg_lower_settle(meg_lower *l, int value);
+bool meg_lower_last(const meg_lower *l); /* what both directions of a stage share is done here */
 void meg_lower_finish(meg_lower *l);
 
 /* forward.c, backward.c */

@@ -1,5 +1,6 @@
 /* Plans: see plan.h. */
 #include "plan/plan.h"
+#include "comm/allreduce.h"
 #include "ops/attrs.h"
 #include "plan/layout.h"
 #include "plan/lower.h"
@@ -106,9 +107,26 @@ static bool normalises(const meg_graph *g)
     return false;
 }
 
+/* The library's own reduction matches calls by their order, in which stages differ. */
+static meg_status check_allreduce(const meg_plan_options *o, meg_error *e)
+{
+    const meg_allreduce_kind *kind = meg_allreduce_find(o->allreduce);
+    char known[256] = "";
+    for (int i = 0; meg_allreduce_at(i); i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), " %s",
+                 meg_allreduce_at(i)->name);
+    MEG_CHECK(e, kind, MEG_EARG, "unknown allreduce '%s'; known:%s", o->allreduce, known);
+    MEG_CHECK(e, kind->step || o->stages == 1, MEG_EARG,
+              "allreduce=%s works on all ranks in one order, but stages=%" PRId64
+              " reduce each on their own: use stages=1, or allreduce=ring",
+              kind->name, o->stages);
+    return MEG_OK;
+}
+
 static meg_status check_options(const meg_plan *p, meg_error *e)
 {
     const meg_plan_options *o = &p->options;
+    MEG_TRY(e, check_allreduce(o, e));
     int64_t each = o->batch / o->micro;
     MEG_CHECK(e, o->batch % o->micro == 0, MEG_EARG,
               "micro=%" PRId64 " does not divide batch=%" PRId64, o->micro, o->batch);
@@ -152,8 +170,14 @@ static bool share_samples(const meg_plan *p, meg_entry *e, int64_t count)
 {
     int64_t norm = p->options.norm, grain = norm && count / norm >= p->replicas ? norm : 1;
     int64_t *cut = meg_cuts_even(p->pool, count, p->replicas, grain);
-    e->first = cut[p->replica];
-    e->end = cut[p->replica + 1];
+    int most = 0;
+    for (int r = 1; r < p->replicas; r++)
+        if (cut[r + 1] - cut[r] > cut[most + 1] - cut[most]) most = r;
+    e->model[0] = cut[most];
+    e->model[1] = cut[most + 1];
+    e->idle = cut[p->replica] == cut[p->replica + 1];
+    e->first = cut[e->idle ? most : p->replica];
+    e->end = cut[(e->idle ? most : p->replica) + 1];
     for (int r = 1; r < p->replicas; r++)
         if (!norm || cut[r] % norm) return true;
     return false;
@@ -202,6 +226,39 @@ static meg_timetable *forward_only(const meg_plan *p)
     return t;
 }
 
+/* One micro-batch after the other, forward and back, by the first of the directions: for tails that
+ * the schedule cannot have. Stages sit as in training; the inverted ones only share the update. */
+static meg_timetable *one_way(const meg_plan *p, int micro)
+{
+    const meg_timetable *train = p->entry[MEG_ENTRY_TRAIN].timetable;
+    int stages = train->stages, count = 0;
+    size_t copies = (size_t)(train->directions * stages);
+    meg_timetable *t = meg_pool_alloc(p->pool, sizeof *t);
+    *t = (meg_timetable){.schedule = "serial",
+                         .stages = stages,
+                         .ranks = p->seats,
+                         .micro = micro,
+                         .directions = train->directions,
+                         .seat = train->seat};
+    t->direction = meg_pool_alloc(p->pool, (size_t)micro * sizeof(int));
+    t->first = meg_pool_alloc(p->pool, ((size_t)p->seats + 1) * sizeof(int));
+    t->task = meg_pool_alloc(p->pool, (size_t)(2 * stages * micro) * sizeof *t->task);
+    t->frames = meg_pool_alloc(p->pool, copies * sizeof(int));
+    for (size_t i = 0; i < copies; i++)
+        t->frames[i] = 1;
+    for (int r = 0; r < p->seats; r++) {
+        for (int i = 0; i < 2 * stages * micro; i++) {
+            int m = i / (2 * stages), k = i % (2 * stages);
+            int s = k < stages ? k : 2 * stages - 1 - k;
+            if (meg_timetable_seat(t, 0, s) == r)
+                t->task[count++] = (meg_task){
+                    .kind = k < stages ? MEG_TASK_F : MEG_TASK_B, .stage = s, .micro = m};
+        }
+        t->first[r + 1] = count;
+    }
+    return t;
+}
+
 static meg_status schedule(meg_plan *p, meg_error *e, meg_entry *out)
 {
     const meg_plan_options *o = &p->options;
@@ -219,6 +276,12 @@ static meg_status schedule(meg_plan *p, meg_error *e, meg_entry *out)
                      .micro = out->micro,
                      .replications = (int)o->replications};
     meg_timetable *t = NULL;
+    meg_error why; /* a tail may have fewer micro-batches than the schedule wants */
+    bool tail = out == &p->entry[MEG_ENTRY_TRAIN_TAIL];
+    if (tail && meg_row_check(&why, row, &pipe) != MEG_OK) {
+        out->timetable = one_way(p, out->micro);
+        return MEG_OK;
+    }
     MEG_TRY(e, meg_timetable_draw(e, p->pool, row, &pipe, &t));
     out->timetable = t;
     return MEG_OK;
@@ -269,9 +332,6 @@ static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch
     for (int i = 0; i < out->graph->nodes; i++)
         out->stage[i] = p->stage[out->stage[i]];
     find_sampled(out);
-    MEG_CHECK(e, out->first < out->end, MEG_EUNSUPPORTED,
-              "%s: %" PRId64 " samples are too few for %d replicas", out->name, batch / micro,
-              p->replicas);
     MEG_TRY(e, schedule(p, e, out));
     MEG_TRY(e, meg_plan_lower(p, e, out));
     for (int r = MEG_STEP; r < MEG_REGIONS; r++)

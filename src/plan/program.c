@@ -19,12 +19,19 @@ static void clear_station(meg_station *t)
     free(t->format);
 }
 
-void meg_entry_clear(meg_entry *e)
+void meg_entry_clear_stations(meg_entry *e)
 {
-    meg_graph_destroy(e->graph);
     for (int i = 0; i < e->stations; i++)
         clear_station(&e->station[i]);
     free(e->station);
+    e->station = NULL;
+    e->stations = e->teams = 0;
+}
+
+void meg_entry_clear(meg_entry *e)
+{
+    meg_graph_destroy(e->graph);
+    meg_entry_clear_stations(e);
     free(e->line);
     free(e->team);
     free(e->sampled);

@@ -133,6 +133,8 @@ typedef struct meg_entry {
     meg_graph *graph;   /* for one micro-batch of all replicas, fused */
     meg_dtype real;     /* what MEG_F32 values are stored as */
     int64_t first, end; /* the samples of a micro-batch that are this rank's */
+    bool idle;          /* it has none: first and end are the model's */
+    int64_t model[2];   /* first and end of the replica with the most, which all lay out like */
     bool *sampled;      /* value: one along n for each sample, so that replicas cut it there */
     int *stage;         /* of each node */
     const meg_timetable *timetable; /* who runs which task when */
@@ -172,5 +174,6 @@ meg_status meg_entry_check(const meg_entry *e, meg_error *error);
 void meg_entry_print(const meg_entry *e, bool figures, FILE *out);
 
 void meg_entry_clear(meg_entry *e);
+void meg_entry_clear_stations(meg_entry *e);
 
 #endif

@@ -27,31 +27,42 @@ static void using_stages(const meg_lower *l, int value, bool stage[MEG_STAGES])
 static meg_team sharers(const meg_lower *l, int value, bool *own)
 {
     bool stage[MEG_STAGES];
-    int stages = 0, here = 0;
+    *own = l->used_in[value] != MEG_SEVERAL && l->here == 1;
+    if (l->used_in[value] != MEG_SEVERAL) return meg_lower_team(l, -1);
     using_stages(l, value, stage);
-    for (int s = 0; s < MEG_STAGES; s++)
-        stages += stage[s];
-    for (int i = 0; i < l->entry->stations; i++)
-        here += stage[l->entry->station[i].stage];
-    *own = stages == 1 && here == 1;
     return meg_plan_team(l->plan, l->entry, -1, stage);
 }
 
 /* Of the rank's stations that use the weight, is this the last? It reduces and updates. */
 static bool settles(const meg_lower *l, int value)
 {
-    bool stage[MEG_STAGES];
-    using_stages(l, value, stage);
+    bool stage[MEG_STAGES] = {false};
+    if (l->used_in[value] == MEG_SEVERAL) using_stages(l, value, stage);
+    else stage[l->out->stage] = true;
     for (const meg_station *t = l->out + 1; t < l->entry->station + l->entry->stations; t++)
         if (stage[t->stage]) return false;
     return true;
 }
 
+/* Of the rank's stations of this stage (one in each direction), is this the last? */
+bool meg_lower_last(const meg_lower *l)
+{
+    for (const meg_station *t = l->out + 1; t < l->entry->station + l->entry->stations; t++)
+        if (t->stage == l->out->stage) return false;
+    return true;
+}
+
 /* ---- running statistics ---- */
 
+/* Does the rank have the step's first sample in this stage, be it in another direction? */
 static bool has_first_sample(const meg_lower *l)
 {
-    return l->entry->first == 0 && l->out->direction == l->entry->timetable->direction[0];
+    const meg_entry *e = l->entry;
+    for (int i = 0; i < e->stations && e->first == 0 && !e->idle; i++)
+        if (e->station[i].stage == l->out->stage &&
+            e->station[i].direction == e->timetable->direction[0])
+            return true;
+    return false;
 }
 
 /* The states that the station's nodes write, next to one another in held memory. */
@@ -89,7 +100,7 @@ static int held_range(meg_lower *l, int first, int last)
 static void share_states(meg_lower *l)
 {
     meg_team team = meg_lower_team(l, -1);
-    if (l->states_first < 0 || team.count == 1) return;
+    if (l->states_first < 0 || team.count == 1 || !meg_lower_last(l)) return;
     int all = held_range(l, l->states_first, l->states_last);
     l->block = MEG_BLOCK_BEGIN;
     if (!has_first_sample(l)) meg_lower_zero(l, all);
@@ -118,7 +129,7 @@ static void update(meg_lower *l, int value, int gradient)
     meg_lower_emit(l, &i);
 }
 
-static int gradient_of(meg_lower *l, int value)
+int meg_lower_gradient(meg_lower *l, int value)
 {
     const meg_slot w = l->out->slot[l->home[value]];
     return meg_lower_held(l, value, MEG_ROLE_GRADIENT, 0, w.format, w.bytes);
@@ -133,7 +144,7 @@ static void close_bucket(meg_lower *l)
     l->bucket_first = l->settled_count;
     meg_team team = sharers(l, first, &own);
     if (!own || team.count == 1) return;
-    int range = held_range(l, gradient_of(l, first), gradient_of(l, last));
+    int range = held_range(l, meg_lower_gradient(l, first), meg_lower_gradient(l, last));
     meg_instr r = meg_lower_reduce(l, range, &team,
                                    MEG_TAG_BUCKET + l->out->stage * MEG_BUCKETS + l->buckets++);
     r.last = true;
@@ -145,38 +156,56 @@ static bool joins(meg_lower *l, int value)
 {
     bool own;
     if (l->bucket_first == l->settled_count) return true;
-    const meg_slot *first = &l->out->slot[gradient_of(l, l->settled[l->bucket_first])];
-    const meg_slot *last = &l->out->slot[gradient_of(l, l->settled[l->settled_count - 1])];
-    const meg_slot *next = &l->out->slot[gradient_of(l, value)];
+    const meg_slot *first = &l->out->slot[meg_lower_gradient(l, l->settled[l->bucket_first])];
+    const meg_slot *last = &l->out->slot[meg_lower_gradient(l, l->settled[l->settled_count - 1])];
+    const meg_slot *next = &l->out->slot[meg_lower_gradient(l, value)];
     int64_t end = last->offset + last->bytes;
     sharers(l, l->settled[l->bucket_first], &own);
     bool before = own;
     sharers(l, value, &own);
     return before && own && next->offset >= end && next->offset < end + MEG_ALIGN &&
-           end - first->offset < l->plan->options.bucket && l->buckets < MEG_BUCKETS - 1;
+           (end - first->offset < l->plan->options.bucket || l->buckets >= MEG_BUCKETS - 1);
+}
+
+/* Is the weight updated as soon as this station has its gradient? */
+static bool at_once(const meg_lower *l, int value)
+{
+    bool own;
+    meg_team team = sharers(l, value, &own);
+    return own && team.count == 1 && l->out->micros == 1 && !l->plan->options.keep_grads;
+}
+
+/* One contribution in the whole step of this rank: nothing to be added to. */
+bool meg_lower_direct(meg_lower *l, int value)
+{
+    bool own;
+    if (l->g->value[value].kind != MEG_PARAMETER || l->owed[value] != 1) return false;
+    sharers(l, value, &own);
+    return own && l->parts[value].count == 0 && l->out->micros == 1 && !at_once(l, value);
+}
+
+static void sum_up(meg_lower *l, int value, int slot)
+{
+    int sum = meg_lower_gradient(l, value);
+    if (!joins(l, value)) close_bucket(l);
+    l->settled[l->settled_count++] = value;
+    if (slot == sum) return;
+    meg_lower_add(l, sum, sum, slot);
+    l->block = MEG_BLOCK_BEGIN;
+    meg_lower_zero(l, sum);
 }
 
 void meg_lower_settle(meg_lower *l, int value)
 {
     meg_parts *p = &l->parts[value];
-    bool own;
     if (l->g->value[value].kind != MEG_PARAMETER || l->owed[value] > 0 || p->count == 0) return;
     meg_block_kind here = l->block;
     if (l->entry->timetable->split) l->block = MEG_BLOCK_WEIGHTS;
     meg_lower_gather(l, value, 1);
     int slot = p->slot[0];
     p->count = 0;
-    meg_team team = sharers(l, value, &own);
-    if (own && team.count == 1 && l->out->micros == 1 && !l->plan->options.keep_grads) {
-        update(l, value, slot);
-    } else {
-        int sum = gradient_of(l, value);
-        if (!joins(l, value)) close_bucket(l);
-        meg_lower_add(l, sum, sum, slot);
-        l->settled[l->settled_count++] = value;
-        l->block = MEG_BLOCK_BEGIN;
-        meg_lower_zero(l, sum);
-    }
+    if (at_once(l, value)) update(l, value, slot);
+    else sum_up(l, value, slot);
     l->block = here;
 }
 
@@ -187,7 +216,7 @@ void meg_lower_finish(meg_lower *l)
     l->block = MEG_BLOCK_UPDATE;
     for (int i = 0; i < l->settled_count; i++) {
         bool own;
-        int value = l->settled[i], sum = gradient_of(l, value);
+        int value = l->settled[i], sum = meg_lower_gradient(l, value);
         if (!settles(l, value)) continue;
         meg_team team = sharers(l, value, &own);
         if (!own && team.count > 1) {

@@ -31,6 +31,14 @@ const meg_param meg_trainer_params[] = {
     {"flip", MEG_PARAM_BOOL, AT(flip), "no", "augmentation: mirror at random", NULL, 0, 0},
     {"shard", MEG_PARAM_BYTES, AT(shard), "0",
      "saves weights as files of at most so many bytes, e.g. 5GB (0: as one)", NULL, 0, 0},
+    {"checkpoint", MEG_PARAM_TEXT, AT(checkpoint), "",
+     "folder for checkpoints; training goes on from the newest", NULL, 0, 0},
+    {"checkpoint_every", MEG_PARAM_INT, AT(checkpoint_every), "0",
+     "steps between checkpoints (0: an epoch); there is one at the end, too", NULL, 0, 1e15},
+    {"keep", MEG_PARAM_INT, AT(keep), "3", "how many checkpoints", NULL, 1, 1e9},
+    {"resume", MEG_PARAM_CHOICE, AT(resume), "auto",
+     "from a checkpoint: if there is one; there must be one; there must be none", "auto|yes|no", 0,
+     0},
     {NULL, 0, 0, NULL, NULL, NULL, 0, 0}};
 
 static double now(void)
@@ -83,6 +91,42 @@ static meg_status build(meg_trainer *t)
     return MEG_OK;
 }
 
+/* Where training stands. */
+static meg_position position(const meg_trainer *t)
+{
+    return (meg_position){t->step, t->per_epoch, t->data->set.count, t->ctx->options.seed};
+}
+
+static meg_status resume(meg_trainer *t)
+{
+    meg_error *e = &t->ctx->error;
+    meg_position at = position(t);
+    meg_checkpoints_options o = {.folder = t->options.checkpoint,
+                                 .keep = t->options.keep,
+                                 .shard = t->options.shard,
+                                 .resume = t->options.resume,
+                                 .log = t->ctx->log};
+    if (!t->options.checkpoint[0]) return MEG_OK;
+    MEG_TRY(e, meg_checkpoints_open(t->engine, t->ctx->comm, e, &o, &t->checkpoints));
+    MEG_TRY(e, meg_checkpoint_resume(t->checkpoints, e, &at));
+    t->step = at.step;
+    return MEG_OK;
+}
+
+meg_status meg_trainer_checkpoint(meg_trainer *t)
+{
+    meg_position at = position(t);
+    MEG_CHECK(&t->ctx->error, t->checkpoints, MEG_EARG,
+              "there is no folder for checkpoints: give meg_trainer_new checkpoint=FOLDER");
+    return meg_checkpoint_write(t->checkpoints, &t->ctx->error, &at);
+}
+
+static bool checkpoint_due(const meg_trainer *t)
+{
+    int64_t every = t->options.checkpoint_every ? t->options.checkpoint_every : t->per_epoch;
+    return t->checkpoints && (t->step % every == 0 || t->step == t->steps);
+}
+
 meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_trainer **out)
 {
     meg_context *ctx = p->owner;
@@ -95,6 +139,7 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
                           : meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
     status = meg_context_agree(ctx, status);
     if (status == MEG_OK) status = meg_context_agree(ctx, build(t));
+    if (status == MEG_OK) status = resume(t);
     if (status == MEG_OK) *out = t;
     else meg_trainer_free(t);
     return status;
@@ -103,6 +148,7 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
 void meg_trainer_free(meg_trainer *t)
 {
     if (!t) return;
+    meg_checkpoints_close(t->checkpoints);
     meg_engine_free(t->engine);
     meg_loader_free(t->loader);
     free(t);
@@ -281,8 +327,10 @@ meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *out)
     meg_status status = MEG_OK;
     meg_report r;
     int64_t end = steps > 0 ? t->step + steps : t->steps;
-    while (t->step < end && !stop && status == MEG_OK)
+    while (t->step < end && !stop && status == MEG_OK) {
         status = train_step(t, &y, &stop);
+        if (status == MEG_OK && checkpoint_due(t)) status = meg_trainer_checkpoint(t);
+    }
     if (status == MEG_OK) status = report(t, &y, t->plan->seconds, &r);
     free(y.time);
     MEG_TRY(&t->ctx->error, status);

@@ -3,6 +3,7 @@
 #define MEG_TRAIN_TRAINER_H
 
 #include "exec/engine.h"
+#include "train/checkpoint.h"
 #include "train/context.h"
 #include "train/schedule.h"
 
@@ -11,6 +12,10 @@ typedef struct meg_trainer_options {
     bool shuffle, flip;
     int64_t shift;
     int64_t shard; /* bytes of a file of saved weights, at most; 0: one file */
+    char checkpoint[MEG_TEXT]; /* folder; "": none */
+    int64_t checkpoint_every;  /* steps; 0: an epoch */
+    int64_t keep;
+    int resume; /* meg_resume */
 } meg_trainer_options;
 
 extern const meg_param meg_trainer_params[];
@@ -36,6 +41,7 @@ struct meg_trainer {
     meg_loader *loader; /* NULL: the rank needs neither samples nor labels */
     bool wish;          /* to stop: all ranks do after the next step */
     int64_t step, steps, per_epoch;
+    meg_checkpoints *checkpoints; /* NULL: none */
     meg_watcher *watcher;
     void *watcher_context;
 };

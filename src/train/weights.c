@@ -147,7 +147,8 @@ typedef struct job {
 
 static meg_status collect(const job *j, int what, meg_collect_work *work)
 {
-    return meg_collect(j->trainer->engine, j->trainer->ctx->comm, &j->trainer->ctx->error, what, work,
+    meg_context *ctx = j->trainer->ctx;
+    return meg_collect(j->trainer->engine, ctx->comm, &ctx->error, what, work,
                        (void *)(uintptr_t)j);
 }
 

@@ -1,0 +1,169 @@
+/* A case of the fuzzer: a random graph under a random plan must give the answer of one rank. The
+ * case is a child process, so that a crash or a hang is a failure like any other.
+ */
+#ifndef TESTS_FUZZ_CASE_H
+#define TESTS_FUZZ_CASE_H
+
+#include "fuzz_graph.h"
+#include "ranks.h"
+
+#include <sys/wait.h>
+
+static const double fuzz_same = 1e-10; /* STYLE 14: up to summation order, in double */
+
+enum {
+    FUZZ_SECONDS = 20 /* a case that runs for so long hangs */
+};
+
+typedef struct fuzz_plan {
+    char one[256], many[512]; /* options */
+    int ranks;
+    int64_t samples; /* of the data set: the rest of the last batch is a tail */
+    bool eval;       /* both evaluate the same batch: they have the same micro-batches */
+} fuzz_plan;
+
+static inline bool fuzz_normalises(const meg_graph *g)
+{
+    for (int i = 0; i < g->nodes; i++)
+        if (strcmp(g->node[i].op->name, "batchnorm") == 0) return true;
+    return false;
+}
+
+typedef struct fuzz_pipe { /* who runs what */
+    int stages, chunks, micro, replications;
+    const char *schedule;
+} fuzz_pipe;
+
+static inline fuzz_pipe fuzz_pipe_of(fuzz_dice *d)
+{
+    static const char *const rows[] = {"serial", "gpipe", "1f1b",   "zb_h1",
+                                       "mast",   "master", "chimera", "interleaved"};
+    fuzz_pipe p = {.stages = 1 + (int)fuzz_pick(d, 4), .chunks = 1, .micro = 1, .schedule = "auto"};
+    p.micro = 1 + (int)fuzz_pick(d, 5);
+    if (p.stages == 1) return p;
+    p.schedule = rows[fuzz_pick(d, 8)];
+    if (strcmp(p.schedule, "chimera") == 0) p.stages += p.stages % 2;
+    bool two = strstr("mast master chimera", p.schedule) != NULL;
+    if (two && p.micro < 2) p.micro = 2;
+    if (strcmp(p.schedule, "master") == 0) p.replications = 2 + (int)fuzz_pick(d, p.micro - 1);
+    if (strcmp(p.schedule, "interleaved") == 0) {
+        int seats = 1 + (int)fuzz_pick(d, 3);
+        p.chunks = seats == 3 ? 2 : 2 + (int)fuzz_pick(d, 2);
+        p.stages = seats * p.chunks;
+        p.micro = seats * (1 + (int)fuzz_pick(d, 2));
+    }
+    return p;
+}
+
+static inline fuzz_plan fuzz_plan_of(fuzz_dice *d, const meg_graph *g)
+{
+    static const char *const bucket[] = {"16MiB", "1", "300", "4KiB"};
+    static const char *const reduce[] = {"ring", "halving_doubling", "ring"};
+    static const char *const level[] = {"layer", "block", "layer"};
+    fuzz_pipe p = fuzz_pipe_of(d);
+    fuzz_plan out = {.ranks = p.stages / p.chunks};
+    int replicas = 1 + (int)fuzz_pick(d, 8 / out.ranks < 4 ? 8 / out.ranks : 4);
+    int64_t each = replicas + fuzz_pick(d, 4), batch = each * p.micro, norm = 0;
+    out.ranks *= replicas;
+    if (fuzz_normalises(g)) {
+        norm = p.micro == 1 ? fuzz_pick(d, batch + 1) : 1 + fuzz_pick(d, each);
+        while (p.micro > 1 && each % norm)
+            norm--;
+    }
+    out.samples = batch * 2 + (fuzz_pick(d, 2) ? fuzz_pick(d, batch) : 0);
+    bool micro = fuzz_pick(d, 2);
+    out.eval = micro || p.micro == 1;
+    int used = snprintf(out.one, sizeof out.one, "batch=%lld norm=%lld", (long long)batch,
+                        (long long)norm);
+    snprintf(out.many, sizeof out.many,
+             "%s micro=%d stages=%d chunks=%d replicas=%d schedule=%s replications=%d level=%s "
+             "balance=%s bucket=%s allreduce=%s recompute=%s phases=%d",
+             out.one, p.micro, p.stages, p.chunks, replicas, p.schedule, p.replications,
+             level[fuzz_pick(d, 3)], fuzz_pick(d, 2) ? "compute" : "memory", bucket[fuzz_pick(d, 4)],
+             reduce[fuzz_pick(d, 3)], fuzz_pick(d, 2) ? "auto" : "none", fuzz_pick(d, 4) == 0);
+    if (micro) snprintf(out.one + used, sizeof out.one - (size_t)used, " micro=%d", p.micro);
+    return out;
+}
+
+/* All ranks must agree whether the plan is possible. */
+static inline bool fuzz_possible(const meg_graph *g, const fuzz_plan *p, bool *agreed)
+{
+    int good = 0;
+    for (int r = 0; r < p->ranks; r++) {
+        meg_error e;
+        meg_plan *plan = NULL;
+        meg_world world = {r, p->ranks};
+        good += meg_plan_make_for(g, &e, &meg_profile_plain, &world, p->many, p->samples, &plan) ==
+                MEG_OK;
+        if (good <= r) fprintf(stderr, "  refused: %s\n", e.message);
+        meg_plan_destroy(plan);
+        if (good == 0) break;
+    }
+    *agreed = good == 0 || good == p->ranks;
+    return good > 0;
+}
+
+enum {
+    FUZZ_GOOD,
+    FUZZ_BAD,
+    FUZZ_REFUSED
+};
+
+static inline int fuzz_compare(const meg_graph *g, const fuzz_plan *p)
+{
+    ranks_case one = {.graph = g, .plan = p->one, .device = "ref64", .ranks = 1, .steps = 2,
+                      .rate = 1e-3, /* products of products diverge at more */
+                      .samples = p->samples, .eval = p->eval},
+               all = one;
+    all.plan = p->many;
+    all.ranks = p->ranks;
+    network_result *a = ranks_run(&one), *b = ranks_run(&all);
+    double d = network_difference(a, b, "  fuzz");
+    bool good = d <= fuzz_same && a->correct == b->correct;
+    network_free(a);
+    network_free(b);
+    return good ? FUZZ_GOOD : FUZZ_BAD;
+}
+
+static inline int fuzz_run_here(uint64_t seed)
+{
+    fuzz_dice d = {{seed, 0, meg_hash("fuzz")}, 0};
+    bool agreed;
+    meg_graph *g = fuzz_graph(&d);
+    if (g->error.status != MEG_OK) {
+        fprintf(stderr, "  graph: %s\n", g->error.message);
+        return FUZZ_BAD;
+    }
+    fuzz_plan p = fuzz_plan_of(&d, g);
+    fprintf(stderr, "  %d nodes, %d ranks, %lld samples: %s\n", g->nodes, p.ranks,
+            (long long)p.samples, p.many);
+    bool possible = fuzz_possible(g, &p, &agreed);
+    int result = !agreed ? FUZZ_BAD : !possible ? FUZZ_REFUSED : fuzz_compare(g, &p);
+    meg_graph_destroy(g);
+    return result;
+}
+
+/* Prints a line to repeat a failure. */
+static inline int fuzz_run(uint64_t seed)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    if (child < 0) return FUZZ_BAD;
+    if (child == 0) {
+        alarm(FUZZ_SECONDS);
+        int result = fuzz_run_here(seed);
+        fflush(NULL);
+        _exit(result);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    int result = WIFEXITED(status) && WEXITSTATUS(status) <= FUZZ_REFUSED ? WEXITSTATUS(status)
+                                                                          : FUZZ_BAD;
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "  %s\n", WTERMSIG(status) == SIGALRM ? "hangs" : "crashed");
+    if (result == FUZZ_BAD)
+        fprintf(stderr, "FAILED: ./do fuzz 1 %llu\n", (unsigned long long)seed);
+    return result;
+}
+
+#endif
