@@ -3,6 +3,7 @@
  * The weights are a hole on the disk, but for their last numbers.
  */
 #include "exec/start.h"
+#include "graph/stored.h"
 #include "import/onnx.h"
 #include "import/proto.h"
 #include "scratch.h"
@@ -16,8 +17,15 @@
 
 #include <cmocka.h>
 
-static const int64_t UNITS = 60000, FEATURES = 10000; /* 2.4 GB of floats */
-static const int64_t LIMIT = 100 << 10;               /* KiB beyond what is in use */
+static const int64_t LIMIT = 100 << 10; /* KiB beyond what is in use */
+
+typedef struct matrix { /* the weight, as the file has it */
+    int64_t rows, columns;
+    bool transposed; /* transB: rows are units */
+} matrix;
+
+static const matrix LARGE = {60000, 10000, true};   /* 2.4 GB of floats */
+static const matrix TURNED = {15000, 10000, false}; /* 600 MB: a trainer has its gradients, too */
 
 /* A line of /proc/self/status, in KiB; -1: there is none. */
 static int64_t status_line(const char *word)
@@ -56,22 +64,22 @@ static void put_flag(meg_wire *node, const char *name)
 }
 
 /* y = Gemm(image, w); the weight's numbers are left out: the file is `all` bytes long. */
-static meg_wire model_of(bool transposed)
+static meg_wire model_of(const matrix *w)
 {
     meg_wire t = {0}, node = {0}, graph = {0}, set = {0}, model = {0};
     meg_wire_text(&node, 1, "image");
     meg_wire_text(&node, 1, "w");
     meg_wire_text(&node, 2, "y");
     meg_wire_text(&node, 4, "Gemm");
-    if (transposed) put_flag(&node, "transB");
+    if (w->transposed) put_flag(&node, "transB");
     meg_wire_message(&graph, 1, &node);
-    port(&graph, 11, "image", transposed ? FEATURES : UNITS);
-    port(&graph, 12, "y", transposed ? UNITS : FEATURES);
-    meg_wire_int(&t, 1, UNITS);
-    meg_wire_int(&t, 1, FEATURES);
+    port(&graph, 11, "image", w->transposed ? w->columns : w->rows);
+    port(&graph, 12, "y", w->transposed ? w->rows : w->columns);
+    meg_wire_int(&t, 1, w->rows);
+    meg_wire_int(&t, 1, w->columns);
     meg_wire_int(&t, 2, 1);
     meg_wire_text(&t, 8, "w");
-    meg_wire_hole(&t, 9, 4 * UNITS * FEATURES, 0);
+    meg_wire_hole(&t, 9, 4 * w->rows * w->columns, 0);
     meg_wire_message(&graph, 5, &t);
     meg_wire_int(&set, 2, 20);
     meg_wire_int(&model, 1, 9);
@@ -80,16 +88,20 @@ static meg_wire model_of(bool transposed)
     return model;
 }
 
-static bool write_file(const char *path, const meg_wire *m)
+/* Writes the model; false: there is no room for it, or no /proc to measure with. */
+static bool write_model(scratch *s, const matrix *w, char path[512])
 {
     const float last[2] = {3, 4};
+    meg_wire m = model_of(w);
+    snprintf(path, 512, "%s", scratch_write(s, "large.onnx", m.data, m.used));
     int fd = open(path, O_WRONLY);
-    off_t end = (off_t)(m->hole[0].at + (size_t)(4 * UNITS * FEATURES));
-    assert_int_equal(m->used, m->hole[0].at); /* the weight comes last */
+    off_t end = (off_t)(m.hole[0].at + (size_t)(4 * w->rows * w->columns));
+    assert_int_equal(m.used, m.hole[0].at); /* the weight comes last */
     bool done = fd >= 0 && ftruncate(fd, end) == 0 &&
                 pwrite(fd, last, sizeof last, end - (off_t)sizeof last) == (ssize_t)sizeof last;
     if (fd >= 0) close(fd);
-    return done;
+    meg_wire_free(&m);
+    return done && status_line("VmRSS:") >= 0;
 }
 
 /* All numbers, as the engine reads them when training starts; returns their sum. */
@@ -114,18 +126,14 @@ static void large_files_take_little_memory(void **state)
     scratch s = scratch_new();
     meg_error e = {0};
     meg_graph *g = NULL;
-    meg_wire m = model_of(true);
     char path[512];
     (void)state;
-    snprintf(path, sizeof path, "%s", scratch_write(&s, "large.onnx", m.data, m.used));
-    bool made = write_file(path, &m);
-    int64_t before = status_line("VmRSS:");
-    meg_wire_free(&m);
-    if (!made || before < 0) {
+    if (!write_model(&s, &LARGE, path)) {
         scratch_free(&s);
         print_message("no room for a file of 2.4 GB, or no /proc: nothing was tested\n");
         skip();
     }
+    int64_t before = status_line("VmRSS:");
     meg_status status = meg_onnx_load(&e, path, "loss=none", NULL, &g);
     if (status != MEG_OK) print_error("%s\n", e.message);
     int64_t loaded = status_line("VmHWM:") - before;
@@ -141,8 +149,72 @@ static void large_files_take_little_memory(void **state)
     assert_in_range(read, 0, LIMIT);
 }
 
+/* The way of a trainer. What it keeps is anonymous memory, and grows until all has started; so the
+ * peak beyond that is pages of the file and what was needed for a while. */
+static void transposed_weights_start_with_little_memory(void **state)
+{
+    scratch s = scratch_new();
+    meg_context *ctx = NULL;
+    meg_graph *g = NULL;
+    meg_data *d = NULL;
+    meg_plan *p = NULL;
+    meg_trainer *t = NULL;
+    char path[512];
+    (void)state;
+    bool made = write_model(&s, &TURNED, path);
+    int64_t before = status_line("VmRSS:") - status_line("RssAnon:");
+    meg_status status = meg_open("device=ref log=quiet", &ctx);
+    if (made && !status) status = meg_graph_load(ctx, path, NULL, &g);
+    if (made && !status)
+        status = meg_data_open(ctx, "synthetic:image=15000 classes=10000 count=2", &d);
+    if (made && !status) status = meg_plan_new(g, d, "batch=1", &p);
+    if (made && !status) status = meg_trainer_new(p, d, "lr=0", &t);
+    if (status) print_error("%s\n", meg_message(ctx));
+    int64_t kept = status_line("RssAnon:"), peak = status_line("VmHWM:");
+    meg_trainer_free(t);
+    meg_plan_free(p);
+    meg_data_free(d);
+    meg_graph_free(g);
+    meg_close(ctx);
+    scratch_free(&s);
+    if (!made) skip();
+    print_message("600 MB, transposed: %" PRId64 " KiB in use, %" PRId64 " KiB at most beyond\n",
+                  kept, peak - before - kept);
+    assert_int_equal(status, MEG_OK);
+    assert_in_range(kept, 4 * TURNED.rows * TURNED.columns >> 10, INT32_MAX);
+    assert_in_range(peak - before - kept, 0, LIMIT);
+}
+
+/* In the file's order or element by element: the same numbers. */
+static void both_orders_read_the_same(void **state)
+{
+    enum {
+        ROWS = 20000, /* more than a tile has */
+        COLUMNS = 19  /* more than a band */
+    };
+    const int64_t first = 7 * COLUMNS, count = (ROWS - 9) * COLUMNS;
+    float *data = malloc(sizeof(float) * ROWS * COLUMNS), *narrow = calloc((size_t)count, 4);
+    double *want = malloc(8 * (size_t)count), *wide = calloc((size_t)count, 8);
+    meg_stored s = {.data = data, .rows = ROWS, .columns = COLUMNS, .scale = 0.5};
+    (void)state;
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        data[i] = (float)i;
+    meg_stored_read(&s, first, count, want);
+    assert_true(meg_stored_fill(&s, first, count, true, wide));
+    assert_true(meg_stored_fill(&s, first, count, false, narrow));
+    assert_false(meg_stored_fill(&s, first + 1, count, true, wide)); /* no whole rows */
+    assert_memory_equal(wide, want, 8 * (size_t)count);
+    for (int64_t i = 0; i < count; i++)
+        if ((double)narrow[i] < want[i] || (double)narrow[i] > want[i])
+            fail_msg("element %" PRId64 ": %g, expected %g", i, (double)narrow[i], want[i]);
+    free(data), free(narrow), free(want), free(wide);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(large_files_take_little_memory)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(large_files_take_little_memory),
+        cmocka_unit_test(both_orders_read_the_same),
+        cmocka_unit_test(transposed_weights_start_with_little_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@ typedef struct transfer {
     const meg_held_slot *held;
     const meg_value *value;
     bool put;
+    bool start; /* plain memory goes whole: what is stored transposed is read in the file's order */
     meg_visit *visit;
     void *context;
 } transfer;
@@ -70,7 +71,8 @@ static void copy(const transfer *t, const meg_box *box, void *held, void *plain,
 static int64_t samples_per_piece(const transfer *t)
 {
     int64_t n = t->value->shape.hi[MEG_N], each = t->held->bytes / n;
-    if (meg_format_block(t->held->format) == 0) return n;
+    bool plain = t->held->format == MEG_FORMAT_PLAIN;
+    if (meg_format_block(t->held->format) == 0 || (plain && t->start)) return n;
     return each >= PIECE ? 1 : PIECE / each;
 }
 
@@ -136,6 +138,7 @@ static void fill(void *context, const meg_box *box, void *data)
 {
     const start *s = context;
     int64_t count = meg_box_size(box), first = meg_box_at(&s->value->shape, box->lo);
+    if (meg_stored_fill(&s->value->stored, first, count, s->real == MEG_F64, data)) return;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i += RUN) {
         double run[RUN];
@@ -157,6 +160,7 @@ void meg_engine_start(meg_engine *x, uint64_t seed)
         if (h->role != MEG_ROLE_VALUE) continue;
         const meg_value *v = &g->value[h->value];
         start s = {v, seed, meg_engine_real(x)};
-        meg_engine_put(x, h->value, MEG_ROLE_VALUE, 0, fill, &s);
+        move((transfer){.x = x, .put = true, .start = true, .visit = fill, .context = &s}, h->value,
+             MEG_ROLE_VALUE, 0);
     }
 }

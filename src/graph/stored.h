@@ -28,4 +28,8 @@ typedef struct meg_stored {
  * pages that were read in order are given back, so that weights are not in memory twice. */
 void meg_stored_read(const meg_stored *s, int64_t first, int64_t count, double *out);
 
+/* Whole rows of a matrix that is stored transposed, as floats or doubles, in the file's order: what
+ * meg_stored_read would do of them touches every page for each row. False: they are no such rows. */
+bool meg_stored_fill(const meg_stored *s, int64_t first, int64_t count, bool wide, void *out);
+
 #endif
