@@ -125,6 +125,7 @@ for mpi in openmpi mpich; do
     # A file that ends while it is read, of one rank: the whole job ends.
     what="$mpi: a file cut short during training"
     cp x.npy cut.npy
+    : > out # or `await` may see what the job before has printed
     mpi_run $mpi 1 60 "$megalith" train cnn --width 4 --batch 8 --epochs 1000000 --every 1 \
         --data 'npy:images=x.npy labels=y.npy' : -n 1 "$megalith" train cnn --width 4 --batch 8 \
         --epochs 1000000 --every 1 --data 'npy:images=cut.npy labels=y.npy' > out 2>&1 &
@@ -137,6 +138,8 @@ for mpi in openmpi mpich; do
 
     # A signal to one rank: all stop after the same step, in order.
     what="$mpi: SIGTERM to one rank"
+    rm -f pid.*
+    : > out
     mpi_run $mpi 3 60 sh -c 'echo $$ > pid.${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}; exec "$@"' sh \
         "$megalith" train cnn --width 4 --batch 8 --epochs 1000000 --every 1 $data > out 2>&1 &
     job=$!
