@@ -59,9 +59,10 @@ typedef struct network_sink {
 static inline void network_take(void *context, const meg_box *box, void *data)
 {
     network_sink *s = context;
-    int64_t first = meg_box_at(&s->value->shape, box->lo);
-    for (int64_t i = 0; i < meg_box_size(box); i++)
-        s->to[first + i] = s->real == MEG_F64 ? ((double *)data)[i] : (double)((float *)data)[i];
+    int64_t p[MEG_AXES], i = 0;
+    for (bool on = meg_box_first(box, p); on; on = meg_box_next(box, p), i++)
+        s->to[meg_box_at(&s->value->shape, p)] = s->real == MEG_F64 ? ((double *)data)[i]
+                                                                    : (double)((float *)data)[i];
 }
 
 static inline void network_collect(meg_engine *x, network_result *r)

@@ -44,6 +44,8 @@ static inline void ranks_collect(meg_engine *x, ranks_one *one)
         snprintf(r->name[at], sizeof r->name[at], "%s", v->name);
         r->count[at] = meg_box_size(&v->shape);
         r->data[at] = calloc((size_t)r->count[at], sizeof(double));
+        for (int64_t k = 0; k < r->count[at]; k++)
+            r->data[at][k] = NAN; /* a rank may hold a part */
         network_sink s = {v, r->data[at], meg_engine_real(x)};
         meg_role role = v->kind == MEG_PARAMETER ? MEG_ROLE_GRADIENT : MEG_ROLE_VALUE;
         one->has[at] = meg_engine_get(x, i, role, 0, network_take, &s);
@@ -116,6 +118,21 @@ static inline void *ranks_run_one(void *argument)
     return NULL;
 }
 
+/* What one rank holds joins what others do. */
+static inline void ranks_join(double to[], const double from[], int64_t count, int rank,
+                              const char *name)
+{
+    double scale = 1e-300;
+    for (int64_t k = 0; k < count; k++)
+        if (!isnan(from[k])) scale = fmax(scale, fabs(from[k]));
+    for (int64_t k = 0; k < count; k++) {
+        if (isnan(from[k])) continue;
+        if (isnan(to[k])) to[k] = from[k];
+        double apart = fabs(from[k] - to[k]) / scale;
+        if (apart > 1e-12) fail_msg("rank %d differs by %g in %s", rank, apart, name);
+    }
+}
+
 /* Everything that any rank knows. */
 static inline network_result *ranks_merge(ranks_one one[], int ranks)
 {
@@ -126,18 +143,14 @@ static inline network_result *ranks_merge(ranks_one one[], int ranks)
     for (int i = 0; i < all->tensors; i++) {
         memcpy(all->name[i], one[0].result->name[i], sizeof all->name[i]);
         all->count[i] = one[0].result->count[i];
-        for (int r = 0; r < ranks; r++) {
-            double *mine = one[r].result->data[i];
-            if (!one[r].has[i]) continue;
-            if (!all->data[i]) {
-                all->data[i] = calloc((size_t)all->count[i], sizeof(double));
-                memcpy(all->data[i], mine, (size_t)all->count[i] * sizeof(double));
-            }
-            double scale = network_norm(mine, NULL, all->count[i]) + 1e-300;
-            double apart = network_norm(mine, all->data[i], all->count[i]) / scale;
-            if (apart > 1e-12) fail_msg("rank %d differs by %g in %s", r, apart, all->name[i]);
-        }
-        if (!all->data[i]) fail_msg("nobody has %s", all->name[i]);
+        all->data[i] = calloc((size_t)all->count[i], sizeof(double));
+        for (int64_t k = 0; k < all->count[i]; k++)
+            all->data[i][k] = NAN;
+        for (int r = 0; r < ranks; r++)
+            if (one[r].has[i])
+                ranks_join(all->data[i], one[r].result->data[i], all->count[i], r, all->name[i]);
+        for (int64_t k = 0; k < all->count[i]; k++)
+            if (isnan(all->data[i][k])) fail_msg("nobody has all of %s", all->name[i]);
     }
     return all;
 }

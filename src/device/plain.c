@@ -202,6 +202,25 @@ static void copy_rows(const meg_prepared *k, void *const at[MEG_OPERANDS], const
                (size_t)(meg_extent(&part, MEG_W) * size));
 }
 
+/* Y = X0, and X1 added where it is. */
+static void add_rows(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
+{
+    (void)m;
+    const meg_box *from = &k->request.box[MEG_X + 1], *to = &k->request.box[MEG_Y];
+    meg_box part = meg_box_meet(*from, *to), rows = part;
+    int64_t p[MEG_AXES], count = meg_extent(&part, MEG_W);
+    bool wide = k->request.dtype[MEG_Y] == MEG_F64;
+    if (at[MEG_Y] != at[MEG_X]) copy_bytes(k, at, m);
+    if (meg_box_empty(&part)) return;
+    rows.hi[MEG_W] = rows.lo[MEG_W] + 1;
+    for (bool on = meg_box_first(&rows, p); on; on = meg_box_next(&rows, p)) {
+        int64_t y = meg_box_at(to, p), x = meg_box_at(from, p);
+        for (int64_t i = 0; i < count; i++)
+            if (wide) ((double *)at[MEG_Y])[y + i] += ((const double *)at[MEG_X + 1])[x + i];
+            else ((float *)at[MEG_Y])[y + i] += ((const float *)at[MEG_X + 1])[x + i];
+    }
+}
+
 static void add_f32(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
 {
     (void)m;
@@ -309,6 +328,11 @@ static meg_status prepare_add(meg_device *d, meg_error *e, const meg_request *r,
     MEG_CHECK(e, add[r->dtype[MEG_Y]], MEG_EUNSUPPORTED, "add of %s: use f32, f64 or i32",
               meg_dtype_name(r->dtype[MEG_Y]));
     out->run = add[r->dtype[MEG_Y]];
+    if (meg_box_equal(&r->box[MEG_X + 1], &r->box[MEG_Y])) return MEG_OK;
+    bool plain = out->spec.format[MEG_Y] == MEG_FORMAT_PLAIN;
+    MEG_CHECK(e, plain && r->dtype[MEG_Y] != MEG_I32, MEG_EUNSUPPORTED,
+              "add of a part: plain formats of f32 and f64 only");
+    out->run = add_rows;
     return MEG_OK;
 }
 

@@ -160,25 +160,33 @@ static void load_numbers(meg_dtype type, void *to, const float *from, int64_t co
         wide[i] = (double)from[i];
 }
 
-/* Where the rank's part of a micro-batch begins in the whole batch, in elements of the slot. */
-static int64_t place(const meg_load *l, int micro)
+/* The rank's box of a micro-batch, out of the whole batch. */
+static void load_box(const meg_load *l, int micro, char *to)
 {
-    int64_t samples = l->entry->end - l->entry->first;
-    int64_t each = meg_box_size(&l->slot->box) / samples;
-    return (l->entry->graph->batch * micro + l->entry->first) * each;
+    const meg_value *x = &l->entry->graph->value[l->slot->value];
+    const meg_box *box = &l->slot->box;
+    meg_box starts;
+    int64_t p[MEG_AXES], run = meg_box_runs(&x->shape, box, &starts);
+    int64_t first = meg_box_size(&x->shape) * micro, each = meg_dtype_bytes(l->slot->dtype);
+    bool label = x->kind == MEG_LABEL;
+    const float *numbers = label ? l->feed->targets : l->feed->samples;
+    for (bool on = meg_box_first(&starts, p); on; on = meg_box_next(&starts, p)) {
+        int64_t from = first + meg_box_at(&x->shape, p);
+        char *at = to + meg_box_at(box, p) * each;
+        if (label && x->dtype == MEG_I32)
+            memcpy(at, l->feed->labels + from, (size_t)run * sizeof(int32_t));
+        else load_numbers(l->slot->dtype, at, numbers + from, run);
+    }
 }
 
 /* Labels of all micro-batches that come through the station. */
 static void load_labels(const meg_load *l)
 {
     const meg_timetable *t = l->entry->timetable;
-    int64_t count = meg_box_size(&l->slot->box);
     char *to = l->to;
     for (int m = 0; m < t->micro; m++) {
         if (t->direction[m] != l->station->direction) continue;
-        if (l->slot->dtype == MEG_I32)
-            memcpy(to, l->feed->labels + place(l, m), (size_t)count * sizeof(int32_t));
-        else load_numbers(l->slot->dtype, to, l->feed->targets + place(l, m), count);
+        load_box(l, m, to);
         to += l->slot->per_micro;
     }
 }
@@ -196,6 +204,6 @@ void meg_load_run(void *load)
     } else if (l->entry->graph->value[s->value].kind == MEG_LABEL) {
         load_labels(l);
     } else {
-        load_numbers(s->dtype, l->to, l->feed->samples + place(l, l->micro), meg_box_size(&s->box));
+        load_box(l, l->micro, l->to);
     }
 }

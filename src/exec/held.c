@@ -70,7 +70,7 @@ static void copy(const transfer *t, const meg_box *box, void *held, void *plain,
 
 static int64_t samples_per_piece(const transfer *t)
 {
-    int64_t n = t->value->shape.hi[MEG_N], each = t->held->bytes / n;
+    int64_t n = meg_extent(&t->held->box, MEG_N), each = t->held->bytes / n;
     bool plain = t->held->format == MEG_FORMAT_PLAIN;
     if (meg_format_block(t->held->format) == 0 || (plain && t->start)) return n;
     return each >= PIECE ? 1 : PIECE / each;
@@ -78,9 +78,9 @@ static int64_t samples_per_piece(const transfer *t)
 
 static void pieces(const transfer *t)
 {
-    const meg_box *shape = &t->value->shape;
+    const meg_box *shape = &t->held->box;
     meg_dtype real = meg_engine_real(t->x);
-    int64_t n = shape->hi[MEG_N], step = samples_per_piece(t);
+    int64_t n = meg_extent(shape, MEG_N), step = samples_per_piece(t);
     char *held = meg_engine_held(t->x, t->held->offset);
     bool plain = t->held->format == MEG_FORMAT_PLAIN;
     int64_t elements = meg_box_size(shape) / n * (step < n ? step : n);
@@ -88,8 +88,8 @@ static void pieces(const transfer *t)
     if (!plain && !buffer) abort();
     for (int64_t i = 0; i < n; i += step) {
         meg_box box = *shape;
-        box.lo[MEG_N] = i;
-        box.hi[MEG_N] = i + step < n ? i + step : n;
+        box.lo[MEG_N] = shape->lo[MEG_N] + i;
+        box.hi[MEG_N] = shape->lo[MEG_N] + (i + step < n ? i + step : n);
         char *at = held + t->held->bytes / n * i;
         void *data = plain ? at : buffer;
         if (!plain && !t->put) copy(t, &box, at, data, false);
@@ -134,10 +134,8 @@ enum {
     RUN = 4096
 }; /* elements made at a time */
 
-static void fill(void *context, const meg_box *box, void *data)
+static void fill_run(const start *s, int64_t first, int64_t count, char *data)
 {
-    const start *s = context;
-    int64_t count = meg_box_size(box), first = meg_box_at(&s->value->shape, box->lo);
     if (meg_stored_fill(&s->value->stored, first, count, s->real == MEG_F64, data)) return;
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < count; i += RUN) {
@@ -148,6 +146,16 @@ static void fill(void *context, const meg_box *box, void *data)
             if (s->real == MEG_F64) ((double *)data)[i + k] = run[k];
             else ((float *)data)[i + k] = (float)run[k];
     }
+}
+
+static void fill(void *context, const meg_box *box, void *data)
+{
+    const start *s = context;
+    meg_box starts;
+    int64_t p[MEG_AXES], run = meg_box_runs(&s->value->shape, box, &starts);
+    for (bool on = meg_box_first(&starts, p); on; on = meg_box_next(&starts, p))
+        fill_run(s, meg_box_at(&s->value->shape, p), run,
+                 (char *)data + meg_box_at(box, p) * meg_dtype_bytes(s->real));
 }
 
 void meg_engine_start(meg_engine *x, uint64_t seed)

@@ -112,3 +112,16 @@ const char *meg_dtype_name(meg_dtype t)
         [MEG_F32] = "f32", [MEG_F64] = "f64", [MEG_I32] = "i32", [MEG_U8] = "u8"};
     return name[t];
 }
+
+int64_t meg_box_runs(const meg_box *all, const meg_box *box, meg_box *starts)
+{
+    int64_t run = 1;
+    bool whole = true;
+    *starts = *box;
+    for (int a = MEG_AXES - 1; a >= 0 && whole; a--) {
+        run *= meg_extent(box, a);
+        starts->hi[a] = starts->lo[a] + 1;
+        whole = meg_extent(box, a) == meg_extent(all, a);
+    }
+    return run;
+}

@@ -47,6 +47,10 @@ void meg_box_strides(const meg_box *b, int64_t stride[MEG_AXES]);
 /* The row-major offset of global index p in a tensor over `b`; p must lie in it. */
 int64_t meg_box_at(const meg_box *b, const int64_t p[MEG_AXES]);
 
+/* A box inside a row-major tensor over `all`, as runs of neighbouring elements: where each starts, and
+ * how long all are. */
+int64_t meg_box_runs(const meg_box *all, const meg_box *box, meg_box *starts);
+
 int64_t meg_dtype_bytes(meg_dtype t);
 const char *meg_dtype_name(meg_dtype t);
 

@@ -7,6 +7,7 @@
  * addition share its gradient. It is written over only by the last who holds it.
  */
 #include "plan/lower.h"
+#include "plan/segments.h"
 
 #include <assert.h>
 
@@ -26,20 +27,59 @@ void meg_lower_contribute(meg_lower *l, int value, int slot, const meg_node *fro
     p->slot[p->count++] = slot;
 }
 
+static bool covers(const meg_lower *l, int value, int slot)
+{
+    return meg_box_equal(&l->out->slot[slot].box, &l->out->box[value]);
+}
+
+static void swap(meg_parts *p, int i, int k)
+{
+    int slot = p->slot[i];
+    p->slot[i] = p->slot[k];
+    p->slot[k] = slot;
+}
+
+/* The first contribution covers all that the rank has of the value, if it has to be made so. */
+static void widen_first(meg_lower *l, int value)
+{
+    meg_parts *p = &l->parts[value];
+    for (int i = 0; i < p->count; i++)
+        if (covers(l, value, p->slot[i])) {
+            swap(p, 0, i);
+            return;
+        }
+    if (p->count == 0) return;
+    int slot = p->slot[0];
+    l->holders[slot]--;
+    p->slot[0] = meg_lower_cut(l, slot, &l->out->box[value], l->out->slot[slot].format);
+    l->holders[p->slot[0]]++;
+}
+
+/* The next to be added: what does not cover the whole goes first; 0: none. */
+static int next_part(const meg_lower *l, int value, int most)
+{
+    const meg_parts *p = &l->parts[value];
+    for (int i = 1; i < p->count; i++)
+        if (!covers(l, value, p->slot[i])) return i;
+    return p->count > most ? 1 : 0;
+}
+
 /* Adds contributions until `most` are left, in order. */
 void meg_lower_gather(meg_lower *l, int value, int most)
 {
     meg_parts *p = &l->parts[value];
-    while (p->count > most) {
-        int a = p->slot[0], b = p->slot[1];
-        int into = l->holders[a] == 1 ? a : l->holders[b] == 1 ? b : -1;
-        int sum = into == b ? meg_lower_add(l, b, b, a) : meg_lower_add(l, into, a, b);
+    widen_first(l, value);
+    for (int k = next_part(l, value, most); k; k = next_part(l, value, most)) {
+        int a = p->slot[0], b = p->slot[k];
+        bool over_b = l->holders[a] != 1 && l->holders[b] == 1 && covers(l, value, b);
+        int into = l->holders[a] == 1 ? a : over_b ? b : -1;
+        int sum = over_b ? meg_lower_add(l, b, b, a) : meg_lower_add(l, into, a, b);
         l->holders[a]--;
         l->holders[b]--;
         l->holders[sum]++;
         p->slot[0] = sum;
         p->count--;
-        for (int i = 1; i < p->count; i++)
+        for (int i = k; i < p->count; i++)
             p->slot[i] = p->slot[i + 1];
     }
 }
@@ -51,7 +91,7 @@ static bool in_place(const meg_lower *l, const meg_node *v, const meg_spec *s, i
 {
     const meg_slot *t = &l->out->slot[dy];
     return s->in_place & MEG_BIT(MEG_DX) && l->holders[dy] == 0 && t->region == MEG_FRAME &&
-           t->format == s->format[MEG_DX] && meg_box_equal(&t->box, &l->g->value[v->in[0]].shape);
+           t->format == s->format[MEG_DX] && meg_box_equal(&t->box, &l->out->box[v->in[0]]);
 }
 
 /* Held memory of a weight's gradient, where the kernel may write straight to it; else -1. */
@@ -116,26 +156,17 @@ static void backward_pass(meg_lower *l, const meg_node *v, meg_pass pass, const 
     l->block = MEG_BLOCK_BACKWARD;
 }
 
-/* What other stages sent back comes before the station's own contributions: they are later in the
- * graph. */
+/* The rim's gradient goes to its makers; that of what others had of this value comes. */
 static void take_coming(meg_lower *l, const meg_node *v)
 {
     for (int o = 0; o < v->outputs; o++) {
-        int x = v->out[o], own = l->parts[x].count;
-        meg_parts *p = &l->parts[x];
-        for (int i = l->crossings - 1; i >= 0; i--)
-            if (l->crossing[i].value == x && l->coming[i] >= 0)
-                meg_lower_contribute(l, x, l->coming[i], v);
-        for (int i = 0; i < own; i++) { /* own ones to the end */
-            int first = p->slot[0];
-            for (int k = 0; k < p->count - 1; k++)
-                p->slot[k] = p->slot[k + 1];
-            p->slot[p->count - 1] = first;
-        }
+        int x = v->out[o];
+        if (l->rim[x] >= 0) meg_lower_send_back(l, l->rim[x]);
+        meg_lower_take_back(l, x);
     }
 }
 
-/* The gradient of a value that was summed over the replicas is summed over them, too. */
+/* The gradient of a value that was summed over ranks is summed over them, too. */
 static void share(meg_lower *l, int value)
 {
     int loss = 0;
@@ -144,13 +175,14 @@ static void share(meg_lower *l, int value)
     if (!meg_entry_partial(l->entry, value) || loss) return;
     meg_lower_gather(l, value, 1);
     int slot = l->parts[value].slot[0];
-    if (l->holders[slot] > 1) {
+    meg_box part = meg_lower_part(l, value);
+    if (l->holders[slot] > 1 || !meg_box_equal(&part, &l->out->slot[slot].box)) {
         l->holders[slot]--;
-        slot = l->parts[value].slot[0] = meg_lower_copy(l, slot, l->out->slot[slot].format, 0,
-                                                        NULL);
+        slot = l->parts[value].slot[0] = meg_lower_cut(l, slot, &part,
+                                                       l->out->slot[slot].format);
         l->holders[slot]++;
     }
-    meg_team team = meg_lower_team(l, l->out->direction);
+    meg_team team = meg_lower_shares(l, value, false);
     int tag = MEG_TAG_GRADIENT + 4 * value + l->out->direction;
     meg_instr r = meg_lower_reduce(l, slot, &team, tag);
     meg_lower_emit(l, &r);
@@ -172,7 +204,7 @@ static void backward_node(meg_lower *l, const meg_node *v)
         two = two && s[i].second_dy;
     }
     if (!runs[0] && !runs[1]) return;
-    meg_lower_gather(l, v->out[0], two ? 2 : 1);
+    if (!meg_entry_partial(l->entry, v->out[0])) meg_lower_gather(l, v->out[0], two ? 2 : 1);
     int dy[2] = {p->slot[0], p->count > 1 ? p->slot[1] : -1};
     for (int i = 0; i < p->count && !(runs[0] && apart(l, MEG_WEIGHT)); i++)
         l->holders[p->slot[i]]--; /* else it is read once more, later */
@@ -195,9 +227,11 @@ void meg_lower_backward(meg_lower *l)
     }
     meg_lower_receive_back(l);
     for (int i = g->nodes - 1; i >= 0; i--) {
+        const meg_node *v = &g->node[i];
         if (!l->mine[i]) continue;
-        if (l->active[i]) backward_node(l, &g->node[i]);
-        meg_lower_send_back(l, &g->node[i]);
+        if (!meg_is_move(v) && l->active[i]) backward_node(l, v);
+        if (meg_is_move(v) && l->moved[v->out[0]] >= 0)
+            meg_lower_send_back(l, l->moved[v->out[0]]);
     }
     meg_lower_finish(l);
 }

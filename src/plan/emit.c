@@ -41,7 +41,7 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
     meg_slot s = {.role = role,
                   .value = value,
                   .index = index,
-                  .box = x->shape,
+                  .box = l->out->box[value],
                   .dtype = meg_entry_dtype(l->entry, x->dtype),
                   .region = MEG_HELD};
     int *known = &l->held[value * MEG_HELD_KEYS + key_of(role, index)];
@@ -49,7 +49,7 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
     if (bytes == 0) bytes = meg_format_bytes(format, &s.box, s.dtype);
     int at = l->plan->held_at[value * MEG_HELD_KEYS + key_of(role, index)];
     meg_held_slot *h = at ? &l->plan->held[at - 1] : NULL;
-    if (!h) h = add_held(l->plan, (meg_held_slot){value, role, index, format, 0, bytes});
+    if (!h) h = add_held(l->plan, (meg_held_slot){value, role, index, s.box, format, 0, bytes});
     s.format = h->format;
     s.bytes = h->bytes;
     s.offset = h->offset;
@@ -114,6 +114,32 @@ int meg_lower_copy(meg_lower *l, int slot, meg_format to, int64_t bytes, const m
     return i.slot[MEG_Y];
 }
 
+void meg_lower_fill(meg_lower *l, int into, int slot)
+{
+    meg_instr i = meg_lower_instr(MEG_COPY, NULL, MEG_FORWARD);
+    i.slot[MEG_X] = slot;
+    i.slot[MEG_Y] = into;
+    i.written = MEG_BIT(MEG_Y);
+    meg_lower_price(l, &i);
+    meg_lower_emit(l, &i);
+}
+
+int meg_lower_cut(meg_lower *l, int slot, const meg_box *box, meg_format to)
+{
+    meg_slot s = l->out->slot[slot];
+    bool inside = meg_box_holds(&s.box, box);
+    s.box = *box;
+    s.format = to;
+    s.bytes = 0;
+    s.region = MEG_FRAME;
+    s.offset = s.per_micro = 0;
+    int into = meg_lower_slot(l, s);
+    if (!inside) meg_lower_zero(l, into);
+    meg_lower_fill(l, into, slot);
+    return into;
+}
+
+/* b may be a part of a; then the sum takes a's place. */
 int meg_lower_add(meg_lower *l, int into, int a, int b)
 {
     meg_instr i = meg_lower_instr(MEG_ADD, NULL, MEG_FORWARD);
@@ -148,7 +174,7 @@ static void load(meg_lower *l, int value)
     const meg_value *x = &l->g->value[value];
     meg_instr i = meg_lower_instr(MEG_LOAD, NULL, MEG_FORWARD);
     meg_slot s = {.value = value,
-                  .box = meg_entry_box(l->entry, value),
+                  .box = l->out->box[value],
                   .dtype = meg_entry_dtype(l->entry, x->dtype),
                   .format = MEG_FORMAT_PLAIN,
                   .region = MEG_FRAME};
@@ -179,6 +205,19 @@ int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, con
                             sizeof *l->duplicate);
     l->duplicate[l->duplicates++] = (meg_duplicate){value, slot};
     return slot;
+}
+
+int meg_lower_piece(meg_lower *l, int value, const meg_box *box)
+{
+    if (meg_box_equal(box, &l->out->box[value]))
+        return meg_lower_get(l, value, MEG_FORMAT_PLAIN, 0, NULL);
+    return meg_lower_cut(l, l->home[value], box, MEG_FORMAT_PLAIN);
+}
+
+meg_box meg_lower_part(const meg_lower *l, int value)
+{
+    int segment = l->entry->segment_of[l->g->value[value].maker];
+    return meg_entry_part(l->entry, value, l->out->position[segment]).work.out;
 }
 
 void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s)
@@ -214,7 +253,7 @@ int meg_lower_write(meg_lower *l, const meg_node *v, int o, const meg_spec *s)
 {
     meg_slot t = {.region = MEG_FRAME, .format = s->format[o], .bytes = s->bytes[o]};
     if (o >= MEG_AUX && o < MEG_AUX + MEG_AUXES) {
-        meg_work w = meg_entry_work(l->entry, v);
+        meg_work w = l->out->work[v->id];
         t.role = MEG_ROLE_AUX;
         t.value = v->id;
         t.index = o - MEG_AUX;
@@ -225,7 +264,7 @@ int meg_lower_write(meg_lower *l, const meg_node *v, int o, const meg_spec *s)
     bool gradient = o >= MEG_DX;
     t.role = gradient ? MEG_ROLE_GRADIENT : MEG_ROLE_VALUE;
     t.value = gradient ? v->in[o - MEG_DX] : v->out[o - MEG_Y];
-    t.box = meg_entry_box(l->entry, t.value);
+    t.box = l->out->box[t.value];
     t.dtype = meg_entry_dtype(l->entry, l->g->value[t.value].dtype);
     return meg_lower_slot(l, t);
 }

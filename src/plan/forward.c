@@ -6,6 +6,7 @@
  *     forward  the rest, in graph order
  */
 #include "plan/lower.h"
+#include "plan/segments.h"
 
 static int64_t aligned(int64_t bytes)
 {
@@ -46,7 +47,7 @@ static int total_slot(meg_lower *l, int value)
 static void load_label(meg_lower *l, int value)
 {
     meg_dtype type = meg_entry_dtype(l->entry, l->g->value[value].dtype);
-    meg_box box = meg_entry_box(l->entry, value);
+    meg_box box = l->out->box[value];
     int64_t bytes = meg_box_size(&box) * meg_dtype_bytes(type);
     l->home[value] = loaded_slot(
         l, (meg_slot){.value = value, .box = box, .dtype = type, .per_micro = bytes});
@@ -63,16 +64,26 @@ static void load_labels(meg_lower *l)
     }
 }
 
+/* Which copy of a value the rank makes. A loss counts once, and so does its gradient. */
+static int copy_of(const meg_lower *l, int value)
+{
+    int segment = l->entry->segment_of[l->g->value[value].maker];
+    return meg_entry_part(l->entry, value, l->out->position[segment]).copy;
+}
+
 static void seed_losses(meg_lower *l)
 {
     for (int i = 0; i < l->g->losses; i++) {
         int v = l->g->loss[i].value;
         if (!l->mine[l->g->value[v].maker]) continue;
-        int seed = loaded_slot(l, (meg_slot){.role = MEG_ROLE_SEED,
-                                             .value = v,
-                                             .index = i,
-                                             .box = l->g->value[v].shape,
-                                             .dtype = l->entry->real});
+        meg_slot s = {.role = MEG_ROLE_SEED,
+                      .value = v,
+                      .index = i,
+                      .box = l->g->value[v].shape,
+                      .dtype = l->entry->real};
+        bool counts = copy_of(l, v) == 0;
+        int seed = counts ? loaded_slot(l, s) : meg_lower_step_slot(l, s);
+        if (!counts) meg_lower_zero(l, seed);
         l->parts[v].slot[l->parts[v].count++] = seed;
         l->holders[seed] = 2; /* the seed itself holds it too: never written over */
     }
@@ -124,11 +135,18 @@ void meg_lower_begin(meg_lower *l)
 static bool in_place(const meg_lower *l, const meg_node *v, const meg_spec *s, int slot)
 {
     int x = v->in[0], y = v->out[0];
-    const meg_value *a = &l->g->value[x], *b = &l->g->value[y];
-    return s->in_place & MEG_BIT(MEG_Y) && a->kind == MEG_MADE && slot == l->home[x] &&
+    return s->in_place & MEG_BIT(MEG_Y) && l->g->value[x].kind == MEG_MADE && slot == l->home[x] &&
            !l->keep[x] && l->uses[x] == 0 && l->out->slot[slot].region == MEG_FRAME &&
-           l->out->slot[slot].format == s->format[MEG_Y] && meg_box_equal(&a->shape, &b->shape) &&
+           l->out->slot[slot].format == s->format[MEG_Y] && meg_box_equal(&l->out->slot[slot].box, &l->out->box[y]) &&
            !l->goes[x];
+}
+
+static void trim(meg_lower *l, int slot, meg_box box)
+{
+    meg_slot *s = &l->out->slot[slot];
+    if (meg_box_equal(&s->box, &box)) return;
+    s->box = box;
+    s->bytes = meg_format_bytes(s->format, &box, s->dtype);
 }
 
 static void outputs(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s)
@@ -139,6 +157,8 @@ static void outputs(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spe
         int slot = k == 0 && in_place(l, v, s, i->slot[MEG_X])
                        ? i->slot[MEG_X]
                        : meg_lower_write(l, v, MEG_Y + k, s);
+        if (meg_entry_partial(l->entry, v->out[k])) /* shares are summed as they lie */
+            trim(l, slot, meg_lower_part(l, v->out[k]));
         l->out->slot[slot].value = v->out[k];
         i->slot[MEG_Y + k] = slot;
         l->format[v->out[k]] = l->out->slot[slot].format;
@@ -148,6 +168,17 @@ static void outputs(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spe
             i->slot[MEG_AUX + k] = l->aux[v->id * MEG_AUXES + k] = meg_lower_write(l, v,
                                                                                    MEG_AUX + k, s);
     i->written |= writes;
+}
+
+/* Of ranks that share pixels, the first adds to the running statistics. */
+static bool has_first_pixel(const meg_lower *l, const meg_node *v)
+{
+    const meg_work *w = &l->out->work[v->id];
+    const meg_entry *e = l->entry;
+    int segment = e->segment_of[v->id], rest = l->out->position[segment];
+    for (int a = MEG_W; a > MEG_C; rest /= e->segment[segment].dim[a--])
+        if (rest % e->segment[segment].dim[a]) return false;
+    return !meg_box_empty(&w->out);
 }
 
 /* The running statistics take in the micro-batch's. */
@@ -171,15 +202,27 @@ static int total_of(const meg_lower *l, int value)
     return l->g->node[maker].op->per_step ? l->home[value] : -1;
 }
 
-/* A share of a value becomes the whole: summed over the replicas. */
+/* A share of a value becomes the whole: summed over those that have made one. */
 static void share(meg_lower *l, const meg_node *v)
 {
-    if (!meg_entry_partial(l->entry, v->out[0])) return;
-    meg_team team = meg_lower_team(l, l->out->direction);
-    meg_instr r = meg_lower_reduce(l, l->home[v->out[0]], &team,
-                                   MEG_TAG_VALUE + 4 * v->out[0] + l->out->direction);
+    int y = v->out[0];
+    if (!meg_entry_partial(l->entry, y)) return;
+    meg_team team = meg_lower_shares(l, y, false);
+    meg_instr r = meg_lower_reduce(l, l->home[y], &team,
+                                   MEG_TAG_VALUE + 4 * y + l->out->direction);
     r.max = v->op->max;
     meg_lower_emit(l, &r);
+    if (meg_box_equal(&l->out->slot[l->home[y]].box, &l->out->box[y])) return;
+    l->home[y] = meg_lower_cut(l, l->home[y], &l->out->box[y], l->format[y]);
+}
+
+/* What was made becomes what is held. */
+static void spread(meg_lower *l, const meg_node *v)
+{
+    for (int k = 0; k < v->outputs; k++) {
+        meg_lower_send(l, v->out[k]);
+        meg_lower_take(l, v->out[k]);
+    }
 }
 
 static void forward_node(meg_lower *l, const meg_node *v)
@@ -195,14 +238,22 @@ static void forward_node(meg_lower *l, const meg_node *v)
     meg_lower_scratch(l, &i, &s);
     meg_lower_emit(l, &i);
     if (total >= 0) {
-        meg_lower_add(l, total, total, i.slot[MEG_Y]);
+        bool counts = v->op->per_step || copy_of(l, v->out[0]) == 0;
+        if (counts) meg_lower_add(l, total, total, i.slot[MEG_Y]);
         l->home[v->out[0]] = total;
     } else
         for (int k = 0; k < v->outputs; k++)
             l->home[v->out[k]] = i.slot[MEG_Y + k];
     if (total < 0) share(l, v);
-    if (l->entry->train && meg_op_has(v->op, MEG_STATE_PASS)) update_state(l, v);
-    meg_lower_send(l, v);
+    if (l->entry->train && meg_op_has(v->op, MEG_STATE_PASS) && has_first_pixel(l, v))
+        update_state(l, v);
+    spread(l, v);
+}
+
+static void forward_move(meg_lower *l, const meg_node *v)
+{
+    l->uses[v->in[0]]--;
+    spread(l, v);
 }
 
 /* What is summed over the samples of all replicas and read within the step, once for all
@@ -213,7 +264,7 @@ static void count_labels(meg_lower *l)
     for (int i = 0; i < l->g->nodes; i++) {
         const meg_node *v = &l->g->node[i];
         if (!l->mine[i] || !v->op->per_step) continue;
-        meg_team team = meg_lower_team(l, -1);
+        meg_team team = meg_lower_shares(l, v->out[0], true);
         if (team.count == 1 || !meg_lower_last(l)) continue;
         meg_instr r = meg_lower_reduce(l, l->home[v->out[0]], &team, MEG_TAG_VALUE + 4 * v->out[0]);
         meg_lower_emit(l, &r);
@@ -247,7 +298,9 @@ void meg_lower_forward(meg_lower *l)
         l->duplicates = 0;
         if (!now) meg_lower_receive(l);
         for (int i = 0; i < g->nodes; i++)
-            if (l->mine[i] && early[i] == now) forward_node(l, &g->node[i]);
+            if (!l->mine[i] || early[i] != now) continue;
+            else if (meg_is_move(&g->node[i])) forward_move(l, &g->node[i]);
+            else forward_node(l, &g->node[i]);
         if (now) count_labels(l);
     }
 }
@@ -263,4 +316,5 @@ void meg_lower_replay(meg_lower *l, int value)
     i.written = MEG_BIT(MEG_Y);
     meg_lower_scratch(l, &i, &s);
     meg_lower_emit(l, &i);
+    meg_lower_take(l, value);
 }

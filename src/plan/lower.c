@@ -7,32 +7,38 @@
 
 /* ---- one station ---- */
 
-/* Which stages and nodes read a value; who else has the stage. */
+/* Which stages read a value; how often the rank has the stage. */
 static void find_users(meg_lower *l)
 {
     size_t values = (size_t)l->g->values + 1;
-    bool stages[MEG_STAGES] = {false};
     l->mine = meg_pool_alloc(l->pool, (size_t)l->g->nodes + 1);
     l->goes = meg_pool_alloc(l->pool, values);
     l->used_in = meg_pool_alloc(l->pool, values * sizeof(int));
-    l->reader = meg_pool_alloc(l->pool, values * sizeof(int));
     for (size_t i = 0; i < values; i++)
-        l->used_in[i] = l->reader[i] = -1;
-    for (int i = 0; i < l->g->nodes; i++) {
-        int stage = l->entry->stage[i];
-        l->mine[i] = stage == l->out->stage;
+        l->used_in[i] = -1;
+    for (int i = 0; i < l->g->nodes; i++)
         for (int k = 0; k < l->g->node[i].inputs; k++) {
-            int x = l->g->node[i].in[k];
+            int x = l->g->node[i].in[k], stage = l->entry->stage[i];
             if (l->used_in[x] == -1) l->used_in[x] = stage;
             if (l->used_in[x] != stage) l->used_in[x] = MEG_SEVERAL;
-            if (l->mine[i] && l->reader[x] < 0) l->reader[x] = i;
         }
-    }
-    stages[l->out->stage] = true;
-    for (int d = -1; d < l->entry->timetable->directions; d++)
-        l->team[d + 1] = meg_plan_team(l->plan, l->entry, d, stages);
     for (int i = 0; i < l->entry->stations; i++)
         l->here += l->entry->station[i].stage == l->out->stage;
+}
+
+/* Room for the contributions to come: of nodes, and of other ranks. */
+static void make_room(meg_lower *l)
+{
+    size_t values = (size_t)l->g->values + 1;
+    int *count = meg_pool_alloc(l->pool, values * sizeof(int));
+    l->parts = meg_pool_alloc(l->pool, values * sizeof(meg_parts));
+    for (int i = 0; i < l->g->nodes; i++)
+        for (int k = 0; k < l->g->node[i].inputs; k++)
+            count[l->g->node[i].in[k]]++;
+    for (int i = 0; i < l->exchanges; i++)
+        count[l->exchange[i].from] += l->exchange[i].sends + l->exchange[i].receives;
+    for (size_t i = 0; i < values; i++)
+        l->parts[i].slot = meg_pool_alloc(l->pool, ((size_t)count[i] + 1) * sizeof(int));
 }
 
 static void prepare(meg_lower *l)
@@ -49,7 +55,6 @@ static void prepare(meg_lower *l)
     l->settled = meg_pool_alloc(l->pool, values * sizeof(int));
     l->format = l->out->format = meg_grow(NULL, &none, values, sizeof(meg_format));
     l->aux = meg_pool_alloc(l->pool, nodes * MEG_AUXES * sizeof(int));
-    l->parts = meg_pool_alloc(l->pool, values * sizeof(meg_parts));
     for (size_t i = 0; i < values; i++)
         l->home[i] = -1;
     for (size_t i = 0; i < values * MEG_HELD_KEYS; i++)
@@ -57,14 +62,6 @@ static void prepare(meg_lower *l)
     for (size_t i = 0; i < nodes * MEG_AUXES; i++)
         l->aux[i] = -1;
     find_users(l);
-    for (int i = 0; i < l->g->nodes; i++) { /* room for the contributions to come */
-        for (int k = 0; k < l->g->node[i].inputs; k++)
-            l->parts[l->g->node[i].in[k]].count++;
-    }
-    for (size_t i = 0; i < values; i++) {
-        l->parts[i].slot = meg_pool_alloc(l->pool, ((size_t)l->parts[i].count + 1) * sizeof(int));
-        l->parts[i].count = 0;
-    }
 }
 
 /* Behind the last instruction of the block that this one is in. */
@@ -167,8 +164,10 @@ static void lower_station(meg_plan *p, meg_entry *e, meg_station *t)
 {
     meg_lower l = {.plan = p, .entry = e, .out = t, .g = e->graph, .pool = meg_pool_new()};
     prepare(&l);
+    meg_lower_spread(&l);
     if (e->train) meg_lower_keep(&l);
-    meg_lower_crossings(&l);
+    meg_lower_exchanges(&l);
+    make_room(&l);
     meg_lower_states(&l);
     meg_lower_begin(&l);
     meg_lower_forward(&l);
@@ -195,7 +194,7 @@ static int micros_of(const meg_timetable *t, int direction)
 }
 
 /* Those that sit on this rank. One that no micro-batch passes through still shares its weights. */
-static void add_stations(const meg_plan *p, meg_entry *e)
+static void add_stations(const meg_plan *p, meg_entry *e, meg_spot spot)
 {
     const meg_timetable *t = e->timetable;
     int most = t->directions * t->stages;
@@ -207,7 +206,8 @@ static void add_stations(const meg_plan *p, meg_entry *e)
             if (meg_timetable_seat(t, d, s) != p->seat) continue;
             int frames = e->train ? meg_timetable_frames(t, d, s) : 1;
             e->station[e->stations++] = (meg_station){
-                .entry = e, .stage = s, .direction = d, .micros = micros, .frames = frames};
+                .entry = e, .stage = s, .direction = d, .spot = spot, .micros = micros,
+                .frames = frames};
         }
 }
 
@@ -308,26 +308,36 @@ static void write_lines(const meg_plan *p, meg_entry *e)
     link_frames(e);
 }
 
-static void lower_stations(meg_plan *p, meg_entry *e)
+static void lower_stations(meg_plan *p, meg_entry *e, meg_spot spot)
 {
-    add_stations(p, e);
+    add_stations(p, e, spot);
     for (int i = 0; i < e->stations; i++)
         lower_station(p, e, &e->station[i]);
 }
 
-/* Kernels for other numbers of samples may want weights in other formats, but ranks that share
- * weights sum gradients as they lie: all lay them out as the replica with the most samples does. */
+/* The spot whose part of everything is the largest (even cuts leave the rest to the last), but of the
+ * rank's own channels. */
+static meg_spot model_spot(const meg_plan *p, const meg_segment *s)
+{
+    int channel = p->local, inner = 1;
+    for (int a = MEG_W; a > MEG_C; a--)
+        inner *= s->dim[a];
+    channel = p->local / inner % s->dim[MEG_C];
+    int last = s->size - s->dim[MEG_C] * inner; /* along n */
+    return (meg_spot){p->replicas - 1, last + channel * inner + inner - 1};
+}
+
+/* Kernels for other parts may want weights in other formats, but ranks that share weights sum
+ * gradients as they lie: all lay them out as the rank with the largest part does. */
 static void lay_out(meg_plan *p, meg_entry *e)
 {
-    int64_t own[2] = {e->first, e->end};
-    if (e->end - e->first == e->model[1] - e->model[0]) return;
-    e->first = e->model[0];
-    e->end = e->model[1];
-    lower_stations(p, e);
+    meg_spot own = {p->replica, p->local}, model = own;
+    for (int i = 0; i < e->segments; i++)
+        if (e->segment[i].size > p->local) model = model_spot(p, &e->segment[i]);
+    if (model.replica == own.replica && model.local == own.local) return;
+    lower_stations(p, e, model);
     meg_entry_clear_stations(e);
     e->bytes[MEG_STEP] = 0;
-    e->first = own[0];
-    e->end = own[1];
 }
 
 /* Every kind of message has tags of its own: more than there are would mix them up. */
@@ -353,7 +363,7 @@ meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out)
 {
     out->real = p->profile.real;
     lay_out(p, out);
-    lower_stations(p, out);
+    lower_stations(p, out, (meg_spot){out->idle ? p->replicas - 1 : p->replica, p->local});
     for (int i = 0; i < out->stations; i++)
         MEG_TRY(e, check_tags(&out->station[i], e));
     write_lines(p, out);

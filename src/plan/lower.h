@@ -13,6 +13,7 @@
 #define MEG_PLAN_LOWER_H
 
 #include "plan/plan.h"
+#include "plan/transfer.h"
 
 typedef struct meg_instrs { /* of instructions, one per block */
     int count;
@@ -25,15 +26,20 @@ typedef struct meg_parts { /* contributions to a gradient, in program order */
     int *slot; /* room for one per consumer, and one more */
 } meg_parts;
 
-typedef struct meg_duplicate { /* a value in another format than its home's */
+typedef struct meg_duplicate { /* a value in another format or box than its home's */
     int value, slot;
 } meg_duplicate;
 
-typedef struct meg_passage { /* a value that another stage reads, once for each such stage */
-    int value, from, to;      /* stages */
-    bool back;                /* its gradient comes back */
-    int tag;                  /* of the value; the gradient's follows after all micro-batches */
-} meg_passage;
+typedef struct meg_exchange { /* a value's rim, or a value that moves to another segment */
+    int from, to; /* values: the same, or input and output of the move */
+    bool back;    /* gradients come back */
+    int tag;      /* of the value; the gradient's follows after all micro-batches */
+    int sends, receives;
+    meg_parcel *send, *receive; /* this rank's; of a move within a station, what stays on the rank
+                                   is among those received */
+    int *came;                  /* (receives) slots; -1: it stays on the rank */
+    int *returned;              /* (sends) slots of the gradients */
+} meg_exchange;
 
 enum {
     MEG_BUCKETS = 1 << 10,   /* of a stage, at most */
@@ -60,12 +66,11 @@ typedef struct meg_lower {
     meg_instrs list[MEG_BLOCKS];
     meg_block_kind block; /* the one being written */
 
-    bool *mine;   /* node: belongs to the station */
+    bool *mine;   /* node: belongs to the station, and the rank is on its mesh */
     int *used_in; /* value: the stage whose nodes read it; MEG_SEVERAL */
-    int *reader;  /* value: the first of the station's nodes that reads it */
-    bool *goes;   /* value: another stage reads it */
+    bool *goes;   /* value: is sent as it lies */
     int here;     /* stations of the rank that have this stage */
-    meg_team team[3]; /* ranks that have the stage: in any direction, in the first, the second */
+    meg_team *sharers; /* weight: the ranks that hold the same of it */
     bool *grad;   /* value: has a gradient */
     bool *active; /* node: lies on a way from a parameter to a loss */
     bool *keep;   /* value: stays from forward to backward */
@@ -85,10 +90,10 @@ typedef struct meg_lower {
     int scalars; /* slot */
     int *held;   /* value * MEG_HELD_KEYS + key: slot; -1 */
 
-    int crossings;
-    meg_passage *crossing;        /* of the whole graph, by value and receiving stage */
-    int *coming;                   /* crossing: slot of the gradient that came; -1 */
-    int states_first, states_last; /* slots of the states that the station writes; -1 */
+    int exchanges;
+    meg_exchange *exchange; /* those that the rank takes part in */
+    int *rim, *moved;       /* value: its exchange as a rim, by a move to it; -1: none */
+    int *states_first, *states_last; /* segment: slots of the states that its nodes write; -1 */
     int *settled; /* parameters whose gradients are summed, in the order of completion */
     int settled_count;
     int bucket_first, buckets; /* of `settled`: the first that no bucket has; how many there are */
@@ -107,27 +112,43 @@ meg_instr meg_lower_instr(meg_code code, const meg_node *v, meg_pass pass);
 void meg_lower_describe(meg_lower *l, const meg_node *v, meg_pass pass, meg_spec *s);
 void meg_lower_price(meg_lower *l, meg_instr *i); /* an instruction other than a kernel */
 int meg_lower_copy(meg_lower *l, int slot, meg_format to, int64_t bytes, const meg_node *user);
+/* Another box: zero where the slot has nothing. */
+int meg_lower_cut(meg_lower *l, int slot, const meg_box *box, meg_format to);
+void meg_lower_fill(meg_lower *l, int into, int slot); /* copies where the boxes meet */
 int meg_lower_add(meg_lower *l, int into, int a, int b); /* into: slot, or -1 for a new one */
 void meg_lower_zero(meg_lower *l, int slot);
+meg_box meg_lower_part(const meg_lower *l, int value); /* what the rank makes of it, without rim */
 /* Slot of a value in the wanted format; copies or recomputes it where needed. */
 int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, const meg_node *user);
+/* Its elements of this box, plain. */
+int meg_lower_piece(meg_lower *l, int value, const meg_box *box);
 /* Reads of a pass (X, Y, AUX) into the instruction's operands. */
 void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s);
 void meg_lower_scratch(meg_lower *l, meg_instr *i, const meg_spec *s);
 /* A fresh frame slot for an operand that the kernel writes. */
 int meg_lower_write(meg_lower *l, const meg_node *v, int operand, const meg_spec *s);
 
+/* spread.c */
+/* (parts + 1) where the samples of a micro-batch are cut */
+const int64_t *meg_plan_samples(const meg_plan *p, int64_t count, int parts);
+meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error);
+void meg_lower_spread(meg_lower *l); /* what the station makes and holds */
+
 /* cross.c */
-void meg_lower_crossings(meg_lower *l);
-void meg_lower_receive(meg_lower *l);                      /* what forward reads */
-void meg_lower_send(meg_lower *l, const meg_node *v);      /* what forward has made */
-void meg_lower_receive_back(meg_lower *l);                 /* gradients that backward reads */
-void meg_lower_send_back(meg_lower *l, const meg_node *v); /* complete behind this node */
+void meg_lower_exchanges(meg_lower *l);
+void meg_lower_receive(meg_lower *l);                 /* what forward reads */
+void meg_lower_send(meg_lower *l, int value);         /* what forward has made */
+void meg_lower_take(meg_lower *l, int value);         /* what came: the rim, or what moved */
+void meg_lower_receive_back(meg_lower *l);            /* gradients that backward reads */
+void meg_lower_send_back(meg_lower *l, int exchange); /* of a complete gradient */
+void meg_lower_take_back(meg_lower *l, int value);    /* what came of its gradient */
 
 /* Sums a slot over a team of ranks; returns the instruction, which is not emitted yet. */
 meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag);
-meg_team meg_plan_team(const meg_plan *p, const meg_entry *e, int direction, const bool stages[]);
-meg_team meg_lower_team(const meg_lower *l, int direction); /* of the station's stage */
+/* Ranks that make shares of a value's sum; of all directions, if told. */
+meg_team meg_lower_shares(const meg_lower *l, int value, bool all);
+/* Ranks that have the same channels of the segment, in all directions. */
+meg_team meg_lower_channels(const meg_lower *l, int segment);
 
 /* idle.c */
 void meg_lower_idle(meg_lower *l); /* leaves what concerns other ranks */

@@ -5,6 +5,7 @@
 #include "plan/layout.h"
 #include "plan/lower.h"
 #include "plan/schedule.h"
+#include "plan/segments.h"
 #include "plan/stages.h"
 
 #include <inttypes.h>
@@ -38,6 +39,10 @@ const meg_param meg_plan_params[] = {
      "compute|memory", 0, 0},
     {"assign", MEG_PARAM_TEXT, AT(assign), "",
      "the first layer, block or module of each further stage: layer2,layer3", NULL, 0, 0},
+    {"mesh", MEG_PARAM_TEXT, AT(mesh), "1",
+     "ranks that share each layer: 2x2 (h x w), c2, n2h2; of each stage: 2x2,1,1", NULL, 0, 0},
+    {"channels", MEG_PARAM_CHOICE, AT(channels), "auto",
+     "what a mesh with c cuts: filters, or sums over input channels", "auto|filter|channel", 0, 0},
     {"allreduce", MEG_PARAM_TEXT, AT(allreduce), "ring",
      "how gradients are summed over ranks: `megalith list allreduce`", NULL, 0, 0},
     {"bucket", MEG_PARAM_BYTES, AT(bucket), "16MiB", "gradients that are summed at once", NULL, 0,
@@ -141,64 +146,20 @@ static meg_status check_options(const meg_plan *p, meg_error *e)
 
 /* ---- ranks ---- */
 
-static meg_status seat_ranks(meg_plan *p, meg_error *e)
-{
-    const meg_plan_options *o = &p->options;
-    int ranks = p->world.ranks;
-    MEG_CHECK(e, o->stages % o->chunks == 0, MEG_EARG,
-              "stages=%" PRId64 " is no multiple of chunks=%" PRId64, o->stages, o->chunks);
-    p->seats = (int)(o->stages / o->chunks);
-    p->replicas = o->replicas ? (int)o->replicas : ranks / p->seats;
-    int64_t most = o->batch / o->micro, wanted = (int64_t)p->replicas * p->seats;
-    MEG_CHECK(e, p->replicas > 0 && wanted == ranks, MEG_EARG,
-              "%d rank%s, but stages=%" PRId64 " chunks=%" PRId64 " replicas=%d want %" PRId64
-              ": use -np %" PRId64 " or other stages and replicas",
-              ranks, ranks == 1 ? "" : "s", o->stages, o->chunks, p->replicas,
-              p->replicas ? wanted : p->seats, p->replicas ? wanted : p->seats);
-    MEG_CHECK(e, p->replicas <= most, MEG_EARG,
-              "replicas=%d, but a micro-batch has only %" PRId64 " samples: use 1..%" PRId64
-              " replicas, or a larger batch",
-              p->replicas, most, most);
-    p->replica = p->world.rank / p->seats;
-    p->seat = p->world.rank % p->seats;
-    return MEG_OK;
-}
-
-/* The rank's samples of a micro-batch of `count`; whole normalisation groups, if there are enough.
- * Sets whether groups spread over replicas. */
+/* Does the rank's replica have samples? Do normalisation groups spread over ranks? */
 static bool share_samples(const meg_plan *p, meg_entry *e, int64_t count)
 {
-    int64_t norm = p->options.norm, grain = norm && count / norm >= p->replicas ? norm : 1;
-    int64_t *cut = meg_cuts_even(p->pool, count, p->replicas, grain);
-    int most = 0;
-    for (int r = 1; r < p->replicas; r++)
-        if (cut[r + 1] - cut[r] > cut[most + 1] - cut[most]) most = r;
-    e->model[0] = cut[most];
-    e->model[1] = cut[most + 1];
+    int64_t norm = p->options.norm;
+    bool spread = false;
+    const int64_t *cut = meg_plan_samples(p, count, p->replicas);
     e->idle = cut[p->replica] == cut[p->replica + 1];
-    e->first = cut[e->idle ? most : p->replica];
-    e->end = cut[(e->idle ? most : p->replica) + 1];
-    for (int r = 1; r < p->replicas; r++)
-        if (!norm || cut[r] % norm) return true;
-    return false;
-}
-
-/* Which values have their samples along n. */
-static void find_sampled(meg_entry *e)
-{
-    const meg_graph *g = e->graph;
-    e->sampled = calloc((size_t)g->values + 1, sizeof *e->sampled);
-    if (!e->sampled) abort();
-    for (int i = 0; i < g->values; i++)
-        e->sampled[i] = g->value[i].kind == MEG_INPUT || g->value[i].kind == MEG_LABEL;
-    for (int i = 0; i < g->nodes; i++) {
-        const meg_node *v = &g->node[i];
-        bool any = false;
-        for (int k = 0; k < v->inputs; k++)
-            any = any || e->sampled[v->in[k]];
-        for (int k = 0; k < v->outputs; k++)
-            e->sampled[v->out[k]] = any && g->value[v->out[k]].shape.hi[MEG_N] == g->batch;
+    for (int i = 0; i < p->segments; i++) {
+        int parts = p->replicas * p->segment[i].dim[MEG_N];
+        spread = spread || p->segment[i].size > p->segment[i].dim[MEG_N];
+        for (int k = 1; k < parts; k++)
+            spread = spread || !norm || count / norm < parts;
     }
+    return spread;
 }
 
 /* Evaluation: one micro-batch through all stages, which sit as in training. */
@@ -309,6 +270,24 @@ static int tail_micro(const meg_plan *p, int64_t batch)
     return 1;
 }
 
+/* Which segment and stage each node of the fused graph is in; moves between them. */
+static meg_status place_nodes(const meg_plan *p, meg_error *e, meg_entry *out, meg_graph *fused)
+{
+    out->graph = fused;
+    for (int i = 0; i < fused->nodes; i++)
+        out->segment_of[i] = p->segment_of[out->segment_of[i]];
+    if (p->segments > 1) {
+        meg_status status = meg_graph_moves(fused, e, p->segments, &out->graph, &out->segment_of);
+        if (status != MEG_OK) return status;
+        meg_graph_destroy(fused);
+    }
+    out->stage = calloc((size_t)out->graph->nodes + 1, sizeof *out->stage);
+    if (!out->stage) abort();
+    for (int i = 0; i < out->graph->nodes; i++)
+        out->stage[i] = p->segment[out->segment_of[i]].stage;
+    return MEG_OK;
+}
+
 static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch, int micro)
 {
     static const char *const names[] = {"train", "tail", "eval"};
@@ -317,22 +296,25 @@ static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch
     meg_graph *source = meg_graph_copy(p->source);
     set_norm(source, p->options.norm);
     bool spread = share_samples(p, out, batch / micro);
-    meg_phases phases = !train              ? MEG_FUSED
-                        : p->options.phases ? MEG_PHASED
-                        : spread            ? MEG_PHASED_NORMS
-                                            : MEG_FUSED;
+    bool inside = false; /* are layers cut? */
+    for (int i = 0; i < p->segments; i++)
+        inside = inside || p->segment[i].size > p->segment[i].dim[MEG_N];
+    meg_phases phases = p->options.phases && train ? MEG_PHASED
+                        : inside                   ? MEG_PHASED
+                        : spread && train          ? MEG_PHASED_NORMS
+                                                   : MEG_FUSED;
     meg_status status = meg_graph_rebatch(source, e, batch / micro);
-    if (status == MEG_OK) status = meg_graph_fuse(source, e, phases, &out->graph, &out->stage);
+    meg_graph *fused = NULL;
+    if (status == MEG_OK) status = meg_graph_fuse(source, e, phases, &fused, &out->segment_of);
     meg_graph_destroy(source);
     if (status != MEG_OK) return status;
+    MEG_TRY(e, place_nodes(p, e, out, fused));
     out->name = names[which];
     out->train = train;
     out->batch = batch;
     out->micro = micro;
-    for (int i = 0; i < out->graph->nodes; i++)
-        out->stage[i] = p->stage[out->stage[i]];
-    find_sampled(out);
     MEG_TRY(e, schedule(p, e, out));
+    MEG_TRY(e, meg_entry_spread(p, out, e));
     MEG_TRY(e, meg_plan_lower(p, e, out));
     for (int r = MEG_STEP; r < MEG_REGIONS; r++)
         if (out->bytes[r] > p->bytes[r]) p->bytes[r] = out->bytes[r];
@@ -377,8 +359,8 @@ static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t s
     MEG_CHECK(e, p->source->losses > 0, MEG_EARG, "%s has no loss to train for", p->source->name);
     MEG_TRY(e, parse(p, e, options));
     MEG_TRY(e, check_options(p, e));
-    MEG_TRY(e, seat_ranks(p, e));
     MEG_TRY(e, meg_plan_stages(p, e));
+    MEG_TRY(e, meg_plan_segments(p, e));
     size_t keys = (size_t)(p->source->values + 1) * MEG_HELD_KEYS;
     p->held_at = meg_pool_alloc(p->pool, keys * sizeof(int));
     MEG_TRY(e, make_entries(p, e, samples));

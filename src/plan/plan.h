@@ -20,7 +20,8 @@ typedef struct meg_plan_options {
     int64_t replicas, stages, chunks, replications; /* 0: as many as there are ranks for */
     int64_t bucket;                                 /* bytes */
     int level, balance;                             /* of stages */
-    char schedule[MEG_TEXT], assign[MEG_TEXT], allreduce[MEG_TEXT];
+    char schedule[MEG_TEXT], assign[MEG_TEXT], allreduce[MEG_TEXT], mesh[MEG_TEXT];
+    int channels;    /* cuts along c: 0 auto, 1 filter, 2 channel */
     int recompute;   /* 0 auto, 1 none */
     bool keep_grads; /* gradients stay readable after the step */
     bool phases;     /* reducing operators as several nodes, as a plan that cuts them has them */
@@ -44,6 +45,7 @@ typedef struct meg_held_slot { /* held memory, the same in all entries */
     int value;
     meg_role role;
     int index;
+    meg_box box; /* what the rank holds of it */
     meg_format format;
     int64_t offset, bytes;
 } meg_held_slot;
@@ -58,8 +60,12 @@ struct meg_plan {
     meg_profile profile;
     meg_world world;
     int replicas, seats; /* ranks are numbered replica by replica, seat by seat */
+    int *seat_first;     /* (seats + 1) its first rank within the replica */
     int replica, seat;   /* of this rank */
+    int local;           /* which of the seat's ranks it is */
     int *stage;          /* of the source's nodes */
+    int segments, *segment_of;
+    meg_segment *segment;
     int held_slots;
     meg_held_slot *held;
     size_t held_room;

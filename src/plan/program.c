@@ -34,7 +34,7 @@ void meg_entry_clear(meg_entry *e)
     meg_entry_clear_stations(e);
     free(e->line);
     free(e->team);
-    free(e->sampled);
+    free(e->segment_of);
     free(e->stage);
     memset(e, 0, sizeof *e);
 }
@@ -56,7 +56,7 @@ meg_dtype meg_entry_dtype(const meg_entry *e, meg_dtype t)
 /* A value or its gradient: they have one format. */
 static void operand(const meg_station *t, meg_request *r, int o, int value)
 {
-    r->box[o] = meg_entry_box(t->entry, value);
+    r->box[o] = t->box[value];
     r->dtype[o] = meg_entry_dtype(t->entry, t->entry->graph->value[value].dtype);
     r->format[o] = t->format[value];
 }
@@ -85,14 +85,15 @@ void meg_station_request(const meg_station *t, const meg_instr *i, meg_request *
     *r = (meg_request){.code = i->code, .graph = g, .node = v, .pass = i->pass};
     bool kernel = i->code == MEG_KERNEL;
     if (kernel) {
-        r->work = meg_entry_work(t->entry, v);
+        r->work = t->work[v->id];
         kernel_operands(t, v, r);
     }
     for (int o = 0; o < MEG_OPERANDS; o++) {
         bool aux = o >= MEG_AUX && o < MEG_AUX + MEG_AUXES;
-        if (i->slot[o] < 0 || (kernel && !aux)) continue;
+        if (i->slot[o] < 0) continue;
         const meg_slot *s = &t->slot[i->slot[o]];
         r->box[o] = s->box;
+        if (kernel && !aux) continue;
         r->dtype[o] = s->dtype;
         r->format[o] = s->format;
         r->bytes[o] = s->bytes;

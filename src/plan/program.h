@@ -20,10 +20,12 @@
 #define MEG_PLAN_PROGRAM_H
 
 #include "device/device.h"
+#include "plan/layout.h"
 #include "plan/timetable.h"
 
 enum {
     MEG_STAGES = 256,             /* at most */
+    MEG_SEGMENTS = 512,           /* at most */
     MEG_ALIGN = 64,               /* of slots, in bytes */
     MEG_REDUCE_PIECE = 128 << 10, /* bytes of a message of a reduction */
     MEG_REDUCE_PIECES = 4         /* that are under way at once */
@@ -103,9 +105,23 @@ typedef struct meg_line {
     bool first; /* no line before it uses the frame */
 } meg_line;
 
+typedef struct meg_segment { /* nodes of a stage that are cut alike, over a mesh of its ranks */
+    int stage;
+    int dim[MEG_AXES]; /* of the mesh of a replica */
+    int size;          /* their product */
+} meg_segment;
+
+typedef struct meg_spot { /* of a rank: its replica, and which of its seat's ranks it is */
+    int replica, local;
+} meg_spot;
+
 typedef struct meg_station {
     const struct meg_entry *entry;
     int stage, direction;
+    meg_spot spot;
+    int *position;  /* segment: on its mesh; -1: not there */
+    meg_work *work; /* node: what the rank makes of it */
+    meg_box *box;   /* value: what the rank has of it: what it makes, or holds, and its rim */
     int micros;         /* micro-batches that pass through it */
     int frames;         /* how many of them it holds at once */
     int64_t frame;      /* bytes of a frame */
@@ -132,11 +148,16 @@ typedef struct meg_entry {
     int micro;          /* micro-batches; each has batch / micro samples */
     meg_graph *graph;   /* for one micro-batch of all replicas, fused */
     meg_dtype real;     /* what MEG_F32 values are stored as */
-    int64_t first, end; /* the samples of a micro-batch that are this rank's */
-    bool idle;          /* it has none: first and end are the model's */
-    int64_t model[2];   /* first and end of the replica with the most, which all lay out like */
+    bool idle;          /* the replica has no samples: the rank is lowered like one that has */
     bool *sampled;      /* value: one along n for each sample, so that replicas cut it there */
+    int *segment_of;    /* of each node */
     int *stage;         /* of each node */
+    int segments;
+    const meg_segment *segment;
+    const meg_mesh **mesh; /* (directions, segments) over all replicas: n counts them, too */
+    bool whole;            /* nothing is cut but samples */
+    meg_layout *layout;    /* value: as its maker's ranks make it, on the first direction's mesh */
+    int *reader_first, *reader; /* value: the nodes that read it */
     const meg_timetable *timetable; /* who runs which task when */
     int stations, lines, teams;
     meg_station *station;
@@ -149,11 +170,15 @@ typedef struct meg_entry {
 
 const char *meg_block_name(meg_block_kind b);
 
-/* What the rank makes of a node: all of it, but for its own samples. */
-meg_work meg_entry_work(const meg_entry *e, const meg_node *v);
-meg_box meg_entry_box(const meg_entry *e, int value); /* what it has of a value */
+/* What each rank makes and holds (spread.c). A value that is partial is summed, then copied: the
+ * parts of the layout are what ranks have after that. */
+meg_part meg_entry_part(const meg_entry *e, int value, int position);
+/* With its rim: what the position's nodes of the same segment read. */
+meg_box meg_entry_held(const meg_entry *e, int value, int position);
 /* Do the ranks make shares of this value, to be summed (or of which the largest counts)? */
 bool meg_entry_partial(const meg_entry *e, int value);
+const meg_mesh *meg_entry_mesh(const meg_entry *e, int direction, int segment);
+int meg_segment_position(const meg_segment *s, meg_spot spot); /* -1: not on the mesh */
 
 /* What an instruction asks of the device. The same words go to `describe` when the plan is made
  * and to `prepare` when it runs. Operands without a slot are described by their value. */

@@ -26,11 +26,16 @@ static void using_stages(const meg_lower *l, int value, bool stage[MEG_STAGES])
 /* The team of a weight; *own: all its ranks have just the stage of this station, once. */
 static meg_team sharers(const meg_lower *l, int value, bool *own)
 {
-    bool stage[MEG_STAGES];
     *own = l->used_in[value] != MEG_SEVERAL && l->here == 1;
-    if (l->used_in[value] != MEG_SEVERAL) return meg_lower_team(l, -1);
-    using_stages(l, value, stage);
-    return meg_plan_team(l->plan, l->entry, -1, stage);
+    return l->sharers[value];
+}
+
+static bool same_team(const meg_team *a, const meg_team *b)
+{
+    bool same = a->count == b->count;
+    for (int i = 0; i < a->count && same; i++)
+        same = a->rank[i] == b->rank[i];
+    return same;
 }
 
 /* Of the rank's stations that use the weight, is this the last? It reduces and updates. */
@@ -54,30 +59,42 @@ bool meg_lower_last(const meg_lower *l)
 
 /* ---- running statistics ---- */
 
-/* Does the rank have the step's first sample in this stage, be it in another direction? */
-static bool has_first_sample(const meg_lower *l)
+/* Does the rank have the step's first sample and pixel in this segment, be it in another direction? */
+static bool has_first_sample(const meg_lower *l, int segment)
 {
     const meg_entry *e = l->entry;
-    for (int i = 0; i < e->stations && e->first == 0 && !e->idle; i++)
+    int position = l->out->position[segment];
+    for (int a = MEG_W; a > MEG_C; position /= e->segment[segment].dim[a--])
+        if (position % e->segment[segment].dim[a]) return false;
+    int parts = meg_entry_mesh(e, 0, segment)->dim[MEG_N];
+    const int64_t *cut = meg_plan_samples(l->plan, e->graph->batch, parts);
+    position /= e->segment[segment].dim[MEG_C];
+    if (cut[position] != 0 || cut[position + 1] == 0 || e->idle) return false;
+    for (int i = 0; i < e->stations; i++)
         if (e->station[i].stage == l->out->stage &&
             e->station[i].direction == e->timetable->direction[0])
             return true;
     return false;
 }
 
-/* The states that the station's nodes write, next to one another in held memory. */
+/* The states that the nodes of each segment write, next to one another in held memory. */
 void meg_lower_states(meg_lower *l)
 {
-    l->states_first = l->states_last = -1;
+    size_t segments = (size_t)l->entry->segments;
+    l->states_first = meg_pool_alloc(l->pool, segments * sizeof(int));
+    l->states_last = meg_pool_alloc(l->pool, segments * sizeof(int));
+    for (size_t i = 0; i < segments; i++)
+        l->states_first[i] = -1;
     for (int i = 0; i < l->g->nodes && l->entry->train; i++) {
         const meg_node *v = &l->g->node[i];
         meg_mask writes = meg_op_writes(v->op, MEG_STATE_PASS);
         if (!l->mine[i] || !meg_op_has(v->op, MEG_STATE_PASS)) continue;
         for (int k = 0; k < v->inputs; k++) {
+            int segment = l->entry->segment_of[i];
             if (!(writes & MEG_BIT(MEG_X + k))) continue;
             int slot = meg_lower_held(l, v->in[k], MEG_ROLE_VALUE, 0, MEG_FORMAT_PLAIN, 0);
-            if (l->states_first < 0) l->states_first = slot;
-            l->states_last = slot;
+            if (l->states_first[segment] < 0) l->states_first[segment] = slot;
+            l->states_last[segment] = slot;
         }
     }
 }
@@ -99,14 +116,17 @@ static int held_range(meg_lower *l, int first, int last)
 
 static void share_states(meg_lower *l)
 {
-    meg_team team = meg_lower_team(l, -1);
-    if (l->states_first < 0 || team.count == 1 || !meg_lower_last(l)) return;
-    int all = held_range(l, l->states_first, l->states_last);
-    l->block = MEG_BLOCK_BEGIN;
-    if (!has_first_sample(l)) meg_lower_zero(l, all);
-    l->block = MEG_BLOCK_UPDATE;
-    meg_instr r = meg_lower_reduce(l, all, &team, MEG_TAG_STATES + l->out->stage);
-    meg_lower_emit(l, &r);
+    for (int i = 0; i < l->entry->segments; i++) {
+        if (l->states_first[i] < 0 || !meg_lower_last(l)) continue;
+        meg_team team = meg_lower_channels(l, i);
+        if (team.count == 1) continue;
+        int all = held_range(l, l->states_first[i], l->states_last[i]);
+        l->block = MEG_BLOCK_BEGIN;
+        if (!has_first_sample(l, i)) meg_lower_zero(l, all);
+        l->block = MEG_BLOCK_UPDATE;
+        meg_instr r = meg_lower_reduce(l, all, &team, MEG_TAG_STATES + i);
+        meg_lower_emit(l, &r);
+    }
 }
 
 /* ---- gradients ---- */
@@ -160,10 +180,10 @@ static bool joins(meg_lower *l, int value)
     const meg_slot *last = &l->out->slot[meg_lower_gradient(l, l->settled[l->settled_count - 1])];
     const meg_slot *next = &l->out->slot[meg_lower_gradient(l, value)];
     int64_t end = last->offset + last->bytes;
-    sharers(l, l->settled[l->bucket_first], &own);
+    meg_team theirs = sharers(l, l->settled[l->bucket_first], &own);
     bool before = own;
-    sharers(l, value, &own);
-    return before && own && next->offset >= end && next->offset < end + MEG_ALIGN &&
+    meg_team its = sharers(l, value, &own);
+    return before && own && same_team(&theirs, &its) && next->offset >= end && next->offset < end + MEG_ALIGN &&
            (end - first->offset < l->plan->options.bucket || l->buckets >= MEG_BUCKETS - 1);
 }
 

@@ -1,15 +1,59 @@
-/* What a rank has of values and nodes where replicas share the samples of a micro-batch.
+/* Who has what: which part of every value each rank makes and holds.
  *
- *     n along the samples     cut: the rank has its own
- *     summed over samples     partial: every rank has a share (statistics, losses, counts)
- *     neither                 copied: weights, and what is made of them alone
+ * A segment's mesh spreads over all replicas: its n counts them. What an axis of it does to a node
+ * follows from the node alone (DESIGN's rule: cut the output, else the sum, else copy):
+ *
+ *     n        along the samples: cut.  Summed over samples: partial.  Neither: copied
+ *     d h w    along pixels: cut.       Summed over pixels: partial.   Neither: copied
+ *     c        convolutions and dense layers: their filters are cut, or the sum over their input's
+ *              channels (channels= says which; auto: the latter where the input is cut already).
+ *              Others follow their inputs
  */
-#include "plan/program.h"
+#include "ops/attrs.h"
+#include "plan/lower.h"
+#include "plan/segments.h"
 
-static bool whole(const meg_entry *e)
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- meshes ---- */
+
+const meg_mesh *meg_entry_mesh(const meg_entry *e, int direction, int segment)
 {
-    return e->first == 0 && e->end == e->graph->batch;
+    return e->mesh[direction * e->segments + segment];
 }
+
+int meg_segment_position(const meg_segment *s, meg_spot spot)
+{
+    if (spot.local >= s->size) return -1;
+    return spot.replica * s->size + spot.local; /* n, which counts replicas, is the first axis */
+}
+
+static const meg_mesh *make_mesh(const meg_plan *p, const meg_entry *e, int direction,
+                                 const meg_segment *s)
+{
+    int dim[MEG_MESH_AXES], size = p->replicas * s->size;
+    int first = p->seat_first[meg_timetable_seat(e->timetable, direction, s->stage)];
+    int *rank = meg_pool_alloc(p->pool, (size_t)size * sizeof *rank);
+    for (int a = 0; a < MEG_AXES; a++)
+        dim[a] = s->dim[a] * (a == MEG_N ? p->replicas : 1);
+    dim[MEG_AXES] = 1;
+    for (int i = 0; i < size; i++)
+        rank[i] = i / s->size * p->seat_first[p->seats] + first + i % s->size;
+    return meg_mesh_new(p->pool, dim, rank);
+}
+
+/* ---- layouts ---- */
+
+typedef struct spreader {
+    const meg_plan *plan;
+    meg_entry *e;
+    meg_error *error;
+    const meg_node *v;
+    meg_layout *l; /* of its value */
+    int dim;       /* of the mesh along the axis at hand */
+} spreader;
 
 static bool reads_samples(const meg_entry *e, const meg_node *v)
 {
@@ -18,31 +62,331 @@ static bool reads_samples(const meg_entry *e, const meg_node *v)
     return false;
 }
 
-static void cut(const meg_entry *e, meg_box *b)
+static int64_t grain_of(const spreader *s, int axis)
 {
-    b->lo[MEG_N] = e->first;
-    b->hi[MEG_N] = e->end;
+    return s->v->op->grain ? s->v->op->grain(s->e->graph, s->v, axis) : 1;
 }
 
-meg_work meg_entry_work(const meg_entry *e, const meg_node *v)
+static void set(spreader *s, int axis, meg_split how, const int64_t *at)
 {
-    meg_work w = meg_op_whole(e->graph, v);
-    if (whole(e)) return w;
-    if (e->sampled[v->out[0]]) cut(e, &w.out);
-    else if (reads_samples(e, v) && meg_extent(&w.sum, MEG_N) == e->graph->batch) cut(e, &w.sum);
-    return w;
+    s->l->on[axis] = (meg_along){how, axis, at};
 }
 
-meg_box meg_entry_box(const meg_entry *e, int value)
+/* Whole normalisation groups, if there are enough. */
+const int64_t *meg_plan_samples(const meg_plan *p, int64_t count, int parts)
 {
-    meg_box b = e->graph->value[value].shape;
-    if (!whole(e) && e->sampled[value]) cut(e, &b);
-    return b;
+    int64_t norm = p->options.norm;
+    return meg_cuts_even(p->pool, count, parts, norm && count / norm >= parts ? norm : 1);
+}
+
+static const int64_t *cut_samples(const spreader *s)
+{
+    return meg_plan_samples(s->plan, s->e->graph->batch, s->dim);
+}
+
+static void along_samples(spreader *s)
+{
+    if (s->e->sampled[s->v->out[0]]) set(s, MEG_N, MEG_SPLIT_CUT, cut_samples(s));
+    else if (reads_samples(s->e, s->v) &&
+             meg_extent(&s->l->whole.sum, MEG_N) == s->e->graph->batch)
+        set(s, MEG_N, MEG_SPLIT_PARTIAL, cut_samples(s));
+}
+
+static meg_status along_pixels(spreader *s, int axis)
+{
+    int64_t out = meg_extent(&s->l->whole.out, axis), sum = meg_extent(&s->l->whole.sum, axis);
+    int64_t grain = grain_of(s, axis);
+    if (out > 1) {
+        set(s, axis, MEG_SPLIT_CUT, meg_cuts_even(s->plan->pool, out, s->dim, grain ? grain : 1));
+        return meg_layout_check(s->l, s->error, s->e->graph, s->v->out[0]);
+    }
+    if (sum >= s->dim && reads_samples(s->e, s->v))
+        set(s, axis, MEG_SPLIT_PARTIAL, meg_cuts_even(s->plan->pool, sum, s->dim, 1));
+    return MEG_OK;
+}
+
+static bool is_linear(const meg_node *v)
+{
+    static const char *const name[] = {"conv", "conv_transpose", "dense"};
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+        if (strcmp(v->op->name, name[i]) == 0) return true;
+    return false;
+}
+
+/* How an input is cut along c, if it is; else NULL. */
+static const int64_t *cut_of(const spreader *s, int value)
+{
+    int maker = s->e->graph->value[value].maker;
+    if (maker < 0 || s->e->segment_of[maker] != s->e->segment_of[s->v->id]) return NULL;
+    const meg_along *a = &s->e->layout[value].on[MEG_C];
+    return a->how == MEG_SPLIT_CUT ? a->at : NULL;
+}
+
+static void linear_channels(spreader *s)
+{
+    int64_t out = meg_extent(&s->l->whole.out, MEG_C), sum = meg_extent(&s->l->whole.sum, MEG_C);
+    int64_t in = meg_extent(&s->e->graph->value[s->v->in[0]].shape, MEG_C);
+    int64_t grain = grain_of(s, MEG_C);
+    enum { AUTO, FILTER, CHANNEL };
+    int how = s->plan->options.channels;
+    bool sums = how == CHANNEL || (how == AUTO && cut_of(s, s->v->in[0]));
+    if (sums && sum == in && sum >= s->dim)
+        set(s, MEG_C, MEG_SPLIT_PARTIAL, meg_cuts_even(s->plan->pool, sum, s->dim, 1));
+    else if (how != CHANNEL && grain && out >= s->dim * grain)
+        set(s, MEG_C, MEG_SPLIT_CUT, meg_cuts_even(s->plan->pool, out, s->dim, grain));
+}
+
+static bool fits_grain(const int64_t at[], int dim, int64_t grain)
+{
+    for (int i = 1; i < dim; i++)
+        if (grain == 0 || at[i] % grain) return false;
+    return true;
+}
+
+static void follow_channels(spreader *s)
+{
+    const meg_graph *g = s->e->graph;
+    int64_t out = meg_extent(&s->l->whole.out, MEG_C), sum = meg_extent(&s->l->whole.sum, MEG_C);
+    for (int k = 0; k < s->v->inputs; k++) {
+        const int64_t *at = cut_of(s, s->v->in[k]);
+        int64_t in = meg_extent(&g->value[s->v->in[k]].shape, MEG_C);
+        if (!at) continue;
+        if (in == out && fits_grain(at, s->dim, grain_of(s, MEG_C)))
+            set(s, MEG_C, MEG_SPLIT_CUT, at);
+        else if (out == 1 && sum == in) set(s, MEG_C, MEG_SPLIT_PARTIAL, at);
+        else continue;
+        return;
+    }
+}
+
+static meg_status lay_out(spreader *s)
+{
+    meg_entry *e = s->e;
+    const meg_segment *seg = &e->segment[e->segment_of[s->v->id]];
+    *s->l = meg_layout_new(meg_entry_mesh(e, 0, e->segment_of[s->v->id]), e->graph, s->v->out[0]);
+    bool samples = reads_samples(e, s->v);
+    for (int a = 0; a < MEG_AXES; a++) {
+        s->dim = s->l->mesh->dim[a];
+        if (s->dim == 1 || (a != MEG_N && !samples) || seg->size == 0) continue;
+        if (a == MEG_N) along_samples(s);
+        else if (a != MEG_C) MEG_TRY(s->error, along_pixels(s, a));
+        else if (meg_is_move(s->v)) continue;
+        else if (is_linear(s->v)) linear_channels(s);
+        else follow_channels(s);
+    }
+    for (int k = 1; k < s->v->outputs; k++)
+        e->layout[s->v->out[k]] = *s->l;
+    return MEG_OK;
+}
+
+static void find_readers(const meg_plan *p, meg_entry *e)
+{
+    const meg_graph *g = e->graph;
+    size_t values = (size_t)g->values + 2, edges = 1;
+    e->reader_first = meg_pool_alloc(p->pool, values * sizeof(int));
+    for (int i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].inputs; k++, edges++)
+            e->reader_first[g->node[i].in[k] + 2]++;
+    for (int i = 2; i < g->values + 2; i++)
+        e->reader_first[i] += e->reader_first[i - 1];
+    e->reader = meg_pool_alloc(p->pool, edges * sizeof(int));
+    for (int i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].inputs; k++)
+            e->reader[e->reader_first[g->node[i].in[k] + 1]++] = i;
+}
+
+/* Which values have their samples along n. */
+static void find_sampled(const meg_plan *p, meg_entry *e)
+{
+    const meg_graph *g = e->graph;
+    e->sampled = meg_pool_alloc(p->pool, (size_t)g->values + 1);
+    for (int i = 0; i < g->values; i++)
+        e->sampled[i] = g->value[i].kind == MEG_INPUT || g->value[i].kind == MEG_LABEL;
+    for (int i = 0; i < g->nodes; i++) {
+        const meg_node *v = &g->node[i];
+        bool any = reads_samples(e, v);
+        for (int k = 0; k < v->outputs; k++)
+            e->sampled[v->out[k]] = any && g->value[v->out[k]].shape.hi[MEG_N] == g->batch;
+    }
+}
+
+static meg_status check_samples(const meg_plan *p, const meg_entry *e, meg_error *error)
+{
+    for (int i = 0; i < e->segments; i++) {
+        int64_t n = e->segment[i].dim[MEG_N];
+        MEG_CHECK(error, n == 1 || n * p->replicas <= e->graph->batch, MEG_EARG,
+                  "%s: %" PRId64 " samples of a micro-batch cannot be cut over %d replicas and "
+                  "mesh n%" PRId64 ": use a smaller n, or a larger batch",
+                  e->name, e->graph->batch, p->replicas, n);
+    }
+    return MEG_OK;
+}
+
+meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error)
+{
+    int directions = e->timetable->directions;
+    e->segments = p->segments;
+    e->segment = p->segment;
+    e->mesh = meg_pool_alloc(p->pool, (size_t)(directions * e->segments) * sizeof(meg_mesh *));
+    e->whole = true;
+    for (int i = 0; i < e->segments; i++) {
+        for (int d = 0; d < directions; d++)
+            e->mesh[d * e->segments + i] = make_mesh(p, e, d, &e->segment[i]);
+        e->whole = e->whole && e->segment[i].size == e->segment[i].dim[MEG_N];
+    }
+    find_sampled(p, e);
+    find_readers(p, e);
+    MEG_TRY(error, check_samples(p, e, error));
+    e->layout = meg_pool_alloc(p->pool, ((size_t)e->graph->values + 1) * sizeof *e->layout);
+    spreader s = {.plan = p, .e = e, .error = error};
+    for (int i = 0; i < e->graph->nodes; i++) {
+        s.v = &e->graph->node[i];
+        s.l = &e->layout[s.v->out[0]];
+        MEG_TRY(error, lay_out(&s));
+    }
+    return MEG_OK;
+}
+
+/* ---- parts and rims ---- */
+
+meg_part meg_entry_part(const meg_entry *e, int value, int position)
+{
+    meg_part part = meg_layout_part(&e->layout[value], position);
+    part.work.out = meg_box_meet(part.work.out, e->graph->value[value].shape);
+    return part;
+}
+
+static meg_work work_at(const meg_entry *e, const meg_node *v, int position)
+{
+    return meg_layout_part(&e->layout[v->out[0]], position).work;
+}
+
+/* What a node at this position reads of a value. A move reads what its own readers want. */
+static meg_box need_of(const meg_entry *e, const meg_node *v, int value, int position)
+{
+    meg_box need = {{0}, {0}};
+    meg_work w = work_at(e, v, position);
+    for (int k = 0; k < v->inputs; k++)
+        if (v->in[k] == value) need = meg_box_hull(need, meg_op_need(e->graph, v, k, &w));
+    return need;
+}
+
+meg_box meg_entry_held(const meg_entry *e, int value, int position)
+{
+    const meg_node *maker = &e->graph->node[e->graph->value[value].maker];
+    meg_box box = meg_entry_part(e, value, position).work.out;
+    if (e->whole) return box;
+    if (meg_is_move(maker)) box = (meg_box){{0}, {0}}; /* nothing is made: all is wanted */
+    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
+        const meg_node *v = &e->graph->node[e->reader[i]];
+        if (e->segment_of[v->id] != e->segment_of[maker->id]) continue;
+        box = meg_box_hull(box, need_of(e, v, value, position));
+    }
+    return box;
 }
 
 bool meg_entry_partial(const meg_entry *e, int value)
 {
-    int maker = e->graph->value[value].maker;
-    if (whole(e) || maker < 0 || e->sampled[value]) return false;
-    return reads_samples(e, &e->graph->node[maker]);
+    return e->graph->value[value].maker >= 0 && meg_layout_shares(&e->layout[value]) > 1;
+}
+
+/* ---- one station ---- */
+
+/* What a node's part reads of a weight. Terms outside a sum (a bias) are its first share's, but all
+ * hold them: so who has the same outputs has the same of all weights. */
+static meg_box weight_need(const meg_entry *e, const meg_node *v, int value, int position)
+{
+    meg_box need = need_of(e, v, value, position);
+    if (!meg_box_empty(&need)) return need;
+    meg_work w = {work_at(e, v, position).out, meg_op_whole(e->graph, v).sum};
+    for (int k = 0; k < v->inputs; k++)
+        if (v->in[k] == value) need = meg_box_hull(need, meg_op_need(e->graph, v, k, &w));
+    return need;
+}
+
+/* What every rank reads of a weight; empty: nothing. */
+static void weight_boxes(const meg_entry *e, int value, meg_box box[])
+{
+    const meg_box *shape = &e->graph->value[value].shape;
+    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
+        const meg_node *v = &e->graph->node[e->reader[i]];
+        for (int d = 0; d < e->timetable->directions; d++) {
+            const meg_mesh *mesh = meg_entry_mesh(e, d, e->segment_of[v->id]);
+            for (int k = 0; k < mesh->size; k++) {
+                meg_box need = e->whole ? *shape : weight_need(e, v, value, k);
+                box[mesh->rank[k]] = meg_box_hull(box[mesh->rank[k]], need);
+            }
+        }
+    }
+}
+
+/* Boxes that meet must be equal, since gradients are summed as they lie; else all have the whole. */
+static void make_alike(const meg_box *shape, meg_box box[], int ranks)
+{
+    bool alike = true;
+    for (int i = 0; i < ranks && alike; i++)
+        for (int k = 0; k < i && alike; k++) {
+            meg_box both = meg_box_meet(box[i], box[k]);
+            alike = meg_box_empty(&both) || meg_box_equal(&box[i], &box[k]);
+        }
+    for (int i = 0; i < ranks && !alike; i++)
+        if (!meg_box_empty(&box[i])) box[i] = *shape;
+}
+
+/* The rank's box of a weight, and the ranks that hold just the same. */
+static void share_weight(meg_lower *l, int value)
+{
+    const meg_plan *p = l->plan;
+    int ranks = p->world.ranks;
+    meg_box *box = calloc((size_t)ranks, sizeof *box);
+    meg_team *team = &l->sharers[value];
+    if (!box) abort();
+    weight_boxes(l->entry, value, box);
+    if (!l->entry->whole) make_alike(&l->g->value[value].shape, box, ranks);
+    l->out->box[value] = box[p->world.rank];
+    for (int r = 0; r < ranks; r++)
+        team->count += !meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[p->world.rank]);
+    team->rank = meg_pool_alloc(p->pool, ((size_t)team->count + 1) * sizeof(int));
+    for (int r = 0, k = 0; r < ranks; r++)
+        if (!meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[p->world.rank]))
+            team->rank[k++] = r;
+    free(box);
+}
+
+static void input_box(meg_lower *l, int value)
+{
+    const meg_entry *e = l->entry;
+    meg_box *box = &l->out->box[value];
+    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
+        int v = e->reader[i], position = l->out->position[e->segment_of[v]];
+        if (l->mine[v]) *box = meg_box_hull(*box, need_of(e, &e->graph->node[v], value, position));
+    }
+}
+
+void meg_lower_spread(meg_lower *l)
+{
+    meg_station *t = l->out;
+    const meg_entry *e = l->entry;
+    const meg_graph *g = l->g;
+    t->position = meg_pool_alloc(l->plan->pool, (size_t)e->segments * sizeof(int));
+    t->work = meg_pool_alloc(l->plan->pool, ((size_t)g->nodes + 1) * sizeof *t->work);
+    t->box = meg_pool_alloc(l->plan->pool, ((size_t)g->values + 1) * sizeof *t->box);
+    l->sharers = meg_pool_alloc(l->pool, ((size_t)g->values + 1) * sizeof *l->sharers);
+    for (int i = 0; i < e->segments; i++) {
+        bool here = e->segment[i].stage == t->stage;
+        t->position[i] = here ? meg_segment_position(&e->segment[i], t->spot) : -1;
+    }
+    for (int i = 0; i < g->nodes; i++) {
+        int position = t->position[e->segment_of[i]];
+        l->mine[i] = position >= 0;
+        if (!l->mine[i]) continue;
+        t->work[i] = work_at(e, &g->node[i], position);
+        for (int k = 0; k < g->node[i].outputs; k++)
+            t->box[g->node[i].out[k]] = meg_entry_held(e, g->node[i].out[k], position);
+    }
+    for (int i = 0; i < g->values; i++) {
+        meg_kind kind = g->value[i].kind;
+        if (kind == MEG_PARAMETER || kind == MEG_STATE) share_weight(l, i);
+        else if (kind != MEG_MADE) input_box(l, i);
+    }
 }

@@ -1,0 +1,206 @@
+/* Segments: see segments.h. */
+#include "plan/segments.h"
+#include "graph/groups.h"
+#include "plan/schedule.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct words { /* where in mesh= we are */
+    meg_plan *plan;
+    meg_error *e;
+    meg_groups *groups;
+    const char *at;
+    int stage;
+} words;
+
+static meg_status bad(const words *w, const char *why)
+{
+    return meg_fail(w->e, MEG_EARG,
+                    "mesh=%s: %s at '%s': use letters n c d h w with numbers (h2w2), or 2x2 for "
+                    "h x w, 2x2x2 for d x h x w; ',' between stages, '/group:' before a further "
+                    "segment of a stage",
+                    w->plan->options.mesh, why, w->at);
+}
+
+static bool number(const char **at, int *out)
+{
+    char *end;
+    long n = strtol(*at, &end, 10);
+    if (end == *at || **at == '-' || **at == '+' || n < 1 || n > 1 << 20) return false;
+    *at = end;
+    *out = (int)n;
+    return true;
+}
+
+/* "2x2": the last axes */
+static meg_status plain_mesh(words *w, meg_segment *s)
+{
+    int n[3], count = 0;
+    do {
+        if (count == 3 || !number(&w->at, &n[count++])) return bad(w, "a number is missing");
+    } while (*w->at == 'x' && w->at++);
+    for (int i = 0; i < count; i++)
+        s->dim[MEG_AXES - count + i] = n[i];
+    return MEG_OK;
+}
+
+static meg_status lettered_mesh(words *w, meg_segment *s)
+{
+    static const char letters[] = "ncdhw";
+    while (*w->at && strchr(letters, *w->at)) {
+        int axis = (int)(strchr(letters, *w->at) - letters);
+        w->at++;
+        if (s->dim[axis] != 1) return bad(w, "an axis comes twice");
+        if (!number(&w->at, &s->dim[axis])) return bad(w, "a number is missing");
+    }
+    return MEG_OK;
+}
+
+static meg_status read_mesh(words *w, meg_segment *s)
+{
+    int64_t size = 1;
+    for (int a = 0; a < MEG_AXES; a++)
+        s->dim[a] = 1;
+    s->stage = w->stage;
+    if (*w->at >= '0' && *w->at <= '9') MEG_TRY(w->e, plain_mesh(w, s));
+    else MEG_TRY(w->e, lettered_mesh(w, s));
+    for (int a = 0; a < MEG_AXES; a++)
+        size *= s->dim[a];
+    if (*w->at && *w->at != ',' && *w->at != '/') return bad(w, "no mesh");
+    MEG_CHECK(w->e, size <= 1 << 20, MEG_EARG, "mesh=%s: more than %d ranks",
+              w->plan->options.mesh, 1 << 20);
+    s->size = (int)size;
+    return MEG_OK;
+}
+
+/* The first node of a group, which must be of the stage. */
+static meg_status find_group(words *w, int *out)
+{
+    meg_plan *p = w->plan;
+    size_t length = strcspn(w->at, ":/,");
+    for (int i = 0; i < w->groups->count; i++) {
+        const meg_group *s = &w->groups->group[i];
+        if (strlen(s->name) != length || strncmp(s->name, w->at, length) != 0) continue;
+        *out = s->node[0];
+        MEG_CHECK(w->e, p->stage[*out] == w->stage, MEG_EARG,
+                  "mesh=%s: %s is in stage %d, not in stage %d", p->options.mesh, s->name,
+                  p->stage[*out], w->stage);
+        w->at += length;
+        if (*w->at != ':') return bad(w, "no ':' behind the group");
+        w->at++;
+        return MEG_OK;
+    }
+    return meg_fail(w->e, MEG_EARG, "mesh=%s: %s has no group '%.*s': `megalith show` lists them",
+                    p->options.mesh, p->source->name, (int)length, w->at);
+}
+
+static meg_segment *add_segment(meg_plan *p)
+{
+    return &p->segment[p->segments++];
+}
+
+/* Nodes of the stage from this one on are the newest segment's. */
+static void take_nodes(meg_plan *p, int stage, int first)
+{
+    for (int i = first; i < p->source->nodes; i++)
+        if (p->stage[i] == stage) p->segment_of[i] = p->segments - 1;
+}
+
+static meg_status read_stage(words *w)
+{
+    meg_plan *p = w->plan;
+    MEG_TRY(w->e, read_mesh(w, add_segment(p)));
+    take_nodes(p, w->stage, 0);
+    while (*w->at == '/') {
+        int first = 0;
+        w->at++;
+        MEG_TRY(w->e, find_group(w, &first));
+        MEG_CHECK(w->e, p->segments < MEG_SEGMENTS, MEG_EARG, "mesh: more than %d segments",
+                  MEG_SEGMENTS);
+        MEG_TRY(w->e, read_mesh(w, add_segment(p)));
+        take_nodes(p, w->stage, first);
+    }
+    return MEG_OK;
+}
+
+static meg_status read_stages(words *w)
+{
+    meg_plan *p = w->plan;
+    const char *text = p->options.mesh;
+    bool all = !strchr(text, ',');
+    w->at = text;
+    for (w->stage = 0; w->stage < p->options.stages; w->stage++) {
+        if (all) w->at = text;
+        else if (w->stage > 0 && *w->at++ != ',')
+            return meg_fail(w->e, MEG_EARG, "mesh=%s is for %d stages, but stages=%" PRId64, text,
+                            w->stage, p->options.stages);
+        MEG_TRY(w->e, read_stage(w));
+    }
+    MEG_CHECK(w->e, *w->at == '\0', MEG_EARG, "mesh=%s has more stages than stages=%" PRId64, text,
+              p->options.stages);
+    return MEG_OK;
+}
+
+/* ---- seats ---- */
+
+/* Ranks of every seat: as many as the largest mesh of the stages that sit there. */
+static meg_status size_seats(meg_plan *p, meg_error *e)
+{
+    const char *name = p->options.schedule;
+    const meg_row *row = NULL;
+    if (strcmp(name, "auto") != 0) MEG_TRY(e, meg_row_find(e, name, &row));
+    p->seat_first = meg_pool_alloc(p->pool, ((size_t)p->seats + 1) * sizeof(int));
+    for (int k = 0; k < p->seats; k++) {
+        int most = 1;
+        for (int i = 0; i < p->segments; i++) {
+            int at = p->segment[i].stage % p->seats;
+            bool here = at == k || (row && row->directions == 2 && p->seats - 1 - at == k);
+            if (here && p->segment[i].size > most) most = p->segment[i].size;
+        }
+        p->seat_first[k + 1] = p->seat_first[k] + most;
+    }
+    return MEG_OK;
+}
+
+static meg_status seat_ranks(meg_plan *p, meg_error *e)
+{
+    const meg_plan_options *o = &p->options;
+    int ranks = p->world.ranks, each = p->seat_first[p->seats];
+    p->replicas = o->replicas ? (int)o->replicas : ranks / each;
+    int64_t most = o->batch / o->micro, wanted = (int64_t)p->replicas * each;
+    char mesh[MEG_TEXT + 16] = "";
+    if (each > p->seats) snprintf(mesh, sizeof mesh, " mesh=%s", o->mesh);
+    MEG_CHECK(e, p->replicas > 0 && wanted == ranks, MEG_EARG,
+              "%d rank%s, but stages=%" PRId64 " chunks=%" PRId64 "%s replicas=%d want %" PRId64
+              ": use -np %" PRId64 " or other stages and replicas",
+              ranks, ranks == 1 ? "" : "s", o->stages, o->chunks, mesh, p->replicas,
+              p->replicas ? wanted : each, p->replicas ? wanted : each);
+    MEG_CHECK(e, p->replicas <= most, MEG_EARG,
+              "replicas=%d, but a micro-batch has only %" PRId64 " samples: use 1..%" PRId64
+              " replicas, or a larger batch",
+              p->replicas, most, most);
+    p->replica = p->world.rank / each;
+    int within = p->world.rank % each;
+    while (p->seat_first[p->seat + 1] <= within)
+        p->seat++;
+    p->local = within - p->seat_first[p->seat];
+    return MEG_OK;
+}
+
+meg_status meg_plan_segments(meg_plan *p, meg_error *e)
+{
+    const meg_plan_options *o = &p->options;
+    MEG_CHECK(e, o->stages % o->chunks == 0, MEG_EARG,
+              "stages=%" PRId64 " is no multiple of chunks=%" PRId64, o->stages, o->chunks);
+    p->seats = (int)(o->stages / o->chunks);
+    p->segment = meg_pool_alloc(p->pool, MEG_SEGMENTS * sizeof *p->segment);
+    p->segment_of = meg_pool_alloc(p->pool, ((size_t)p->source->nodes + 1) * sizeof(int));
+    words w = {.plan = p, .e = e, .groups = meg_groups_new(p->source, (meg_level)o->level)};
+    meg_status status = read_stages(&w);
+    meg_groups_free(w.groups);
+    if (status != MEG_OK) return status;
+    MEG_TRY(e, size_seats(p, e));
+    return seat_ranks(p, e);
+}

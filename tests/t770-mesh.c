@@ -1,0 +1,72 @@
+/* Layers cut over ranks: pixels, samples, channels, alone and with stages and replicas. Every plan must
+ * give the loss, the gradients and the running statistics of one rank, in double; predicted bytes are
+ * met on every rank (tests/ranks.h).
+ *
+ *     t770-mesh [word of the case]
+ */
+#include "ranks.h"
+
+static const double same = 1e-10;
+static const char *only;
+
+typedef struct mesh_case {
+    const char *model, *options, *plan;
+    int ranks;
+} mesh_case;
+
+static const mesh_case cases[] = {
+    {"cnn", "image=1x13x11 classes=7", "batch=4 mesh=2x1", 2},
+    {"cnn", "image=1x13x11 classes=7", "batch=4 mesh=1x2", 2},
+    {"cnn", "image=1x13x11 classes=7", "batch=4 mesh=2x2", 4},
+    {"cnn", "image=1x13x11 classes=7", "batch=4 mesh=n2", 2},
+    {"cnn", "image=1x13x11 classes=7", "batch=4 mesh=c2", 2},
+    {"cnn", "image=1x13x11 classes=7", "batch=4 mesh=c2 channels=filter", 2},
+    {"cnn", "image=1x13x11 classes=7", "batch=4 mesh=c3 channels=channel", 3},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=2x1", 2},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=1x5", 5},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=3x1", 3},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=2x2 replicas=2", 8},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=c2", 2},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=c2 channels=filter", 2},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=c3 channels=channel",
+     3},
+    {"resnet-cifar", "depth=11 version=2 image=3x19x23 classes=5 width=4", "batch=4 mesh=2x2", 4},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4",
+     "batch=4 norm=2 micro=2 stages=2 mesh=2x2,1", 5},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4",
+     "batch=8 norm=2 micro=2 stages=2 mesh=2x1 schedule=chimera replicas=2", 8},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=h2w2/layer3.0:n4", 4},
+    {"unet", "image=3x37x45 width=4 classes=3 depth=3", "batch=2 mesh=2x2", 4},
+    {"cosmoflow", "image=2x18x21x16 pools=2", "batch=2 mesh=2x2x2", 8},
+};
+
+static void test_mesh(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const mesh_case *m = &cases[i];
+        char one[64], what[256];
+        snprintf(what, sizeof what, "%s %s", m->model, m->plan);
+        if (only && !strstr(what, only)) continue;
+        meg_graph *g = network_zoo(m->model, m->options);
+        const char *norm = strstr(m->plan, "norm=");
+        snprintf(one, sizeof one, "batch=%d %.6s", atoi(m->plan + 6), norm ? norm : "");
+        ranks_case judge = {.graph = g, .plan = one, .device = "ref64", .ranks = 1, .steps = 2},
+                   many = judge;
+        many.plan = m->plan;
+        many.ranks = m->ranks;
+        network_result *a = ranks_run(&judge), *b = ranks_run(&many);
+        double d = network_difference(a, b, what);
+        network_free(a);
+        network_free(b);
+        meg_graph_destroy(g);
+        if (d > same) fail_msg("%s %s: off by %g", m->model, m->plan, d);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    only = argc > 1 ? argv[1] : NULL;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mesh)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
