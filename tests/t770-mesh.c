@@ -7,6 +7,7 @@
 #include "ranks.h"
 
 static const double same = 1e-10;
+static const double same_float = 1e-4; /* float against double: rounding of many sums */
 static const char *only;
 
 typedef struct mesh_case {
@@ -36,17 +37,16 @@ static const mesh_case cases[] = {
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4",
      "batch=8 norm=2 micro=2 stages=2 mesh=2x1 schedule=chimera replicas=2", 8},
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=h2w2/layer3.0:n4", 4},
-    {"unet", "image=3x37x45 width=4 classes=3 depth=3", "batch=2 mesh=2x2", 4},
+    {"unet", "image=3x48x80 width=4 classes=3", "batch=2 mesh=2x2", 4},
     {"cosmoflow", "image=2x18x21x16 pools=2", "batch=2 mesh=2x2x2", 8},
 };
 
-static void test_mesh(void **state)
+static void run_cases(const char *device, double most)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const mesh_case *m = &cases[i];
         char one[64], what[256];
-        snprintf(what, sizeof what, "%s %s", m->model, m->plan);
+        snprintf(what, sizeof what, "%s %s %s", device, m->model, m->plan);
         if (only && !strstr(what, only)) continue;
         meg_graph *g = network_zoo(m->model, m->options);
         const char *norm = strstr(m->plan, "norm=");
@@ -55,18 +55,33 @@ static void test_mesh(void **state)
                    many = judge;
         many.plan = m->plan;
         many.ranks = m->ranks;
+        many.device = device;
         network_result *a = ranks_run(&judge), *b = ranks_run(&many);
         double d = network_difference(a, b, what);
         network_free(a);
         network_free(b);
         meg_graph_destroy(g);
-        if (d > same) fail_msg("%s %s: off by %g", m->model, m->plan, d);
+        if (d > most) fail_msg("%s: off by %g", what, d);
     }
+}
+
+static void test_mesh(void **state)
+{
+    (void)state;
+    run_cases("ref64", same);
+}
+
+static void test_cpu(void **state)
+{
+    (void)state;
+    setenv("MEGALITH_WINOGRAD", "0", 1);
+    run_cases("cpu", same_float);
+    unsetenv("MEGALITH_WINOGRAD");
 }
 
 int main(int argc, char **argv)
 {
     only = argc > 1 ? argv[1] : NULL;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mesh)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mesh), cmocka_unit_test(test_cpu)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,6 +30,8 @@ static const meg_cpu_op *const table[] = {
     &meg_cpu_concat,
     &meg_cpu_conv,
     &meg_cpu_conv_transpose,
+    &meg_cpu_copy_part, /* before copy */
+    &meg_cpu_add_part,  /* before sum */
     &meg_cpu_copy,
     &meg_cpu_dense,
     &meg_cpu_gap,
@@ -105,11 +107,26 @@ static bool serves(const meg_cpu_op *o, const meg_request *r)
     return true;
 }
 
-static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
+static bool served(meg_device *d, const meg_request *r, meg_spec *s)
 {
     for (int i = 0; i < ENTRIES; i++)
         if (serves(table[i], r) && table[i]->describe(d, r, s)) return true;
     return false;
+}
+
+/* Where a kernel does not take operands with rims, it may take them without. */
+static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
+{
+    if (served(d, r, s)) return true;
+    meg_request bare = *r;
+    meg_mask exact = 0;
+    for (int i = 0; i < MEG_OPERANDS; i++) {
+        bare.box[i] = meg_request_exact(r, i);
+        if (!meg_box_equal(&bare.box[i], &r->box[i])) exact |= MEG_BIT(i);
+    }
+    if (!exact || !served(d, &bare, s)) return false;
+    s->exact = exact;
+    return true;
 }
 
 static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out)

@@ -47,6 +47,7 @@ extern const meg_cpu_op meg_cpu_slice, meg_cpu_max_unpool, meg_cpu_prelu, meg_cp
 extern const meg_cpu_op meg_cpu_crop; /* slice; before meg_cpu_slice */
 extern const meg_cpu_op meg_cpu_spread; /* add, its second input the same in all samples */
 extern const meg_cpu_op meg_cpu_copy; /* of activations: request.node is NULL */
+extern const meg_cpu_op meg_cpu_copy_part, meg_cpu_add_part; /* where two boxes meet */
 extern const meg_cpu_op meg_cpu_sum, meg_cpu_update, meg_cpu_zero;
 
 /* How the environment's MEGALITH_WINOGRAD is meant: "0" never, "all" wherever it can, else (NULL,

@@ -48,6 +48,8 @@ typedef struct conv {
     const meg_cpu *cpu;
     const meg_request *r;
     const meg_conv_attr *attr;
+    meg_window win[MEG_SPACE]; /* of this part */
+    int64_t filters;           /* likewise */
     const meg_cpu_role *role;
     way way;
     meg_onednn_shape x, weight, y; /* as oneDNN is told */
@@ -78,9 +80,9 @@ static bool depthwise(const conv *c, int64_t channels)
 static bool applies(const conv *c, way w)
 {
     const meg_conv_attr *a = c->attr;
-    int64_t channels = c->r->graph->value[c->r->node->in[0]].shape.hi[MEG_C];
+    int64_t channels = meg_extent(&c->r->box[c->role->x], MEG_C);
     bool whole_blocks = channels / a->groups % c->cpu->block == 0 &&
-                        a->filters / a->groups % c->cpu->block == 0;
+                        c->filters / a->groups % c->cpu->block == 0;
     switch (w) {
     case THIN:
         return c->r->pass != MEG_BACKWARD && c->r->format[MEG_X] == MEG_FORMAT_PLAIN &&
@@ -129,7 +131,7 @@ static bool ask(const conv *c, const dnnl_memory_desc_t *weight, dnnl_convolutio
     dnnl_dims_t stride, dilation, before, after, filters = {c->y.at[1]};
     int axes = c->x.axes - 2;
     for (int i = 0; i < axes; i++) {
-        const meg_window *win = &c->attr->win[MEG_SPACE - axes + i];
+        const meg_window *win = &c->win[MEG_SPACE - axes + i];
         stride[i] = win->stride, dilation[i] = win->dilation - 1;
         before[i] = win->before, after[i] = win->after;
     }
@@ -191,10 +193,10 @@ static void fill_thin(conv *c)
     meg_thin *t = &c->thin;
     *t = (meg_thin){.samples = meg_extent(x, MEG_N),
                     .channels = meg_extent(x, MEG_C),
-                    .filters = c->attr->filters,
+                    .filters = c->filters,
                     .threads = c->cpu->threads};
     for (int i = 0; i < MEG_SPACE; i++) {
-        const meg_window *win = &c->attr->win[i];
+        const meg_window *win = &c->win[i];
         t->in[i] = meg_extent(x, MEG_D + i), t->out[i] = meg_extent(y, MEG_D + i);
         t->taps[i] = win->taps, t->stride[i] = win->stride;
         t->dilation[i] = win->dilation, t->before[i] = win->before;
@@ -208,10 +210,10 @@ static void fill_direct(conv *c)
     meg_direct *t = &c->direct;
     *t = (meg_direct){.samples = meg_extent(x, MEG_N),
                       .channels = meg_extent(x, MEG_C),
-                      .filters = c->attr->filters,
+                      .filters = c->filters,
                       .threads = c->cpu->threads};
     for (int i = 0; i < MEG_SPACE; i++) {
-        const meg_window *win = &c->attr->win[i];
+        const meg_window *win = &c->win[i];
         t->in[i] = meg_extent(x, MEG_D + i), t->out[i] = meg_extent(y, MEG_D + i);
         t->taps[i] = win->taps, t->stride[i] = win->stride;
         t->dilation[i] = win->dilation, t->before[i] = win->before;
@@ -250,7 +252,7 @@ static bool find_reorder(conv *c)
 
 static void lay_out_scratch(conv *c)
 {
-    int64_t filters = c->attr->filters, padded = c->y.at[1];
+    int64_t filters = c->filters, padded = c->y.at[1];
     int64_t bytes[PARTS] = {0};
     bytes[WORK] = c->kernel ? meg_onednn_scratch(c->kernel)
                             : own_floats(c) * (int64_t)sizeof(float);
@@ -304,7 +306,8 @@ static bool find(meg_device *d, const meg_request *r, conv *c)
 {
     *c = (conv){
         .cpu = meg_device_state(d), .r = r, .attr = r->node->attr, .role = &meg_cpu_roles[r->pass]};
-    if (!meg_cpu_covers(r) || single(&r->box[c->role->x])) return false;
+    if (!meg_cpu_windows(r, c->win) || single(&r->box[c->role->x])) return false;
+    c->filters = meg_extent(&r->box[c->role->y], MEG_C);
     for (way w = 0; w < WAYS; w++) {
         if (!applies(c, w)) continue;
         set_shapes(c, w);
@@ -480,7 +483,7 @@ static kernel *make(const conv *c)
     kernel *k = meg_cpu_own(sizeof *k);
     k->onednn = c->cpu->onednn;
     memcpy(k->offset, c->offset, sizeof k->offset);
-    if (!part_empty(c, BIAS)) k->filters = c->attr->filters, k->padded = c->y.at[1];
+    if (!part_empty(c, BIAS)) k->filters = c->filters, k->padded = c->y.at[1];
     bool made = make_reorder(c, k);
     if (c->kernel) {
         made = made && make_convolve(c, k);

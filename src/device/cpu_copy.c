@@ -11,6 +11,7 @@
 #include "ops/attrs.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int64_t pixels_of(const meg_box *b)
 {
@@ -73,6 +74,145 @@ static bool prepare_copy(meg_device *d, const meg_request *r, const meg_spec *s,
 }
 
 const meg_cpu_op meg_cpu_copy = {MEG_COPY, NULL, describe_copy, prepare_copy};
+
+/* ---- parts: rims, pieces of messages ---- */
+
+typedef struct side { /* of a copy or a sum: where the elements of a box lie */
+    meg_box box;
+    int64_t block;
+    int64_t stride[MEG_AXES]; /* c: of whole blocks */
+} side;
+
+typedef struct own_part {
+    side from, to;
+    meg_box part;  /* what both have */
+    bool add;
+    bool runs;     /* rows lie alike on both sides, all lanes at once */
+    int64_t lanes; /* of a row in one step */
+    int threads;
+} own_part;
+
+static side side_of(const meg_box *b, meg_format f)
+{
+    side s = {*b, meg_format_block(f), {0}};
+    s.stride[MEG_W] = s.block;
+    s.stride[MEG_H] = s.stride[MEG_W] * meg_extent(b, MEG_W);
+    s.stride[MEG_D] = s.stride[MEG_H] * meg_extent(b, MEG_H);
+    s.stride[MEG_C] = s.stride[MEG_D] * meg_extent(b, MEG_D);
+    s.stride[MEG_N] = s.stride[MEG_C] * ((meg_extent(b, MEG_C) + s.block - 1) / s.block);
+    return s;
+}
+
+static int64_t offset_of(const side *s, int64_t n, int64_t c, int64_t d, int64_t h)
+{
+    c -= s->box.lo[MEG_C];
+    return (n - s->box.lo[MEG_N]) * s->stride[MEG_N] + c / s->block * s->stride[MEG_C] +
+           c % s->block + (d - s->box.lo[MEG_D]) * s->stride[MEG_D] +
+           (h - s->box.lo[MEG_H]) * s->stride[MEG_H];
+}
+
+/* Lanes behind the last channel of a block are zero. */
+static void clear_lanes(const own_part *o, float *y, int64_t lane)
+{
+    int64_t width = meg_extent(&o->part, MEG_W);
+    for (int64_t i = 0; i < width; i++)
+        for (int64_t k = lane; k < o->to.block; k++)
+            y[i * o->to.block + k] = 0;
+}
+
+/* One row of one channel, or of one block of channels. */
+static void copy_row(const own_part *o, const float *x, float *y)
+{
+    int64_t width = meg_extent(&o->part, MEG_W), from = o->from.block, to = o->to.block;
+    if (o->runs && !o->add) memcpy(y, x, (size_t)(width * o->lanes) * sizeof *y);
+    else if (o->runs)
+        for (int64_t i = 0; i < width * o->lanes; i++)
+            y[i] += x[i];
+    else if (o->add)
+        for (int64_t i = 0; i < width; i++)
+            y[i * to] += x[i * from];
+    else
+        for (int64_t i = 0; i < width; i++)
+            y[i * to] = x[i * from];
+}
+
+/* One plane of rows. */
+static void copy_plane(const own_part *o, const float *x, float *y, const int64_t at[3])
+{
+    const meg_box *p = &o->part;
+    int64_t w0 = p->lo[MEG_W] - o->from.box.lo[MEG_W], w1 = p->lo[MEG_W] - o->to.box.lo[MEG_W];
+    bool last = at[1] == o->to.box.hi[MEG_C] - 1 && !o->runs && !o->add;
+    int64_t lane = (at[1] - o->to.box.lo[MEG_C]) % o->to.block;
+    for (int64_t h = p->lo[MEG_H]; h < p->hi[MEG_H]; h++) {
+        float *row = y + offset_of(&o->to, at[0], at[1], at[2], h) + w1 * o->to.block;
+        copy_row(o, x + offset_of(&o->from, at[0], at[1], at[2], h) + w0 * o->from.block, row);
+        if (last && lane + 1 < o->to.block) clear_lanes(o, row - lane, lane + 1);
+    }
+}
+
+static void run_part(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
+{
+    (void)m;
+    const own_part *o = k->own;
+    const meg_box *p = &o->part;
+    const float *x = at[o->add ? MEG_X + 1 : MEG_X];
+    float *y = at[MEG_Y];
+    int64_t step = o->runs ? o->lanes : 1, depth = meg_extent(p, MEG_D);
+    int64_t channels = (meg_extent(p, MEG_C) + step - 1) / step;
+    int64_t planes = meg_extent(p, MEG_N) * channels * depth;
+    if (o->add && y != at[MEG_X])
+        memcpy(y, at[MEG_X], (size_t)meg_operand_bytes(&k->request, &k->spec, MEG_Y));
+    if (meg_box_empty(p)) return;
+#pragma omp parallel for schedule(static) num_threads(o->threads) if (planes > 1)
+    for (int64_t i = 0; i < planes; i++) {
+        int64_t n = i / (channels * depth), c = i / depth % channels;
+        copy_plane(o, x, y,
+                   (int64_t[]){p->lo[MEG_N] + n, p->lo[MEG_C] + c * step,
+                               p->lo[MEG_D] + i % depth});
+    }
+}
+
+/* Any two boxes of activations, plain or in blocks. */
+static bool describe_part(meg_device *d, const meg_request *r, meg_spec *s)
+{
+    bool add = r->code == MEG_ADD;
+    int x = add ? MEG_X + 1 : MEG_X;
+    if (r->dtype[x] != MEG_F32 || r->dtype[MEG_Y] != MEG_F32) return false;
+    if (!meg_format_block(r->format[x]) || !meg_format_block(r->format[MEG_Y])) return false;
+    if (meg_box_equal(&r->box[x], &r->box[MEG_Y])) return false; /* others are faster */
+    s->format[MEG_X] = r->format[MEG_X];
+    s->format[MEG_Y] = r->format[MEG_Y];
+    s->format[x] = r->format[x];
+    if (add) s->in_place = MEG_BIT(MEG_Y);
+    meg_cpu_price(d, r, s, 0);
+    return true;
+}
+
+static bool prepare_part(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out)
+{
+    const meg_cpu *cpu = meg_device_state(d);
+    meg_spec again;
+    if (!describe_part(d, r, &again)) return false;
+    own_part *o = meg_cpu_own(sizeof *o);
+    o->add = r->code == MEG_ADD;
+    int x = o->add ? MEG_X + 1 : MEG_X;
+    o->from = side_of(&r->box[x], s->format[x]);
+    o->to = side_of(&r->box[MEG_Y], s->format[MEG_Y]);
+    o->part = meg_box_meet(r->box[x], r->box[MEG_Y]);
+    o->runs = o->from.block == o->to.block &&
+              (o->from.block == 1 ||
+               (r->box[x].lo[MEG_C] == r->box[MEG_Y].lo[MEG_C] &&
+                r->box[x].hi[MEG_C] == r->box[MEG_Y].hi[MEG_C]));
+    o->lanes = o->from.block;
+    o->threads = cpu->threads;
+    out->own = o;
+    out->free_own = free;
+    out->run = run_part;
+    return true;
+}
+
+const meg_cpu_op meg_cpu_copy_part = {MEG_COPY, NULL, describe_part, prepare_part};
+const meg_cpu_op meg_cpu_add_part = {MEG_ADD, NULL, describe_part, prepare_part};
 
 /* ---- concat ---- */
 

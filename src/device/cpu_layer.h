@@ -5,6 +5,7 @@
 #define MEG_DEVICE_CPU_LAYER_H
 
 #include "device/cpu.h"
+#include "ops/attrs.h"
 
 enum {
     MEG_CPU_THIN = 4 /* channels of x at most: convolution may take it in plain format */
@@ -21,6 +22,11 @@ extern const meg_cpu_role meg_cpu_roles[MEG_PASSES];
 /* All of the node in float, but for samples: a part of an image would come with halos, a part of
  * the sum without bias. */
 bool meg_cpu_covers(const meg_request *r);
+
+/* A part of a convolution in float: operands that cover just what its work needs (of x perhaps a rest
+ * that no window reaches), all taps, and a bias only with the whole sum. Sets the windows as they are
+ * for this part: padding is only where the part touches the image's border. */
+bool meg_cpu_windows(const meg_request *r, meg_window win[MEG_SPACE]);
 
 static inline int64_t meg_round_up(int64_t count, int64_t unit)
 {

@@ -128,9 +128,10 @@ static int64_t cut_work(meg_winograd *j, int block, meg_pass pass)
 static bool applies(const meg_request *r)
 {
     const meg_conv_attr *a = r->node->attr;
-    if (!meg_cpu_covers(r) || a->groups != 1) return false;
+    meg_window win[MEG_SPACE];
+    if (!meg_cpu_windows(r, win) || a->groups != 1) return false;
     for (int i = 0; i < MEG_SPACE; i++) {
-        const meg_window *w = &a->win[i];
+        const meg_window *w = &win[i];
         if ((i > 0 && w->taps != 3) || w->taps > 3) return false;
         if (w->stride != 1 || w->dilation != 1) return false;
         if (w->before > w->taps - 1 || w->after > w->taps - 1) return false;
@@ -159,9 +160,11 @@ static meg_winograd job_of(const meg_cpu *cpu, const meg_request *r)
                       .from = quotient_up(meg_extent(x, MEG_C), cpu->block) * a->win[0].taps,
                       .to = quotient_up(meg_extent(y, MEG_C), cpu->block),
                       .filters = meg_extent(y, MEG_C)};
-    j.above = turned ? j.depths - 1 - a->win[0].before : a->win[0].before;
+    meg_window win[MEG_SPACE] = {{0}};
+    meg_cpu_windows(r, win);
+    j.above = turned ? j.depths - 1 - win[0].before : win[0].before;
     for (int i = 0; i < 2; i++) {
-        const meg_window *w = &a->win[1 + i];
+        const meg_window *w = &win[1 + i];
         j.in[i] = meg_extent(x, MEG_H + i), j.out[i] = meg_extent(y, MEG_H + i);
         j.before[i] = turned ? w->taps - 1 - w->before : w->before;
     }

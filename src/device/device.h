@@ -15,8 +15,8 @@
 typedef enum meg_code { /* instructions; docs/design.md says more of each */
     MEG_LOAD,           /* input or label from the data set      (the engine) */
     MEG_KERNEL,         /* a pass of a node                                   */
-    MEG_COPY,           /* X0 -> Y, between formats                            */
-    MEG_ADD,            /* Y = X0 + X1, same box and format; Y may be X0       */
+    MEG_COPY,           /* X0 -> Y where their boxes meet, between formats     */
+    MEG_ADD,            /* Y = X0 + X1, like boxes and formats; Y may be X0, X1 a part of it */
     MEG_ZERO,           /* Y = 0                                               */
     MEG_UPDATE,         /* optimizer: X0 weight and AUX states in place, X1 gradient, X2 scalars */
     MEG_FREE,           /* the slot of X0 is dead                              */
@@ -47,6 +47,7 @@ typedef struct meg_spec {
     int64_t bytes[MEG_OPERANDS]; /* of scratch and weight formats; 0: meg_format_bytes of the box */
     meg_mask in_place; /* which of Y, DX may lie on X0, DY respectively (same box and format) */
     meg_mask shared;   /* DX operands that equal one another: one slot serves (add) */
+    meg_mask exact;    /* operands whose box must be just what the work needs or makes, no more */
     bool second_dy;    /* takes a second gradient to be added to DY, in operand MEG_DY + 1 */
     double seconds;    /* predicted */
     char impl[48];     /* "jit:avx2", "own:avx512", "plain" */
@@ -110,6 +111,9 @@ void meg_prepared_free(meg_prepared *k); /* after the last launch of it is done 
 /* Which operands a request reads and writes, absent ones included; UPDATE's X0 and AUX are both. */
 meg_mask meg_request_reads(const meg_request *r);
 meg_mask meg_request_writes(const meg_request *r);
+
+/* The box of an operand that just covers what the work needs of it or makes of it. */
+meg_box meg_request_exact(const meg_request *r, int operand);
 
 /* Bytes of an operand: what the spec says, else those of its box; 0 if absent. */
 int64_t meg_operand_bytes(const meg_request *r, const meg_spec *s, int operand);

@@ -40,6 +40,20 @@ meg_mask meg_request_writes(const meg_request *r)
     return r->code == MEG_KERNEL ? meg_op_writes(r->node->op, r->pass) : code_table[r->code].writes;
 }
 
+meg_box meg_request_exact(const meg_request *r, int operand)
+{
+    bool x = operand >= MEG_X && operand < MEG_X + MEG_INPUTS;
+    bool dx = operand >= MEG_DX && operand < MEG_DX + MEG_INPUTS;
+    bool y = operand >= MEG_Y && operand < MEG_Y + MEG_OUTPUTS;
+    bool dy = operand >= MEG_DY && operand < MEG_DY + MEG_OUTPUTS;
+    if (r->code != MEG_KERNEL || meg_box_empty(&r->box[operand])) return r->box[operand];
+    if (x || dx) {
+        meg_box need = meg_op_need(r->graph, r->node, operand - (x ? MEG_X : MEG_DX), &r->work);
+        return meg_box_empty(&need) ? r->box[operand] : need;
+    }
+    return y || dy ? r->work.out : r->box[operand];
+}
+
 int64_t meg_operand_bytes(const meg_request *r, const meg_spec *s, int operand)
 {
     if (r->bytes[operand]) return r->bytes[operand];

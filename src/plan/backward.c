@@ -90,8 +90,9 @@ void meg_lower_gather(meg_lower *l, int value, int most)
 static bool in_place(const meg_lower *l, const meg_node *v, const meg_spec *s, int dy)
 {
     const meg_slot *t = &l->out->slot[dy];
+    meg_box box = meg_lower_box(l, v, s, MEG_DX);
     return s->in_place & MEG_BIT(MEG_DX) && l->holders[dy] == 0 && t->region == MEG_FRAME &&
-           t->format == s->format[MEG_DX] && meg_box_equal(&t->box, &l->out->box[v->in[0]]);
+           t->format == s->format[MEG_DX] && meg_box_equal(&t->box, &box);
 }
 
 /* Held memory of a weight's gradient, where the kernel may write straight to it; else -1. */
@@ -124,10 +125,14 @@ static void gradients(meg_lower *l, meg_instr *i, const meg_node *v, const meg_s
     i->written |= writes;
 }
 
-/* A gradient comes in its value's format; the kernel may want another. */
+/* A gradient comes in its value's format and box; the kernel may want others. */
 static int wanted(meg_lower *l, int slot, const meg_spec *s, const meg_node *v)
 {
-    bool as_is = slot < 0 || l->out->slot[slot].format == s->format[MEG_DY];
+    if (slot < 0) return slot;
+    meg_box box = meg_lower_box(l, v, s, MEG_DY);
+    if (s->exact & MEG_BIT(MEG_DY) && !meg_box_equal(&box, &l->out->slot[slot].box))
+        return meg_lower_cut(l, slot, &box, s->format[MEG_DY]);
+    bool as_is = l->out->slot[slot].format == s->format[MEG_DY];
     return as_is ? slot : meg_lower_copy(l, slot, s->format[MEG_DY], 0, v);
 }
 

@@ -3,6 +3,13 @@
 
 #include <string.h>
 
+typedef struct wish {
+    int value;
+    meg_format format;
+    int64_t bytes;
+    meg_box box;
+} wish;
+
 int meg_lower_slot(meg_lower *l, meg_slot s)
 {
     meg_station *e = l->out;
@@ -124,17 +131,31 @@ void meg_lower_fill(meg_lower *l, int into, int slot)
     meg_lower_emit(l, &i);
 }
 
-int meg_lower_cut(meg_lower *l, int slot, const meg_box *box, meg_format to)
+static int new_box(meg_lower *l, int slot, const meg_box *box, meg_format to)
 {
     meg_slot s = l->out->slot[slot];
-    bool inside = meg_box_holds(&s.box, box);
     s.box = *box;
     s.format = to;
     s.bytes = 0;
     s.region = MEG_FRAME;
     s.offset = s.per_micro = 0;
-    int into = meg_lower_slot(l, s);
+    return meg_lower_slot(l, s);
+}
+
+int meg_lower_cut(meg_lower *l, int slot, const meg_box *box, meg_format to)
+{
+    bool inside = meg_box_holds(&l->out->slot[slot].box, box);
+    int into = new_box(l, slot, box, to);
     if (!inside) meg_lower_zero(l, into);
+    meg_lower_fill(l, into, slot);
+    return into;
+}
+
+int meg_lower_widen(meg_lower *l, int slot, int value)
+{
+    const meg_box *box = &l->out->box[value];
+    if (meg_box_equal(box, &l->out->slot[slot].box)) return slot;
+    int into = new_box(l, slot, box, l->out->slot[slot].format);
     meg_lower_fill(l, into, slot);
     return into;
 }
@@ -183,11 +204,20 @@ static void load(meg_lower *l, int value)
     meg_lower_emit(l, &i);
 }
 
+static int remember(meg_lower *l, int value, int slot)
+{
+    l->duplicate = meg_grow(l->duplicate, &l->duplicate_room, (size_t)l->duplicates + 1,
+                            sizeof *l->duplicate);
+    l->duplicate[l->duplicates++] = (meg_duplicate){value, slot};
+    return slot;
+}
+
 int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, const meg_node *user)
 {
     meg_kind kind = l->g->value[value].kind;
     if (kind == MEG_PARAMETER || kind == MEG_STATE) {
-        bool several = l->used_in[value] == MEG_SEVERAL; /* stages: their ranks need one format */
+        /* stages: their ranks need one format */
+        bool several = l->used_in[value] == MEG_SEVERAL || format == MEG_FORMAT_PLAIN;
         l->home[value] = meg_lower_held(l, value, MEG_ROLE_VALUE, 0,
                                         several ? MEG_FORMAT_PLAIN : format, several ? 0 : bytes);
         l->format[value] = l->out->slot[l->home[value]].format;
@@ -198,13 +228,32 @@ int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, con
     if (l->out->slot[slot].format == format) return slot;
     for (int i = 0; i < l->duplicates; i++) {
         const meg_duplicate *d = &l->duplicate[i];
-        if (d->value == value && l->out->slot[d->slot].format == format) return d->slot;
+        const meg_slot *t = &l->out->slot[d->slot];
+        if (d->value == value && t->format == format &&
+            meg_box_equal(&t->box, &l->out->box[value]))
+            return d->slot;
     }
-    slot = meg_lower_copy(l, slot, format, bytes, user);
-    l->duplicate = meg_grow(l->duplicate, &l->duplicate_room, (size_t)l->duplicates + 1,
-                            sizeof *l->duplicate);
-    l->duplicate[l->duplicates++] = (meg_duplicate){value, slot};
-    return slot;
+    return remember(l, value, meg_lower_copy(l, slot, format, bytes, user));
+}
+
+/* Another box than the home's; a weight goes through plain format, which can be cut. */
+static int get_exact(meg_lower *l, wish w, const meg_node *user)
+{
+    if (meg_box_equal(&w.box, &l->out->box[w.value]))
+        return meg_lower_get(l, w.value, w.format, w.bytes, user);
+    for (int i = 0; i < l->duplicates; i++) {
+        const meg_duplicate *d = &l->duplicate[i];
+        const meg_slot *t = &l->out->slot[d->slot];
+        if (d->value == w.value && t->format == w.format && meg_box_equal(&t->box, &w.box))
+            return d->slot;
+    }
+    bool weight = meg_format_block(w.format) == 0;
+    meg_kind kind = l->g->value[w.value].kind;
+    bool leaf = kind == MEG_PARAMETER || kind == MEG_STATE;
+    int home = meg_lower_get(l, w.value, leaf ? MEG_FORMAT_PLAIN : l->format[w.value], 0, user);
+    int slot = meg_lower_cut(l, home, &w.box, weight ? MEG_FORMAT_PLAIN : w.format);
+    if (weight) slot = meg_lower_copy(l, slot, w.format, w.bytes, user);
+    return remember(l, w.value, slot);
 }
 
 int meg_lower_piece(meg_lower *l, int value, const meg_box *box)
@@ -220,16 +269,29 @@ meg_box meg_lower_part(const meg_lower *l, int value)
     return meg_entry_part(l->entry, value, l->out->position[segment]).work.out;
 }
 
+/* The box of an operand of a value, as the kernel wants it. */
+meg_box meg_lower_box(const meg_lower *l, const meg_node *v, const meg_spec *s, int operand)
+{
+    meg_request r;
+    meg_instr i = meg_lower_instr(MEG_KERNEL, v, MEG_FORWARD);
+    meg_station_request(l->out, &i, &r);
+    return s->exact & MEG_BIT(operand) ? meg_request_exact(&r, operand) : r.box[operand];
+}
+
+static int read(meg_lower *l, const meg_node *v, const meg_spec *s, int o, int value)
+{
+    if (!(s->exact & MEG_BIT(o))) return meg_lower_get(l, value, s->format[o], s->bytes[o], v);
+    wish w = {value, s->format[o], s->bytes[o], meg_lower_box(l, v, s, o)};
+    return get_exact(l, w, v);
+}
+
 void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s)
 {
     meg_mask reads = meg_node_reads(v, i->pass);
     for (int k = 0; k < v->inputs; k++)
-        if (reads & MEG_BIT(MEG_X + k))
-            i->slot[MEG_X + k] = meg_lower_get(l, v->in[k], s->format[MEG_X + k],
-                                               s->bytes[MEG_X + k], v);
+        if (reads & MEG_BIT(MEG_X + k)) i->slot[MEG_X + k] = read(l, v, s, MEG_X + k, v->in[k]);
     for (int k = 0; k < v->outputs; k++)
-        if (reads & MEG_BIT(MEG_Y + k))
-            i->slot[MEG_Y + k] = meg_lower_get(l, v->out[k], s->format[MEG_Y + k], 0, v);
+        if (reads & MEG_BIT(MEG_Y + k)) i->slot[MEG_Y + k] = read(l, v, s, MEG_Y + k, v->out[k]);
     for (int k = 0; k < v->op->auxes; k++)
         if (reads & MEG_BIT(MEG_AUX + k)) i->slot[MEG_AUX + k] = l->aux[v->id * MEG_AUXES + k];
     i->seconds = s->seconds;
@@ -264,7 +326,7 @@ int meg_lower_write(meg_lower *l, const meg_node *v, int o, const meg_spec *s)
     bool gradient = o >= MEG_DX;
     t.role = gradient ? MEG_ROLE_GRADIENT : MEG_ROLE_VALUE;
     t.value = gradient ? v->in[o - MEG_DX] : v->out[o - MEG_Y];
-    t.box = l->out->box[t.value];
+    t.box = meg_lower_box(l, v, s, o);
     t.dtype = meg_entry_dtype(l->entry, l->g->value[t.value].dtype);
     return meg_lower_slot(l, t);
 }

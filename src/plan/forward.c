@@ -134,11 +134,11 @@ void meg_lower_begin(meg_lower *l)
 /* May the output lie where input 0 did? */
 static bool in_place(const meg_lower *l, const meg_node *v, const meg_spec *s, int slot)
 {
-    int x = v->in[0], y = v->out[0];
+    int x = v->in[0];
+    meg_box box = meg_lower_box(l, v, s, MEG_Y);
     return s->in_place & MEG_BIT(MEG_Y) && l->g->value[x].kind == MEG_MADE && slot == l->home[x] &&
            !l->keep[x] && l->uses[x] == 0 && l->out->slot[slot].region == MEG_FRAME &&
-           l->out->slot[slot].format == s->format[MEG_Y] && meg_box_equal(&l->out->slot[slot].box, &l->out->box[y]) &&
-           !l->goes[x];
+           l->out->slot[slot].format == s->format[MEG_Y] && meg_box_equal(&l->out->slot[slot].box, &box) && !l->goes[x];
 }
 
 static void trim(meg_lower *l, int slot, meg_box box)
@@ -212,16 +212,16 @@ static void share(meg_lower *l, const meg_node *v)
                                    MEG_TAG_VALUE + 4 * y + l->out->direction);
     r.max = v->op->max;
     meg_lower_emit(l, &r);
-    if (meg_box_equal(&l->out->slot[l->home[y]].box, &l->out->box[y])) return;
-    l->home[y] = meg_lower_cut(l, l->home[y], &l->out->box[y], l->format[y]);
 }
 
 /* What was made becomes what is held. */
 static void spread(meg_lower *l, const meg_node *v)
 {
     for (int k = 0; k < v->outputs; k++) {
-        meg_lower_send(l, v->out[k]);
-        meg_lower_take(l, v->out[k]);
+        int y = v->out[k];
+        if (l->home[y] >= 0 && !meg_is_move(v)) l->home[y] = meg_lower_widen(l, l->home[y], y);
+        meg_lower_send(l, y);
+        meg_lower_take(l, y);
     }
 }
 
@@ -316,5 +316,6 @@ void meg_lower_replay(meg_lower *l, int value)
     i.written = MEG_BIT(MEG_Y);
     meg_lower_scratch(l, &i, &s);
     meg_lower_emit(l, &i);
+    l->home[value] = meg_lower_widen(l, l->home[value], value);
     meg_lower_take(l, value);
 }

@@ -114,6 +114,8 @@ void meg_lower_price(meg_lower *l, meg_instr *i); /* an instruction other than a
 int meg_lower_copy(meg_lower *l, int slot, meg_format to, int64_t bytes, const meg_node *user);
 /* Another box: zero where the slot has nothing. */
 int meg_lower_cut(meg_lower *l, int slot, const meg_box *box, meg_format to);
+/* What was made becomes what is held; the rim is still to come. */
+int meg_lower_widen(meg_lower *l, int slot, int value);
 void meg_lower_fill(meg_lower *l, int into, int slot); /* copies where the boxes meet */
 int meg_lower_add(meg_lower *l, int into, int a, int b); /* into: slot, or -1 for a new one */
 void meg_lower_zero(meg_lower *l, int slot);
@@ -125,6 +127,8 @@ int meg_lower_piece(meg_lower *l, int value, const meg_box *box);
 /* Reads of a pass (X, Y, AUX) into the instruction's operands. */
 void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s);
 void meg_lower_scratch(meg_lower *l, meg_instr *i, const meg_spec *s);
+/* The box of an operand, as the kernel wants it. */
+meg_box meg_lower_box(const meg_lower *l, const meg_node *v, const meg_spec *s, int operand);
 /* A fresh frame slot for an operand that the kernel writes. */
 int meg_lower_write(meg_lower *l, const meg_node *v, int operand, const meg_spec *s);
 

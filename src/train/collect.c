@@ -12,7 +12,8 @@ enum {
 
 typedef enum order_code {
     ORDER_END,
-    ORDER_GET,
+    ORDER_BOX, /* of what the rank holds of the item */
+    ORDER_GET, /* what it holds */
     ORDER_PUT
 } order_code;
 
@@ -27,7 +28,7 @@ struct meg_collection {
     int rank, ranks;
     int count;
     meg_item *item;
-    unsigned char *held; /* (ranks, width): a bit for each candidate */
+    unsigned char *held; /* (ranks, 2, width): a bit for each candidate: held, all of it held */
     int *bit;            /* (count): of an item */
     int64_t width;
     char *piece;         /* PIECE bytes */
@@ -50,9 +51,37 @@ static meg_status receive(meg_collection *c, meg_error *e, int peer, void *data,
     return meg_comm_wait(c->comm, e, &m);
 }
 
+static bool has_bit(const meg_collection *c, int rank, bool all, int bit)
+{
+    return c->held[(2 * rank + all) * c->width + bit / 8] >> bit % 8 & 1;
+}
+
 static bool holds(const meg_collection *c, int rank, int bit)
 {
-    return c->held[rank * c->width + bit / 8] >> bit % 8 & 1;
+    return has_bit(c, rank, false, bit);
+}
+
+/* Some rank has all of it: its `owner`. */
+static bool is_whole(const meg_collection *c, int item)
+{
+    return has_bit(c, c->item[item].owner, true, c->bit[item]);
+}
+
+/* What this rank holds of an item. */
+static meg_box box_of(const meg_collection *c, int item)
+{
+    const meg_plan *p = meg_engine_plan(c->engine);
+    const meg_item *t = &c->item[item];
+    for (int k = 0; k < p->held_slots; k++) {
+        const meg_held_slot *h = &p->held[k];
+        if (h->value == t->value->id && h->role == t->role && h->index == t->index) return h->box;
+    }
+    return (meg_box){{0}, {0}};
+}
+
+static int64_t box_bytes(const meg_collection *c, const meg_box *box)
+{
+    return meg_box_size(box) * meg_dtype_bytes(meg_engine_real(c->engine));
 }
 
 static int64_t item_bytes(const meg_collection *c, int item)
@@ -102,8 +131,11 @@ static void mark_held(const meg_collection *c, unsigned char *mine)
         const meg_held_slot *h = &p->held[k];
         if (h->value < 0) continue;
         for (int i = first[h->value]; i < c->count && c->item[i].value->id == h->value; i++)
-            if (h->role == c->item[i].role && h->index == c->item[i].index)
-                mine[i / 8] |= (unsigned char)(1u << i % 8);
+            if (h->role == c->item[i].role && h->index == c->item[i].index) {
+                unsigned char bit = (unsigned char)(1u << i % 8);
+                mine[i / 8] |= bit;
+                if (meg_box_equal(&h->box, &c->item[i].value->shape)) mine[c->width + i / 8] |= bit;
+            }
     }
 }
 
@@ -126,18 +158,20 @@ static meg_status compare(const meg_collection *c, meg_error *e)
 
 static meg_status find_owners(meg_collection *c, meg_error *e)
 {
-    unsigned char *mine = meg_pool_alloc(c->pool, (size_t)c->width);
+    unsigned char *mine = meg_pool_alloc(c->pool, (size_t)(2 * c->width));
     int count = 0;
     mark_held(c, mine);
-    c->held = meg_pool_alloc(c->pool, (size_t)(c->ranks * c->width));
+    c->held = meg_pool_alloc(c->pool, (size_t)(2 * c->ranks * c->width));
     c->bit = meg_pool_alloc(c->pool, (size_t)(c->count + 1) * sizeof *c->bit);
     if (c->comm) MEG_TRY(e, compare(c, e));
-    if (c->comm) MEG_TRY(e, meg_comm_gather(c->comm, e, mine, c->width, c->held));
-    else memcpy(c->held, mine, (size_t)c->width);
+    if (c->comm) MEG_TRY(e, meg_comm_gather(c->comm, e, mine, 2 * c->width, c->held));
+    else memcpy(c->held, mine, (size_t)(2 * c->width));
     for (int i = 0; i < c->count; i++) {
         int owner = 0;
-        while (owner < c->ranks && !holds(c, owner, i))
+        while (owner < c->ranks && !has_bit(c, owner, true, i))
             owner++;
+        for (int r = 0; owner == c->ranks && r < c->ranks; r++)
+            if (holds(c, r, i)) owner = r; /* of a part; others have the rest */
         if (owner == c->ranks) continue; /* nobody has it: a gradient that is not kept */
         c->item[count] = c->item[i];
         c->item[count].owner = owner;
@@ -176,6 +210,7 @@ typedef struct local { /* from, or to, this rank's engine */
     meg_collect_take *take;
     meg_collect_give *give;
     void *context;
+    int64_t each; /* bytes of an element */
     meg_status status;
 } local;
 
@@ -203,10 +238,88 @@ static meg_status get_remote(meg_collection *c, meg_error *e, int item, meg_coll
     return status;
 }
 
+/* ---- items in parts ---- */
+
+typedef struct whole { /* an item that is put together from parts */
+    const meg_value *value;
+    char *data;
+    int64_t each;
+} whole;
+
+static void place_part(void *context, const meg_box *box, void *data)
+{
+    const whole *w = context;
+    meg_box starts;
+    int64_t p[MEG_AXES], run = meg_box_runs(&w->value->shape, box, &starts);
+    for (bool on = meg_box_first(&starts, p); on; on = meg_box_next(&starts, p))
+        memcpy(w->data + meg_box_at(&w->value->shape, p) * w->each,
+               (char *)data + meg_box_at(box, p) * w->each, (size_t)(run * w->each));
+}
+
+static meg_status ask_box(meg_collection *c, meg_error *e, int rank, int item, meg_box *box)
+{
+    order o = {ORDER_BOX, item};
+    MEG_TRY(e, give(c, e, rank, &o, sizeof o));
+    return receive(c, e, rank, box, sizeof *box);
+}
+
+static meg_status fetch_part(meg_collection *c, meg_error *e, int rank, int item, const meg_box *box,
+                             whole *w)
+{
+    order o = {ORDER_GET, item};
+    int64_t bytes = box_bytes(c, box);
+    char *part = malloc((size_t)bytes);
+    meg_status status = MEG_OK;
+    if (!part) return meg_fail(e, MEG_ENOMEM, "no memory to collect %s", c->item[item].name);
+    status = give(c, e, rank, &o, sizeof o);
+    for (int64_t at = 0; at < bytes && status == MEG_OK; at += PIECE)
+        status = receive(c, e, rank, part + at, bytes - at < PIECE ? bytes - at : PIECE);
+    if (status == MEG_OK) place_part(w, box, part);
+    free(part);
+    return status;
+}
+
+/* Asks those that hold parts until all is there; equal parts only once. */
+static meg_status join_parts(meg_collection *c, meg_error *e, int item, whole *w)
+{
+    const meg_item *t = &c->item[item];
+    meg_box *seen = meg_pool_alloc(c->pool, (size_t)c->ranks * sizeof *seen);
+    int64_t missing = meg_box_size(&t->value->shape);
+    for (int r = 0, count = 0; r < c->ranks && missing > 0; r++) {
+        bool again = false;
+        if (!holds(c, r, c->bit[item])) continue;
+        if (r == 0) seen[count] = box_of(c, item);
+        else MEG_TRY(e, ask_box(c, e, r, item, &seen[count]));
+        for (int k = 0; k < count; k++)
+            again = again || meg_box_equal(&seen[k], &seen[count]);
+        if (again) continue;
+        missing -= meg_box_size(&seen[count]);
+        if (r == 0)
+            meg_engine_get(c->engine, t->value->id, t->role, t->index, place_part, w);
+        else MEG_TRY(e, fetch_part(c, e, r, item, &seen[count], w));
+        count++;
+    }
+    MEG_CHECK(e, missing == 0, MEG_EARG, "%s: no rank has all of it", t->name);
+    return MEG_OK;
+}
+
+static meg_status get_parts(meg_collection *c, meg_error *e, int item, meg_collect_take *take,
+                            void *to)
+{
+    int64_t each = meg_dtype_bytes(meg_engine_real(c->engine));
+    whole w = {c->item[item].value, malloc((size_t)item_bytes(c, item)), each};
+    if (!w.data) return meg_fail(e, MEG_ENOMEM, "no memory to collect %s", c->item[item].name);
+    meg_status status = join_parts(c, e, item, &w);
+    if (status == MEG_OK) status = take(to, w.data, item_bytes(c, item) / each);
+    free(w.data);
+    return status;
+}
+
 meg_status meg_collection_get(meg_collection *c, meg_error *e, int item, meg_collect_take *take,
                               void *to)
 {
     const meg_item *t = &c->item[item];
+    if (!is_whole(c, item)) return get_parts(c, e, item, take, to);
     if (t->owner != 0) return get_remote(c, e, item, take, to);
     local l = {.item = t, .take = take, .context = to};
     meg_engine_get(c->engine, t->value->id, t->role, t->index, take_local, &l);
@@ -218,8 +331,47 @@ meg_status meg_collection_get(meg_collection *c, meg_error *e, int item, meg_col
 static void give_local(void *context, const meg_box *box, void *data)
 {
     const local *l = context;
-    int64_t first = meg_box_at(&l->item->value->shape, box->lo);
-    l->give(l->context, first, meg_box_size(box), data);
+    const meg_box *shape = &l->item->value->shape;
+    meg_box starts;
+    int64_t p[MEG_AXES], run = meg_box_runs(shape, box, &starts);
+    for (bool on = meg_box_first(&starts, p); on; on = meg_box_next(&starts, p))
+        l->give(l->context, meg_box_at(shape, p), run,
+                (char *)data + meg_box_at(box, p) * l->each);
+}
+
+/* To each that holds a part, what it holds. */
+static meg_status put_parts(meg_collection *c, meg_error *e, int item, meg_collect_give *source,
+                            void *from)
+{
+    const meg_item *t = &c->item[item];
+    int64_t each = meg_dtype_bytes(meg_engine_real(c->engine));
+    local l = {.item = t, .give = source, .context = from, .each = each};
+    meg_engine_put(c->engine, t->value->id, t->role, t->index, give_local, &l);
+    for (int r = 1; r < c->ranks; r++) {
+        meg_box box;
+        order o = {ORDER_PUT, item};
+        if (!holds(c, r, c->bit[item])) continue;
+        MEG_TRY(e, ask_box(c, e, r, item, &box));
+        MEG_TRY(e, give(c, e, r, &o, sizeof o));
+        int64_t bytes = box_bytes(c, &box);
+        char *part = malloc((size_t)bytes);
+        if (!part) return meg_fail(e, MEG_ENOMEM, "no memory to hand out %s", t->name);
+        give_local(&l, &box, part);
+        meg_status status = MEG_OK;
+        for (int64_t at = 0; at < bytes && status == MEG_OK; at += PIECE)
+            status = give(c, e, r, part + at, bytes - at < PIECE ? bytes - at : PIECE);
+        free(part);
+        MEG_TRY(e, status);
+    }
+    return MEG_OK;
+}
+
+/* Does every rank that holds the item hold all of it? */
+static bool all_whole(const meg_collection *c, int item)
+{
+    for (int r = 0; r < c->ranks; r++)
+        if (holds(c, r, c->bit[item]) && !has_bit(c, r, true, c->bit[item])) return false;
+    return true;
 }
 
 /* The same piece to all that hold the item, at once. */
@@ -242,6 +394,7 @@ meg_status meg_collection_put(meg_collection *c, meg_error *e, int item, meg_col
     const meg_item *t = &c->item[item];
     int64_t element = meg_dtype_bytes(meg_engine_real(c->engine)), all = item_bytes(c, item);
     bool remote = false;
+    if (!all_whole(c, item)) return put_parts(c, e, item, source, from);
     for (int r = 1; r < c->ranks; r++)
         remote = remote || holds(c, r, c->bit[item]);
     order o = {ORDER_PUT, item};
@@ -251,7 +404,7 @@ meg_status meg_collection_put(meg_collection *c, meg_error *e, int item, meg_col
         source(from, at / element, bytes / element, c->piece);
         MEG_TRY(e, give_all(c, e, c->bit[item], c->piece, bytes));
     }
-    local l = {.item = t, .give = source, .context = from};
+    local l = {.item = t, .give = source, .context = from, .each = element};
     meg_engine_put(c->engine, t->value->id, t->role, t->index, give_local, &l);
     return MEG_OK;
 }
@@ -308,7 +461,12 @@ static meg_status serve(meg_collection *c, meg_error *e)
         MEG_TRY(e, receive(c, e, 0, &o, sizeof o));
         if (o.code == ORDER_END) return MEG_OK;
         const meg_item *t = &c->item[o.item];
-        stream s = {.c = c, .error = e, .left = item_bytes(c, o.item)};
+        meg_box box = box_of(c, o.item);
+        stream s = {.c = c, .error = e, .left = box_bytes(c, &box)};
+        if (o.code == ORDER_BOX) {
+            MEG_TRY(e, give(c, e, 0, &box, sizeof box));
+            continue;
+        }
         if (o.code == ORDER_GET) {
             next_piece(&s);
             meg_engine_get(c->engine, t->value->id, t->role, t->index, send_pieces, &s);
