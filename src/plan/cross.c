@@ -201,7 +201,7 @@ static int add_move(meg_lower *l, const meg_node *v, int number)
     held.box = held_boxes(l, held.mesh, y);
     meg_transfer t = meg_transfer_new(l->pool, &made, &held);
     meg_exchange exchange = {.from = x, .to = y, .tag = tag_of(l, number)};
-    exchange.back = l->grad[x] && l->active[v->id];
+    exchange.back = returns(l, y);
     pick(l, &exchange, &t, ends, within);
     add_exchange(l, exchange, &l->moved[y]);
     return number + 1;

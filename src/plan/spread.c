@@ -206,7 +206,8 @@ static void find_sampled(const meg_plan *p, meg_entry *e)
         const meg_node *v = &g->node[i];
         bool any = reads_samples(e, v);
         for (int k = 0; k < v->outputs; k++)
-            e->sampled[v->out[k]] = any && g->value[v->out[k]].shape.hi[MEG_N] == g->batch;
+            e->sampled[v->out[k]] = any && !v->op->per_step &&
+                                    g->value[v->out[k]].shape.hi[MEG_N] == g->batch;
     }
 }
 
