@@ -39,10 +39,9 @@ static meg_status build(meg_engine *x, meg_error *e)
     x->arena = arena;
     for (int r = 0; r < MEG_REGIONS; r++)
         x->base[r] = meg_plan_base(x->plan, (meg_region)r);
+    meg_site site = {x->device, x->comm};
     for (int i = 0; i < MEG_ENTRIES; i++)
-        if (x->plan->entry[i].batch)
-            MEG_TRY(e, meg_compile(&x->entry[i], e, x->plan, &x->plan->entry[i], x->device,
-                                   meg_comm_node(x->comm)));
+        if (x->plan->entry[i].batch) MEG_TRY(e, meg_compile(&x->entry[i], e, x->plan, i, &site));
     return MEG_OK;
 }
 
@@ -67,10 +66,10 @@ void meg_engine_free(meg_engine *x)
 {
     if (!x) return;
     meg_device_wait(x->device);
+    meg_traffic_free(x->traffic); /* before the memory that messages use */
     for (int i = 0; i < MEG_ENTRIES; i++)
         meg_compiled_clear(&x->entry[i]);
     if (x->arena) meg_device_arena_free(x->device, x->arena, x->plan->arena);
-    meg_traffic_free(x->traffic);
     meg_comm_free(x->own);
     free(x);
 }
@@ -100,7 +99,7 @@ static meg_status wait_for(run *r, meg_error *e, const meg_station *t, const meg
     for (;;) {
         bool held = !meg_device_look(r->x->device).room;
         for (int o = 0; o < MEG_OPERANDS && !held; o++) {
-            bool writes = in->written & MEG_BIT(o) || in->code == MEG_FREE;
+            bool writes = in->written & MEG_BIT(o);
             held = at[o] &&
                    meg_traffic_holds(r->x->traffic, at[o], t->slot[in->slot[o]].bytes, writes);
         }
@@ -117,7 +116,7 @@ static void post_traffic(run *r, const meg_station *t, const meg_line *line, con
     meg_traffic_item item = {
         .code = in->code,
         .peer = in->peer,
-        .tag = in->tag + line->micro,
+        .tag = in->code == MEG_REDUCE ? in->tag : in->tag + line->micro,
         .data = address(x, t, &t->slot[slot], line),
         .bytes = t->slot[slot].bytes,
         .after = in->code == MEG_RECV ? frame->last : meg_device_look(x->device).put,
@@ -144,6 +143,20 @@ static void issue_load(run *r, const meg_station *t, const meg_line *line, char 
     meg_device_call(r->x->device, meg_load_run, l);
 }
 
+/* Memory that a message still reads is left as it is. To wait for the message would be a deadlock
+ * where its receiver needs this rank to go on, or is this rank itself. */
+static meg_status issue_free(run *r, meg_error *e, const meg_station *t, const meg_line *line,
+                             const meg_slot *slot)
+{
+    meg_engine *x = r->x;
+    char *at = address(x, t, slot, line);
+    while (!meg_traffic_idle(x->traffic) && !meg_device_look(x->device).room)
+        MEG_TRY(e, meg_traffic_wait(x->traffic, e));
+    if (!meg_traffic_holds(x->traffic, at, slot->bytes, true))
+        meg_device_release(x->device, at, slot->bytes);
+    return MEG_OK;
+}
+
 static meg_status issue(run *r, meg_error *e, const meg_line *line, int at)
 {
     meg_engine *x = r->x;
@@ -159,12 +172,11 @@ static meg_status issue(run *r, meg_error *e, const meg_line *line, int at)
         return MEG_OK;
     }
     if (in->code == MEG_FREE && !meg_device_releases(x->device)) return MEG_OK;
+    if (in->code == MEG_FREE) return issue_free(r, e, t, line, &t->slot[in->slot[MEG_X]]);
     for (int o = 0; o < MEG_OPERANDS; o++)
         to[o] = in->slot[o] < 0 ? NULL : address(x, t, &t->slot[in->slot[o]], line);
     if (!meg_traffic_idle(x->traffic)) MEG_TRY(e, wait_for(r, e, t, in, to));
-    if (in->code == MEG_FREE)
-        meg_device_release(x->device, to[MEG_X], t->slot[in->slot[MEG_X]].bytes);
-    else if (in->code == MEG_LOAD) issue_load(r, t, line, to[MEG_Y], &t->slot[in->slot[MEG_Y]]);
+    if (in->code == MEG_LOAD) issue_load(r, t, line, to[MEG_Y], &t->slot[in->slot[MEG_Y]]);
     else
         meg_device_launch(x->device, meg_compiled_kernel(r->compiled, t, at), (void *const *)to,
                           &moment);

@@ -160,6 +160,11 @@ bool meg_entry_partial(const meg_entry *e, int value);
 void meg_station_request(const meg_station *t, const meg_instr *i, meg_request *r);
 meg_dtype meg_entry_dtype(const meg_entry *e, meg_dtype t); /* real as the device has it */
 
+static inline int64_t meg_aligned(int64_t bytes)
+{
+    return (bytes + MEG_ALIGN - 1) / MEG_ALIGN * MEG_ALIGN;
+}
+
 /* Gives frame and temporary slots their offsets by lifetime. */
 void meg_station_place(meg_station *t);
 int64_t meg_station_stride(const meg_station *t); /* from a frame to the next */
