@@ -145,7 +145,8 @@ static const corner cases[] = {
     /* one rank has the middle stage in both directions: its running statistics, its loss */
     {"resnet-cifar", "depth=8 image=3x13x11 classes=5 width=8", "batch=16 norm=2",
      "stages=3 micro=4 schedule=mast replicas=2", 6, 0},
-    {NULL, NULL, "batch=8 norm=2", "stages=3 micro=4 schedule=mast level=layer assign=b,both", 3, 0},
+    {NULL, NULL, "batch=8 norm=2", "stages=3 micro=4 schedule=mast level=layer assign=b,both", 3,
+     0},
     {NULL, NULL, "batch=8 norm=2",
      "stages=3 micro=2 schedule=mast level=layer assign=b,both replicas=2", 6, 0},
     /* a value without a gradient crosses */
@@ -159,16 +160,17 @@ static const corner cases[] = {
      * statistics */
     {NULL, NULL, "batch=8 norm=1 micro=2",
      "stages=2 schedule=chimera level=layer assign=c replicas=2", 4, 12},
-    {NULL, NULL, "batch=8 norm=1 micro=4",
-     "stages=3 schedule=mast level=layer assign=b,both", 3, 9},
-    {"cnn", "image=1x13x11 classes=7", "batch=12 norm=3 micro=2",
-     "stages=2 replicas=2", 4, 18},
+    {NULL, NULL, "batch=8 norm=1 micro=4", "stages=3 schedule=mast level=layer assign=b,both", 3,
+     9},
+    {"cnn", "image=1x13x11 classes=7", "batch=12 norm=3 micro=2", "stages=2 replicas=2", 4, 18},
     {"cnn", "image=1x13x11 classes=7", "batch=12", "replicas=3", 3, 17},
     /* a tied weight, one use of which has no gradient: in another stage, on the same rank, alone */
     {"tied_before", NULL, "batch=4", "stages=2 micro=2 level=layer assign=a", 2, 0},
     {"tied_behind", NULL, "batch=4", "stages=2 micro=2 level=layer assign=off", 2, 0},
-    {"tied_behind", NULL, "batch=4", "stages=2 micro=2 level=layer assign=off schedule=zb_h1", 2, 0},
-    {"tied_before", NULL, "batch=4 micro=2", "stages=2 level=layer assign=a schedule=chimera", 2, 7},
+    {"tied_behind", NULL, "batch=4", "stages=2 micro=2 level=layer assign=off schedule=zb_h1", 2,
+     0},
+    {"tied_before", NULL, "batch=4 micro=2", "stages=2 level=layer assign=a schedule=chimera", 2,
+     7},
     {"tied_behind", NULL, "batch=4 micro=2",
      "stages=2 level=layer assign=off schedule=chimera replicas=2", 4, 7},
     {"tied_before", NULL, "batch=4",
@@ -192,7 +194,8 @@ static void same(const corner *c)
     network_result *a = ranks_run(&one), *b = ranks_run(&all);
     double apart = network_difference(a, b, words);
     if (!(apart <= same_double))
-        fail_msg("%s, %d samples: one rank and %d differ by %g", words, c->samples, c->ranks, apart);
+        fail_msg("%s, %d samples: one rank and %d differ by %g", words, c->samples, c->ranks,
+                 apart);
     assert_true(a->correct == b->correct);
     network_free(a);
     network_free(b);
@@ -218,8 +221,9 @@ static void test_tails(void **state)
             for (int tail = 1; tail < 8; tail += 3) {
                 char more[160];
                 bool many = strstr(rows[i], "chunks") != NULL;
-                snprintf(more, sizeof more, "stages=%d level=layer assign=%s schedule=%s replicas=%d",
-                         many ? 4 : 2, many ? "b,c,d" : "c", rows[i], replicas);
+                snprintf(more, sizeof more,
+                         "stages=%d level=layer assign=%s schedule=%s replicas=%d", many ? 4 : 2,
+                         many ? "b,c,d" : "c", rows[i], replicas);
                 same(&(corner){NULL, NULL, "batch=8 norm=1 micro=4", more, 2 * replicas, 8 + tail});
             }
 }
@@ -230,7 +234,11 @@ static void test_spoils(void **state)
 {
     (void)state;
     meg_graph *g = corners();
-    ranks_case one = {.graph = g, .plan = "batch=8 norm=2", .device = "ref", .ranks = 1, .steps = 1},
+    ranks_case one = {.graph = g,
+                      .plan = "batch=8 norm=2",
+                      .device = "ref",
+                      .ranks = 1,
+                      .steps = 1},
                all = one;
     all.plan = "batch=8 norm=2 stages=4 chunks=2 micro=4 schedule=interleaved level=layer "
                "assign=b,c,d";

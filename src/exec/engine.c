@@ -13,6 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    OUTCOMES = 3, /* numbers that ranks tell each other after a step */
+    TOLD = 2      /* steps of which they are under way */
+};
+
+typedef struct telling { /* what a rank tells, then what all together have told */
+    double sum[OUTCOMES], scratch[OUTCOMES];
+    meg_reduction_spec spec;
+} telling;
+
 struct meg_engine {
     meg_plan *plan;
     meg_device *device;
@@ -22,6 +32,8 @@ struct meg_engine {
     int64_t base[MEG_REGIONS];
     int fill;
     meg_compiled entry[MEG_ENTRIES];
+    int64_t steps, asked; /* run; whose outcomes were asked for */
+    telling told[TOLD];
 };
 
 /* ---- making ---- */
@@ -210,45 +222,58 @@ static meg_status run_line(run *r, meg_error *e, int number)
 
 /* ---- results ---- */
 
-enum {
-    OUTCOMES = 3 /* numbers that ranks tell each other after a step */
-};
-
 static double read_total(const meg_engine *x, const meg_station *t, int slot)
 {
     const void *at = address(x, t, &t->slot[slot], &(meg_line){0});
     return t->entry->real == MEG_F64 ? *(const double *)at : (double)*(const float *)at;
 }
 
-/* Losses and right answers of all ranks: every station has its own share. */
-static meg_status add_up(const run *r, meg_error *e, meg_outcome *out)
+/* Losses and right answers of all ranks: every station has its own share. Their sum is under way
+ * while the next step runs, so that no rank waits for another at the end of a step. */
+static meg_status tell(run *r, meg_error *e)
 {
-    const meg_engine *x = r->x;
+    meg_engine *x = r->x;
     const meg_entry *entry = r->entry;
-    double sum[OUTCOMES] = {0, 0, r->feed->wish};
+    telling *t = &x->told[x->steps++ % TOLD];
+    *t = (telling){.sum = {0, 0, r->feed->wish}};
     for (int k = 0; k < entry->stations; k++) {
-        const meg_station *t = &entry->station[k];
+        const meg_station *s = &entry->station[k];
         for (int i = 0; i < entry->graph->losses; i++)
-            if (t->loss[i] >= 0)
-                sum[0] += entry->graph->loss[i].weight * read_total(x, t, t->loss[i]);
-        if (t->correct >= 0) sum[1] += read_total(x, t, t->correct);
+            if (s->loss[i] >= 0)
+                t->sum[0] += entry->graph->loss[i].weight * read_total(x, s, s->loss[i]);
+        if (s->correct >= 0) t->sum[1] += read_total(x, s, s->correct);
     }
-    meg_outcome total = {sum[0], sum[1], r->feed->wish};
-    int ranks = meg_comm_size(x->comm);
-    if (ranks > 1) {
-        double *all = calloc((size_t)ranks * OUTCOMES, sizeof *all);
-        if (!all) return meg_fail(e, MEG_ENOMEM, "no memory for the losses of %d ranks", ranks);
-        meg_status status = meg_comm_gather(x->comm, e, sum, sizeof sum, all);
-        total = (meg_outcome){0, 0, false};
-        for (int k = 0; k < ranks; k++) {
-            total.loss += all[OUTCOMES * k];
-            total.correct += all[OUTCOMES * k + 1];
-            total.wish = total.wish || all[OUTCOMES * k + 2] > 0;
-        }
-        free(all);
-        MEG_TRY(e, status);
-    }
-    *out = total;
+    if (meg_comm_size(x->comm) == 1) return MEG_OK;
+    t->spec = (meg_reduction_spec){.algorithm = &meg_allreduce_halving_doubling,
+                                   .ranks = meg_comm_size(x->comm),
+                                   .data = {t->sum, OUTCOMES, MEG_NUMBER_F64},
+                                   .scratch = t->scratch,
+                                   .tag = MEG_TAG_OUTCOME};
+    meg_traffic_item item = {.code = MEG_REDUCE,
+                             .tag = MEG_TAG_OUTCOME,
+                             .data = (char *)t->sum,
+                             .bytes = sizeof t->sum,
+                             .reduce = &t->spec,
+                             .what = "losses",
+                             .lasting = true};
+    bool moved;
+    meg_traffic_add(x->traffic, &item);
+    return meg_traffic_advance(x->traffic, e, &moved);
+}
+
+int meg_engine_waiting(const meg_engine *x)
+{
+    return (int)(x->steps - x->asked);
+}
+
+meg_status meg_engine_outcome(meg_engine *x, meg_error *e, meg_outcome *out)
+{
+    MEG_CHECK(e, x->asked < x->steps, MEG_EARG, "no step was run whose outcome is not known");
+    const telling *t = &x->told[x->asked++ % TOLD];
+    while (meg_traffic_holds(x->traffic, (const char *)t->sum, sizeof t->sum, false))
+        MEG_TRY(e, meg_traffic_wait(x->traffic, e));
+    *out = (meg_outcome){t->sum[0], t->sum[1], t->sum[2] > 0};
+    MEG_CHECK(e, isfinite(out->loss), MEG_ENAN, "the loss is %f", out->loss);
     return MEG_OK;
 }
 
@@ -259,13 +284,14 @@ static bool wants_targets(const meg_graph *g)
     return false;
 }
 
-meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_feed *feed,
-                           meg_outcome *out)
+meg_status meg_engine_run(meg_engine *x, meg_error *e, int which, const meg_feed *feed)
 {
     const meg_entry *entry = &x->plan->entry[which];
     MEG_CHECK(e, feed->targets || !wants_targets(entry->graph), MEG_EARG,
               "the loss of %s compares with real targets, but the step has none",
               entry->graph->name);
+    MEG_CHECK(e, meg_engine_waiting(x) < TOLD, MEG_EARG,
+              "the outcomes of %d steps are not asked for yet: ask before the next", TOLD);
     run r = {.x = x, .entry = entry, .compiled = &x->entry[which], .feed = feed};
     for (int i = 0; i < entry->lines; i++)
         if (entry->line[i].first) post_receives(&r, &entry->line[i]);
@@ -274,11 +300,16 @@ meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_fee
     while (!meg_traffic_idle(x->traffic))
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
     meg_device_wait(x->device);
-    meg_outcome sum;
-    MEG_TRY(e, add_up(&r, e, &sum));
-    *out = sum;
-    MEG_CHECK(e, isfinite(sum.loss), MEG_ENAN, "the loss is %f", sum.loss);
-    return MEG_OK;
+    return tell(&r, e);
+}
+
+meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_feed *feed,
+                           meg_outcome *out)
+{
+    MEG_CHECK(e, meg_engine_waiting(x) == 0, MEG_EARG,
+              "the outcome of the step before is not asked for yet");
+    MEG_TRY(e, meg_engine_run(x, e, which, feed));
+    return meg_engine_outcome(x, e, out);
 }
 
 /* ---- looking inside ---- */

@@ -56,7 +56,9 @@ void meg_traffic_add(meg_traffic_list *t, const meg_traffic_item *item)
 
 bool meg_traffic_idle(const meg_traffic_list *t)
 {
-    return t->count == 0;
+    for (int i = 0; i < t->count; i++)
+        if (!t->at[i].item.lasting) return false;
+    return true;
 }
 
 static bool meet(const meg_traffic_item *a, const char *data, int64_t bytes)
@@ -220,7 +222,10 @@ static meg_status watch(meg_traffic_list *t, meg_error *e)
     }
     double waited = meg_clock() - t->still;
     if (waited < t->patience) return MEG_OK;
-    const meg_traffic_item *a = &t->at[0].item;
+    int first = 0; /* what lasts is seldom the reason */
+    while (first < t->count - 1 && t->at[first].item.lasting)
+        first++;
+    const meg_traffic_item *a = &t->at[first].item;
     char peer[48] = "with its team";
     if (a->code != MEG_REDUCE) snprintf(peer, sizeof peer, "rank %d", a->peer);
     return meg_fail(e, MEG_EPEER,

@@ -2,8 +2,9 @@
  *
  * SEND, RECV and REDUCE are handed over in program order and start as soon as the kernels issued
  * before them are done (a RECV: those that used its frame) and no earlier traffic needs the same
- * memory, or is the same reduction of another micro-batch. A kernel waits only for traffic whose memory it touches. So messages overlap with
- * everything that does not depend on them, and the order of the program decides nothing else.
+ * memory, or is the same reduction of another micro-batch. A kernel waits only for traffic whose
+ * memory it touches. So messages overlap with everything that does not depend on them, and the order
+ * of the program decides nothing else.
  */
 #ifndef MEG_EXEC_TRAFFIC_H
 #define MEG_EXEC_TRAFFIC_H
@@ -21,6 +22,7 @@ typedef struct meg_traffic_item { /* what is to be communicated */
     const meg_reduction_spec *reduce; /* REDUCE: must stay */
     const char *what;                 /* the value, for messages; must stay */
     int micro;
+    bool lasting; /* may go on beyond its step: who wants it waits for its memory */
 } meg_traffic_item;
 
 typedef struct meg_traffic_list meg_traffic_list;
@@ -29,7 +31,7 @@ meg_traffic_list *meg_traffic_new(meg_comm *comm, meg_device *device);
 void meg_traffic_free(meg_traffic_list *t); /* gives up what is under way: after an error */
 
 void meg_traffic_add(meg_traffic_list *t, const meg_traffic_item *item);
-bool meg_traffic_idle(const meg_traffic_list *t); /* nothing is under way */
+bool meg_traffic_idle(const meg_traffic_list *t); /* nothing is under way but what lasts */
 
 /* Does traffic under way touch these bytes in a way that a kernel that reads (or writes) them must
  * wait for? */

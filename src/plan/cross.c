@@ -95,7 +95,7 @@ static void unite(meg_lower *l)
     l->crossings = kept;
     for (int i = 0; i < kept; i++)
         l->crossing[i].tag = i < MEG_TAG_VALUE / l->entry->micro / 2 ? 2 * i * l->entry->micro
-                                                                    : MEG_TAG_VALUE; /* refused */
+                                                                     : MEG_TAG_VALUE; /* refused */
     for (int i = 0; i < kept; i++)
         if (l->crossing[i].from == l->out->stage) l->goes[l->crossing[i].value] = true;
 }
@@ -111,7 +111,7 @@ void meg_lower_crossings(meg_lower *l)
             int x = g->node[i].in[k], maker = g->value[x].maker;
             if (maker < 0 || stage[maker] == stage[i]) continue;
             l->crossing[l->crossings++] = (meg_passage){x, stage[maker], stage[i],
-                                                         meg_lower_gives(l, &g->node[i], x), 0};
+                                                        meg_lower_gives(l, &g->node[i], x), 0};
         }
     qsort(l->crossing, (size_t)l->crossings, sizeof *l->crossing, by_value);
     unite(l);
