@@ -136,7 +136,7 @@ CASES = [
 
 CURVES = [
     ("gpt", "tokens=9 classes=23 layers=2 heads=3 width=24 dropout=0", 3,
-     {"sgd": (1e-2, "cpu"), "adam": (1e-3, "cpu")}),
+     {"sgd": 1e-2, "adam": 1e-3}),
     ("vit_b_16", "image=3x32x32 classes=10 patch=8 layers=2 heads=3 width=24 mlp=48", 3,
-     {"sgd": (1e-2, "cpu"), "adam": (1e-3, "cpu")}),
+     {"sgd": 1e-2, "adam": 1e-3}),
 ]
