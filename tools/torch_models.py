@@ -194,6 +194,9 @@ CASES = [
     ("resnet50", "image=3x64x64 classes=10", 4, ("cpu", "winograd")),
     ("resnet50", "image=3x32x64 classes=10", 3, ("ref64",)),
     ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0", 4, ("cpu", "winograd", "ref64")),
+    ("vgg13", "image=3x32x32 classes=10 hidden=64 dropout=0", 3, ("cpu", "ref64")),
+    ("vgg16", "image=3x32x32 classes=10 hidden=64 dropout=0", 3, ("cpu", "ref64")),
+    ("vgg19", "image=3x32x32 classes=10 hidden=64 dropout=0", 3, ("cpu", "ref64")),
     ("vgg11", "image=3x64x32 classes=10 hidden=64 dropout=0 bn=1", 4, ("cpu", "winograd")),
     ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0 bn=1", 3, ("ref64",)),
 ]
