@@ -6,7 +6,11 @@
 #include <time.h>
 
 static const double most_seconds = 2;
+#ifdef __SANITIZE_ADDRESS__
+static const long most_kilobytes = 900 << 10; /* it keeps what was freed for a while */
+#else
 static const long most_kilobytes = 300 << 10;
+#endif
 
 static void plan(const meg_graph *g, const meg_profile *profile, int rank, const char *what)
 {

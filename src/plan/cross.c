@@ -101,19 +101,6 @@ meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag
 
 /* ---- exchanges ---- */
 
-/* Does a node send a gradient back to this input? */
-static bool gives_back(const meg_lower *l, const meg_node *v, int value)
-{
-    for (int k = 0; k < v->inputs && l->grad[value]; k++) {
-        if (v->in[k] != value) continue;
-        for (int p = MEG_BACKWARD; p <= MEG_WEIGHT; p++)
-            if (meg_lower_wants(l, v, (meg_pass)p) &&
-                meg_node_writes(v, (meg_pass)p) & MEG_BIT(MEG_DX + k))
-                return true;
-    }
-    return false;
-}
-
 /* Do nodes of the segment that makes the value send one back? */
 static bool returns(const meg_lower *l, int value)
 {
@@ -121,7 +108,7 @@ static bool returns(const meg_lower *l, int value)
     int segment = e->segment_of[l->g->value[value].maker];
     for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++)
         if (e->segment_of[e->reader[i]] == segment &&
-            gives_back(l, &l->g->node[e->reader[i]], value))
+            meg_lower_gives(l, &l->g->node[e->reader[i]], value))
             return true;
     return false;
 }
@@ -160,7 +147,7 @@ static bool has_rim(const meg_layout *made, const meg_box box[])
 static void pick(meg_lower *l, meg_exchange *x, const meg_transfer *t, const bool ends[2],
                  bool within)
 {
-    int own = l->plan->world.rank;
+    int own = meg_lower_rank(l);
     x->send = meg_pool_alloc(l->pool, ((size_t)t->messages + 1) * sizeof *x->send);
     x->receive = meg_pool_alloc(l->pool, ((size_t)t->messages + 1) * sizeof *x->receive);
     for (int64_t i = 0; i < t->messages; i++) {

@@ -102,6 +102,8 @@ typedef struct meg_lower {
 /* keep.c */
 void meg_lower_keep(meg_lower *l);
 bool meg_lower_wants(const meg_lower *l, const meg_node *v, meg_pass pass); /* a backward pass */
+/* Does the node contribute to the gradient of a value that it reads? */
+bool meg_lower_gives(const meg_lower *l, const meg_node *v, int value);
 
 /* emit.c */
 int meg_lower_slot(meg_lower *l, meg_slot s); /* -> its number */
@@ -137,6 +139,7 @@ int meg_lower_write(meg_lower *l, const meg_node *v, int operand, const meg_spec
 const int64_t *meg_plan_samples(const meg_plan *p, int64_t count, int parts);
 meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error);
 void meg_lower_spread(meg_lower *l); /* what the station makes and holds */
+int meg_lower_rank(const meg_lower *l); /* whose part this is */
 
 /* cross.c */
 void meg_lower_exchanges(meg_lower *l);

@@ -334,22 +334,30 @@ static void make_alike(const meg_box *shape, meg_box box[], int ranks)
         if (!meg_box_empty(&box[i])) box[i] = *shape;
 }
 
+/* The rank whose part is lowered: an idle one is lowered like one that has samples. */
+int meg_lower_rank(const meg_lower *l)
+{
+    const meg_plan *p = l->plan;
+    meg_spot spot = l->out->spot;
+    return spot.replica * p->seat_first[p->seats] + p->seat_first[p->seat] + spot.local;
+}
+
 /* The rank's box of a weight, and the ranks that hold just the same. */
 static void share_weight(meg_lower *l, int value)
 {
     const meg_plan *p = l->plan;
-    int ranks = p->world.ranks;
+    int ranks = p->world.ranks, own = meg_lower_rank(l);
     meg_box *box = calloc((size_t)ranks, sizeof *box);
     meg_team *team = &l->sharers[value];
     if (!box) abort();
     weight_boxes(l->entry, value, box);
     if (!l->entry->whole) make_alike(&l->g->value[value].shape, box, ranks);
-    l->out->box[value] = box[p->world.rank];
+    l->out->box[value] = box[own];
     for (int r = 0; r < ranks; r++)
-        team->count += !meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[p->world.rank]);
+        team->count += !meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[own]);
     team->rank = meg_pool_alloc(p->pool, ((size_t)team->count + 1) * sizeof(int));
     for (int r = 0, k = 0; r < ranks; r++)
-        if (!meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[p->world.rank]))
+        if (!meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[own]))
             team->rank[k++] = r;
     free(box);
 }
