@@ -3,7 +3,7 @@
 #include "matrix.h"
 
 enum {
-    STRIDE = 41 /* of a model's plans; no divisor of their number */
+    STRIDE = 89 /* of a model's plans; no divisor of their number */
 };
 
 static const double same_double = 1e-10;
