@@ -110,7 +110,7 @@ torch()
     .venv-torch/bin/python "$@"
 }
 
-# libFuzzer on each reader in turn, from the committed corpus; ends at the first crash, hang (10 s) or
+# libFuzzer on each reader in turn, from the committed corpus; ends at the first crash, hang (30 s) or
 # hunger (1 GB), with the file that caused it. What is found on the way stays in build-fuzz.
 fuzz_readers()
 {
@@ -130,7 +130,7 @@ fuzz_readers()
     for reader in onnx safetensors plan; do
         mkdir -p build-fuzz/found/$reader
         say "fuzzing $reader for $seconds s; log: build-fuzz/$reader.log"
-        build-fuzz/fuzz-$reader -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
+        build-fuzz/fuzz-$reader -max_total_time="$seconds" -timeout=30 -rss_limit_mb=1024 \
             -malloc_limit_mb=512 -max_len=8192 -use_value_profile=1 -print_final_stats=1 \
             -artifact_prefix=build-fuzz/ build-fuzz/found/$reader tests/fuzz/corpus/$reader \
             tests/golden/onnx > build-fuzz/$reader.log 2>&1 || {
@@ -246,10 +246,16 @@ test-export)
     need $packages_build
     build default megalith_command
     [ -d .venv-export ] ||
-        say "installing PyTorch, Keras and onnxruntime into .venv-export: several GB, once"
+        say "installing PyTorch, Keras, TensorFlow and onnxruntime into .venv-*: several GB, once"
     environment .venv-export torch,torchvision,onnx,onnxscript,onnxruntime,keras,safetensors \
         torch torchvision onnx onnxscript onnxruntime keras safetensors
-    KERAS_BACKEND=torch .venv-export/bin/python tools/onnx_exports.py "$@"
+    # Keras on TensorFlow, which wants an environment of its own, writes its files beforehand.
+    environment .venv-tensorflow tensorflow,keras,tf2onnx tensorflow-cpu keras tf2onnx onnx==1.22.0
+    files=$(mktemp -d)
+    trap 'rm -rf "$files"' EXIT
+    KERAS_BACKEND=tensorflow .venv-tensorflow/bin/python tools/onnx_keras.py "$files" 2> /dev/null ||
+        fail "Keras could not write files through TensorFlow: see tools/onnx_keras.py"
+    KERAS_BACKEND=torch .venv-export/bin/python tools/onnx_exports.py --tensorflow "$files" "$@"
     ;;
 torture)
     need $packages_build $packages_test

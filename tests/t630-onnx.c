@@ -110,8 +110,8 @@ static void check_outputs(const char *name, meg_graph *g, meg_pass pass)
 }
 
 static const char *const MODELS[] = {
-    "cnn",      "floats", "points", "shapes", "tokens",   "norms",   "ids",      "moved",
-    "external", "folded", "means",  "merged", "nameless", "entries", "products", "bounds"};
+    "cnn",    "floats", "points", "shapes",   "tokens",  "norms",    "ids",    "moved", "external",
+    "folded", "means",  "merged", "nameless", "entries", "products", "bounds", "turned"};
 enum {
     COUNT = sizeof MODELS / sizeof *MODELS
 };
@@ -315,6 +315,9 @@ static void bad_models_are_refused_with_a_reason(void **state)
         {"bad-pool", "GlobalAveragePool 'pool': the batch must be the first axis"},
         {"bad-weights", "Add 'w': both inputs are weights"},
         {"bad-vast", "Expand 'spread': a constant of too many numbers"},
+        {"bad-perm", "Transpose 'turn': perm does not name every axis once"},
+        {"bad-perm4", "Transpose 'turn': perm does not name every axis once"},
+        {"bad-many", "Expand 'spread2': the file's nodes compute constants of more than 8"},
         {"missing", "No such file"},
     };
     (void)state;
@@ -350,6 +353,24 @@ static meg_status try_bytes(scratch *s, const uint8_t *data, size_t bytes)
     if (status != MEG_OK && (!e.message[0] || g)) fail_msg("an error without message");
     meg_graph_destroy(g);
     return status;
+}
+
+/* Of an empty file, of one that ends early, and of text. */
+static void files_of_no_model_are_told(void **state)
+{
+    static const struct {
+        const char *bytes, *words;
+    } cases[] = {{"", "is empty"},
+                 {"\x3a\x7f", "it was cut short"},
+                 {"{\"a\": 1}\n", "this is no ONNX file"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        meg_error e = {0};
+        meg_graph *g = NULL;
+        const char *path = scratch_write(*state, "no.onnx", cases[i].bytes, strlen(cases[i].bytes));
+        assert_int_equal(meg_onnx_load(&e, path, "", NULL, &g), MEG_EDATA);
+        if (!strstr(e.message, cases[i].words))
+            fail_msg("expected '%s', got '%s'", cases[i].words, e.message);
+    }
 }
 
 static void cut_files_are_refused(void **state)
@@ -436,6 +457,7 @@ int main(void)
         cmocka_unit_test(losses_of_the_export_are_told),
         cmocka_unit_test(weights_reach_the_engine_and_come_back),
         cmocka_unit_test(bad_models_are_refused_with_a_reason),
+        cmocka_unit_test(files_of_no_model_are_told),
         cmocka_unit_test(cut_files_are_refused),
         cmocka_unit_test(broken_bytes_do_no_harm),
         cmocka_unit_test(more_than_2_gigabytes_are_read),

@@ -397,10 +397,27 @@ def worse():
                            vast, image, "y"), check=False)
 
 
+def turned():
+    """Weights that are turned, twice, or only said to be; and those whose axes are not named once each."""
+    nodes = [node("Transpose", "u", "same", perm=[0, 1]), node("MatMul", "image same", "a"),
+             node("Transpose", "v", "once", perm=[1, 0]), node("MatMul", "a once", "b"),
+             node("Transpose", "w", "there"), node("Transpose", "there", "back"), node("MatMul", "b back", "c"),
+             node("Transpose", "x", "still", perm=[0, 1]), node("Transpose", "still", "x1"),
+             node("MatMul", "c x1", "y")]
+    save("turned", model(nodes, [weight(k, 4, 4) for k in "uvwx"], ["N", 3, 4], "y"))
+    for name, shape, perm in (("bad-perm", (4, 4), [0, 0]), ("bad-perm4", (3, 1, 1, 1), [0, 0, 0, 0])):
+        nodes = [node("Transpose", "w", "v", name="turn", perm=perm), node("Conv", "image v", "y")]
+        save(name, model(nodes, [weight("w", *shape)], ["N", 3, 4, 4], "y"), check=False)
+    nodes = [node("Expand", "one many", f"w{i}", name=f"spread{i}") for i in range(3)]
+    nodes += [node("Add", f"{'image' if i == 0 else f'y{i - 1}'} w{i}", f"y{i}") for i in range(3)]
+    save("bad-many", model(nodes, [wholes("many", 2048, 2048), number("one", 1)], ["N", 2048, 2048], "y2"),
+         check=False)
+
+
 def main():
     os.makedirs(FOLDER, exist_ok=True)
     makers = (cnn, floats, points, shapes, external, training, folded, bad, tokens, ids, norms,
-              means, moved, keras, worse, entries, products, bounds)
+              means, moved, keras, worse, entries, products, bounds, turned)
     for make in makers:
         make()
 

@@ -2,7 +2,8 @@
 training, and compares with onnxruntime; with PyTorch's own outputs where onnxruntime refuses what PyTorch
 wrote (it does so for a bias of a wrong shape), which the line then says.
 
-    python3 tools/onnx_exports.py [--build build] [--match WORD] [--folder DIR] [--no-write]
+    python3 tools/onnx_exports.py [--build build] [--match WORD] [--folder DIR] [--tensorflow DIR]
+                                  [--no-write]
 
 One line per file:
 
@@ -11,13 +12,18 @@ One line per file:
               those of `megalith forward` on it
     refused   Megalith refused to read it and named operator and node
     no file   the exporter itself failed
-    FAILED    a crash, a wrong result, a refusal that names nothing, or a refusal to train what was read
+    FAILED    a crash, a wrong result, a refusal that names nothing, a refusal to train what was read, or
+              the loss of a batch normalisation that no warning told, or a warning of none that was lost
 
 Warnings follow, indented. Any FAILED makes the exit status 1. A full run writes its table to docs/onnx.md.
+--tensorflow DIR: files that tools/onnx_keras.py wrote there under that backend of Keras.
 """
 import argparse
+import concurrent.futures
 import contextlib
+import functools
 import io
+import itertools
 import logging
 import os
 import re
@@ -37,6 +43,7 @@ import onnxruntime
 import torch
 from safetensors.numpy import load_file, save_file
 
+import onnx_keras
 import onnx_models
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -46,22 +53,36 @@ BEGIN = "<!-- Written by tools/onnx_exports.py, to the end mark: do not edit. --
 END = "<!-- End of tools/onnx_exports.py. -->\n"
 NAMES_NODE = re.compile(r"[A-Za-z]+ '[^']*': ")
 
-# Of the zoo: words that make each small, and its data.
+# Of the zoo: the model, words that make it small, and its data.
 PIXELS = "labels=pixels count=16"
 ZOO = {
-    "resnet18": ("", "synthetic:image=3x64x64 classes=10 count=32"),
-    "resnet-cifar": ("--depth 20 --version 2", "synthetic:image=3x32x32 classes=10 count=32"),
-    "vgg11": ("--hidden 64", "synthetic:image=3x64x64 classes=10 count=32"),
-    "inception-v3": ("--aux 0", "synthetic:image=3x128x128 classes=10 count=8"),
-    "amoebanet-d": ("--layers 3 --filters 32", "synthetic:image=3x64x64 classes=10 count=16"),
-    "unet": ("--width 8 --depth 2 --bn 1", f"synthetic:image=3x32x32 classes=3 {PIXELS}"),
-    "unet3d": ("--width 4 --depth 1 --up trilinear", f"synthetic:image=1x8x8x8 classes=3 {PIXELS}"),
-    "relaynet": ("--width 8", f"synthetic:image=1x64x32 classes=4 {PIXELS}"),
-    "cosmoflow": ("--pools 2", "synthetic:image=4x32x32x32 labels=real extent=4 count=8"),
-    "gpt": ("--layers 2 --heads 4 --width 32", "synthetic:image=12 tokens=yes classes=50 count=16"),
-    "vit_b_16": ("--patch 8 --layers 2 --heads 4 --width 64 --mlp 128",
-                 "synthetic:image=3x32x32 classes=10 count=16"),
+    "cnn": ("cnn", "", "synthetic:image=1x28x28 classes=10 count=32"),
+    "alexnet": ("alexnet", "", "synthetic:image=3x224x224 classes=10 count=8"),
+    "resnet18": ("resnet18", "", "synthetic:image=3x64x64 classes=10 count=32"),
+    "resnet50": ("resnet50", "", "synthetic:image=3x64x64 classes=10 count=16"),
+    "resnet-cifar": ("resnet-cifar", "--depth 20 --version 2",
+                     "synthetic:image=3x32x32 classes=10 count=32"),
+    "vgg11": ("vgg11", "--hidden 64", "synthetic:image=3x64x64 classes=10 count=32"),
+    "inception-v3": ("inception-v3", "--aux 0", "synthetic:image=3x128x128 classes=10 count=8"),
+    "inception-v3, two heads": ("inception-v3", "", "synthetic:image=3x299x299 classes=10 count=8"),
+    "amoebanet-d": ("amoebanet-d", "--layers 3 --filters 32",
+                    "synthetic:image=3x64x64 classes=10 count=16"),
+    "unet": ("unet", "--width 8 --depth 2 --bn 1", f"synthetic:image=3x32x32 classes=3 {PIXELS}"),
+    "unet, cropping": ("unet", "--width 8 --depth 2 --crop 1",
+                       f"synthetic:image=3x60x60 extent=20x20 classes=3 {PIXELS}"),
+    "unet3d": ("unet3d", "--width 4 --depth 1 --up trilinear",
+               f"synthetic:image=1x8x8x8 classes=3 {PIXELS}"),
+    "relaynet": ("relaynet", "--width 8", f"synthetic:image=1x64x32 classes=4 {PIXELS}"),
+    "cosmoflow": ("cosmoflow", "--pools 2", "synthetic:image=4x32x32x32 labels=real extent=4 count=8"),
+    "gpt": ("gpt", "--layers 2 --heads 4 --width 32", "synthetic:image=12 tokens=yes classes=50 count=16"),
+    "vit": ("vit_b_16", "--patch 8 --layers 2 --heads 4 --width 64 --mlp 128",
+            "synthetic:image=3x32x32 classes=10 count=16"),
 }
+
+# What an export lost, in the warning's words; anything that speaks of normalisations else is a false alarm.
+NORMALISED = ("resnet18", "inception_v3", "unet", "r3d_18")
+LOST = {"dynamo": "folded into their weights", "script-eval": "folded into their weights",
+        "dynamo-raw": "were exported for inference", "keras": "a file of Keras: its batch normalisations"}
 
 
 # ---- the exporters ----
@@ -116,18 +137,33 @@ def keras_files(folder, match):
     backend = os.environ["KERAS_BACKEND"]
     if match and not match.startswith("keras") and match not in "keras":
         return
-    for name, (model, shape) in onnx_models.keras_models().items():
+    for name, (model, shape) in onnx_keras.models().items():
         title = f"keras/{name}/{backend}"
         if match not in title:
             continue
-        x = numpy.random.default_rng(1).standard_normal(shape).astype(numpy.float32)
         path = os.path.join(folder, title.replace("/", "-") + ".onnx")
         try:
-            quiet(lambda: (model(x), model.export(path, format="onnx", verbose=False)))
+            yield title, path, onnx_keras.export(model, shape, path), None
         except Exception as e:
             yield title, f"{type(e).__name__}: {str(e).strip().splitlines()[0][:150]}", None, None
+
+
+def tensorflow_files(folder, match):
+    """What tools/onnx_keras.py wrote."""
+    if not folder:
+        return
+    stems = sorted({os.path.splitext(f)[0] for f in os.listdir(folder) if f.endswith((".npy", ".txt"))})
+    if not stems:
+        raise RuntimeError(f"tools/onnx_keras.py wrote nothing to {folder}")
+    for name in stems:
+        title, path = f"keras/{name}/tensorflow", os.path.join(folder, name)
+        if match not in title:
             continue
-        yield title, path, x, None
+        if os.path.exists(path + ".txt"):
+            with open(path + ".txt") as f:
+                yield title, f.read(), None, None
+        else:
+            yield title, path + ".onnx", numpy.load(path + ".npy"), None
 
 
 # ---- who evaluates ----
@@ -219,6 +255,19 @@ def compare(build, path, x, allowed, own=None):
     return ("equal" if worst <= allowed else "FAILED"), f"{worst:.1e}{note}", told
 
 
+def alarm(title, told):
+    """What is wrong with the warnings; None: nothing."""
+    source, name, way = title.split("/")
+    normalised = source == "keras" or name in NORMALISED
+    want = LOST.get("keras" if source == "keras" else way) if normalised else None
+    spoken = [line for line in told if "batch normalisation" in line]
+    if want and not any(want in line for line in spoken):
+        return f"no warning that says '{want}'"
+    if not want and spoken:
+        return f"a false alarm: {spoken[0]}"
+    return None
+
+
 def data_of(title, x):
     """Samples as the network takes them."""
     image = "x".join(str(k) for k in x.shape[1:])
@@ -286,45 +335,72 @@ def write(rows):
         f.write(head + "".join(lines) + END + tail.partition(END)[2])
 
 
+def remove(*paths):
+    for path in paths:
+        if os.path.exists(path):
+            os.remove(path)
+
+
+def examine(build, keep, title, path, x, own):
+    """What became of a file that was exported: (title, verdict, text, warnings) once or twice."""
+    if x is None:
+        return [(title, "no file", path, [])]
+    verdict, text, told = attempt(lambda: compare(build, path, x, CLOSE, own))
+    wrong = alarm(title, told) if verdict == "equal" else None
+    if wrong:
+        verdict, text = "FAILED", wrong
+    rows = [(title, verdict, text, told)]
+    out = path.replace(".onnx", "-trained.onnx")
+    if verdict == "equal":
+        words = ["--data", data_of(title, x)]
+        result = attempt(lambda: train(build, path, words, x, out))
+        rows.append((title, *result[:2], []))
+    if not keep and not title.endswith("/tensorflow"):
+        remove(path, out)
+    return rows
+
+
+def examine_zoo(build, folder, name):
+    model, words, data = ZOO[name]
+    out = os.path.join(folder, f"zoo-{re.sub('[, ]+', '-', name)}.onnx")
+    result = attempt(lambda: train(build, model, words.split() + ["--data", data], sample_of(data), out))
+    return [(f"zoo/{name}", *result[:2], [])]
+
+
+def tell(rows, stream):
+    """Prints; returns the rows with their warnings counted."""
+    text = ""
+    for title, verdict, words, told in rows:
+        text += f"{verdict:8} {title}: {words}\n" + "".join(f"         {line}\n" for line in told)
+    stream.write(text)
+    stream.flush()
+    return [(title, verdict, words, len(told)) for title, verdict, words, told in rows]
+
+
+def run(arguments, folder):
+    """Files are examined while the next ones are exported."""
+    stream = sys.stdout  # which exporters that must be quiet redirect
+    with concurrent.futures.ThreadPoolExecutor(max(os.cpu_count(), 2)) as pool:
+        jobs = [pool.submit(lambda n=name: tell(examine_zoo(arguments.build, folder, n), stream))
+                for name in ZOO if arguments.match in f"zoo/{name}"]
+        sources = (tensorflow_files(arguments.tensorflow, arguments.match),
+                   keras_files(folder, arguments.match), torch_files(folder, arguments.match))
+        for case in itertools.chain(*sources):
+            work = functools.partial(examine, arguments.build, arguments.folder, *case)
+            jobs.append(pool.submit(lambda w=work: tell(w(), stream)))
+        return [row for job in jobs for row in job.result()]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--match", default="", help="only files whose names contain this")
     parser.add_argument("--folder", help="keep the files here")
+    parser.add_argument("--tensorflow", help="Keras's files of another backend: see tools/onnx_keras.py")
     parser.add_argument("--no-write", action="store_true", help="leave docs/onnx.md as it is")
     arguments = parser.parse_args()
-    rows = []
-
-    def tell(title, verdict, text, told=()):
-        rows.append((title, verdict, text, len(told)))
-        print(f"{verdict:8} {title}: {text}", flush=True)
-        for line in told:
-            print(f"         {line}")
-
     with contextlib.ExitStack() as stack:
-        folder = arguments.folder or stack.enter_context(tempfile.TemporaryDirectory())
-        for source in (torch_files, keras_files):
-            for title, path, x, own in source(folder, arguments.match):
-                if x is None:
-                    tell(title, "no file", path)
-                    continue
-                verdict, text, told = attempt(lambda: compare(arguments.build, path, x, CLOSE, own))
-                tell(title, verdict, text, told)
-                if verdict == "equal":
-                    out = path.replace(".onnx", "-trained.onnx")
-                    words = ["--data", data_of(title, x)]
-                    result = attempt(lambda: train(arguments.build, path, words, x, out))
-                    tell(title, *result[:2])
-                if not arguments.folder:
-                    os.remove(path)
-        for name, (words, data) in ZOO.items():
-            title = f"zoo/{name}"
-            if arguments.match not in title:
-                continue
-            x = sample_of(data)
-            out = os.path.join(folder, f"zoo-{name}.onnx")
-            result = attempt(lambda: train(arguments.build, name, words.split() + ["--data", data], x, out))
-            tell(title, *result[:2])
+        rows = run(arguments, arguments.folder or stack.enter_context(tempfile.TemporaryDirectory()))
     if not rows:
         sys.exit("no file was selected")
     if not arguments.match and not arguments.no_write:

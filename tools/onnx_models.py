@@ -1,5 +1,5 @@
 """Networks for tools/onnx_exports.py, with names that say what they try: torchvision's, a small U-Net,
-a small GPT, Keras's. All at sizes that plain C computes in seconds.
+a small GPT. All at sizes that plain C computes in seconds.
 """
 import torch
 import torchvision
@@ -100,18 +100,3 @@ def torch_model(name):
             nn.init.normal_(module.weight, 0, 0.1)  # a head of zeros would prove nothing
     x = torch.randn(shape) if vocabulary is None else torch.randint(0, vocabulary, shape)
     return model, x
-
-
-def keras_models():
-    """name -> (model, shape of an input); under the backend that KERAS_BACKEND names."""
-    import keras
-    from keras import layers
-    keras.utils.set_random_seed(1)
-    cnn = keras.Sequential([layers.Input((28, 28, 1)),
-                            layers.Conv2D(8, 3, activation="relu"), layers.MaxPooling2D(2),
-                            layers.Conv2D(16, 3, padding="same"), layers.BatchNormalization(),
-                            layers.ReLU(), layers.MaxPooling2D(2), layers.Dropout(0.25),
-                            layers.Flatten(), layers.Dense(32, activation="relu"), layers.Dense(10)])
-    resnet = keras.applications.ResNet50(weights=None, input_shape=(64, 64, 3), classes=10,
-                                         classifier_activation=None)
-    return {"cnn": (cnn, (2, 28, 28, 1)), "resnet50": (resnet, (1, 64, 64, 3))}

@@ -21,13 +21,14 @@ batches must agree by the rule. Networks run twice there: with direct convolutio
 Winograd's, whose rounding is a few times larger and flips some rectifier in almost every batch of a
 deep net: 3e-2 are allowed (its kernels are held to 1e-5 one by one).
 
-The rule for training: every one of the 20 losses within 1e-3 of PyTorch's in double, relative. Steps
-magnify rounding: batch norms of few values, rectifiers that flip, Adam, which makes full steps of
-gradients near zero. So the cases (CURVES) have rates at which some loss moves by 1e-2 or more, while
-PyTorch's own float stays within 3e-4 of its double; both are checked, and the cpu device, in float,
-is held to the rule there. Where no rate is so tame (Inception at a size that takes seconds has batch
-norms of 8 values, and PyTorch's float is off by 10 % within 20 steps at any rate), two right programs
-in float differ, and one that agrees has luck: then ref64 is compared; the line says so.
+The rule for training: every one of the 20 losses of the cpu device, in float, within 1e-3 of
+PyTorch's in double, relative. Steps magnify rounding: batch norms of few values, rectifiers that
+flip, Adam, which makes full steps of gradients near zero. So the cases (CURVES) have rates at which
+some batch's loss moves by 1e-2 or more, while PyTorch's own float stays within 3e-4 of its double;
+both are checked. Inception and AmoebaNet come with no such rate at sizes that take seconds: their last batch
+norms have few values (with 4, PyTorch in double loses Inception's curve by 8 % at the fourth step if
+weights differ by 1e-12). There batch norms begin with a bias of 2 (calm): most, not all, of what
+rectifiers get is positive, and gradients no longer grow from layer to layer.
 """
 import argparse
 import glob
@@ -213,6 +214,8 @@ def compare_step(ours, judge, floats, tolerance):
                 errors.append((float("inf"), float("inf"), name + ": Megalith wrote none"))
                 continue
             check(name, tensors[name], want, [f[part][name] for f in floats], least)
+    for name in sorted(tensors.keys() - judge[1].keys() - judge[2].keys()):
+        errors.append((float("inf"), float("inf"), name + ": PyTorch has none"))
     return errors
 
 
@@ -263,7 +266,7 @@ def torch_curve(build, state, batches, optimizer, lr, kind):
     model.load_state_dict({k: torch.tensor(t) for k, t in state.items()}, strict=False)
     steps = OPTIMIZERS[optimizer][1](model.parameters(), lr)
     losses = []
-    for i in range(STEPS if lr else BATCHES):
+    for i in range(STEPS):
         x, y = (torch.tensor(t) for t in batches[i % BATCHES])
         steps.zero_grad()
         loss = torch_models.loss(model, model(x.to(kind) if x.is_floating_point() else x),
@@ -290,29 +293,36 @@ def megalith_curve(a, folder, name, options, optimizer, lr, device, batch):
 
 
 def curve_errors(ours, judge):
-    errors = [(abs(b - j) / abs(j), i + 1) for i, (b, j) in enumerate(zip(ours, judge))]
+    """[(relative error, which step and both losses)]"""
+    errors = [(abs(b - j) / abs(j), f"step {i}: {b:.7f}, PyTorch {j:.7f}")
+              for i, (b, j) in enumerate(zip(ours, judge), 1)]
     if len(ours) != len(judge):
-        errors.append((float("inf"), f"{len(ours)} of {len(judge)}"))
-    return errors
+        errors.append((float("inf"), f"{len(ours)} of {len(judge)} steps"))
+    return [(e if numpy.isfinite(e) else float("inf"), text) for e, text in errors]
 
 
-def unfit(curve, optimizer, lr, device, judge):
-    """What is wrong with the case itself; curve(optimizer, lr, kind)."""
-    def worst(a, b):
-        errors = [e for e, _ in curve_errors(a, b)]
-        return max(errors) if numpy.isfinite(errors).all() else float("inf")
-
-    still = curve(optimizer, 0, torch.float64) * (STEPS // BATCHES)
-    if worst(judge, still) < 1e-2:
-        return "the losses hardly move"
-    drift = worst(curve(optimizer, lr, torch.float32), judge) if device == "cpu" else 0
+def unfit(judge, single):
+    """What is wrong with the case itself: PyTorch's losses in double and in float."""
+    still = judge[:BATCHES] * (STEPS // BATCHES)
+    moved, drift = (max(curve_errors(other, judge))[0] for other in (still, single))
+    if moved < 1e-2:
+        return f"the losses hardly move: {moved:.1e}"
     return f"PyTorch's float is off by {drift:.1e} itself" if drift > 3e-4 else None
+
+
+def calm(model):
+    """Rectifiers behind batch norms pass most of what they get."""
+    for m in model.modules():
+        if isinstance(m, torch.nn.modules.batchnorm._BatchNorm):
+            torch.nn.init.constant_(m.bias, 2)
 
 
 def compare_curves(a, tally, name, options, batch, rates):
     torch.manual_seed(1)
     torch.set_num_threads(1)
     model, image = torch_models.build(name, options)
+    if getattr(model, "restless", False):
+        calm(model)
     state = state_of(model)
     batches = [torch_models.example(model, image, batch) for _ in range(BATCHES)]
 
@@ -325,14 +335,14 @@ def compare_curves(a, tally, name, options, batch, rates):
         for i, letter in enumerate("xy"):
             numpy.save(os.path.join(folder, letter + ".npy"),
                        numpy.concatenate([b[i] for b in batches]))
-        for optimizer, (lr, device) in rates.items():
+        for optimizer, lr in rates.items():
+            ours = megalith_curve(a, folder, name, options, optimizer, lr, "cpu", batch)
             judge = curve(optimizer, lr, torch.float64)
-            ours = megalith_curve(a, folder, name, options, optimizer, lr, device, batch)
-            errors = [(e / 1e-3, e, f"step {step}") for e, step in curve_errors(ours, judge)]
-            wrong = unfit(curve, optimizer, lr, device, judge)
+            wrong = unfit(judge, curve(optimizer, lr, torch.float32))
+            errors = [(e / 1e-3, e, text) for e, text in curve_errors(ours, judge)]
             if wrong:
                 errors.append((float("inf"), float("nan"), wrong))
-            tally.report(f"{name} {options} {optimizer} lr={lr:g} {device}", errors, "steps")
+            tally.report(f"{name} {options} {optimizer} lr={lr:g} cpu", errors, "steps")
 
 
 def main():

@@ -4,12 +4,13 @@ build("resnet-cifar", "depth=110 version=2") returns an nn.Module and the shape 
 model names, options and defaults are those of `megalith list models`. ResNets and VGGs for
 ImageNet are torchvision's own. A family lives here or in a file torch_zoo_*.py of its own, which has
 FAMILIES = {family: (defaults, maker)}; maker(name, image, options) returns the module, and
-CASES = [(model, options, batch, devices)] and CURVES = [(model, options, batch, {optimizer: (rate,
-device)})] for torch_compare.py: single steps and trainings.
+CASES = [(model, options, batch, devices)] and CURVES = [(model, options, batch, {optimizer: rate})]
+for torch_compare.py: single steps and trainings.
 
 A module may have
     example(batch) -> x, y      a random batch (numpy), where it is not images and one class each
     loss(output, y)             where it is not cross entropy
+    restless = True             where trainings need calm() of torch_compare.py
 """
 import glob
 import importlib
@@ -193,18 +194,21 @@ CASES = [
     ("resnet50", "image=3x64x64 classes=10", 4, ("cpu", "winograd")),
     ("resnet50", "image=3x32x64 classes=10", 3, ("ref64",)),
     ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0", 4, ("cpu", "winograd", "ref64")),
+    ("vgg13", "image=3x32x32 classes=10 hidden=64 dropout=0", 3, ("cpu", "ref64")),
+    ("vgg16", "image=3x32x32 classes=10 hidden=64 dropout=0", 3, ("cpu", "ref64")),
+    ("vgg19", "image=3x32x32 classes=10 hidden=64 dropout=0", 3, ("cpu", "ref64")),
     ("vgg11", "image=3x64x32 classes=10 hidden=64 dropout=0 bn=1", 4, ("cpu", "winograd")),
     ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0 bn=1", 3, ("ref64",)),
 ]
 
 CURVES = [
-    ("cnn", "dropout=0", 4, {"sgd": (3e-3, "cpu"), "adam": (1e-3, "cpu")}),
-    ("resnet-cifar", "depth=8 image=3x16x16", 8, {"sgd": (1e-2, "cpu"), "adam": (3e-4, "cpu")}),
+    ("cnn", "dropout=0", 4, {"sgd": 3e-3, "adam": 1e-3}),
+    ("resnet-cifar", "depth=8 image=3x16x16", 8, {"sgd": 1e-2, "adam": 3e-4}),
     ("resnet-cifar", "depth=11 version=2 image=1x16x16", 8,
-     {"sgd": (1e-2, "cpu"), "adam": (1e-4, "cpu")}),
-    ("resnet18", "image=3x64x64 classes=10", 8, {"sgd": (3e-5, "cpu"), "adam": (1e-5, "cpu")}),
+     {"sgd": 1e-2, "adam": 1e-4}),
+    ("resnet18", "image=3x64x64 classes=10", 8, {"sgd": 3e-5, "adam": 1e-5}),
     ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0", 4,
-     {"sgd": (1e-2, "cpu"), "adam": (3e-3, "cpu")}),
+     {"sgd": 1e-2, "adam": 3e-3}),
 ]
 
 MAKERS = {"resnet-cifar": make_resnet_cifar, "cnn": make_cnn, "resnet": make_resnet,

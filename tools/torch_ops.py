@@ -122,18 +122,29 @@ def max_unpool(a, x, w, training):
     return unpool(x[0], indices, kernel, stride, tuple(p for p, _ in pairs))
 
 
+def window_sums(x, kernel, stride, dilation):
+    """Of each channel."""
+    convolve = (F.conv1d, F.conv2d, F.conv3d)[len(kernel) - 1]
+    taps = torch.ones(x.shape[1], 1, *kernel, dtype=x.dtype)
+    return convolve(x, taps, None, stride, 0, dilation, x.shape[1])
+
+
 def avgpool(a, x, w, training):
+    """PyTorch's own knows neither dilation nor two paddings: sums over numbers of pixels there."""
     space = x[0].dim() - 2
     pool = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[space - 1]
     kernel, stride, pairs, ceil = pool_words(a, space)
+    dilation = axes(a.get("dilation") or "1", space)
     count_pad = flag(a, "count_pad", True)
-    if symmetric(pairs, kernel):
+    if symmetric(pairs, kernel) and max(dilation) == 1:
         before = tuple(p for p, _ in pairs)
         return pool(x[0], kernel, stride, before, ceil, count_pad)
-    beyond = overhang(x[0], kernel, stride, pairs, ceil)
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation)]
+    beyond = overhang(x[0], spans, stride, pairs, ceil)
     ones = padded(torch.ones_like(x[0]), pairs, 1.0 if count_pad else 0.0)
-    share = pool(padded(ones, beyond, 0.0), kernel, stride)
-    return pool(padded(padded(x[0], pairs, 0.0), beyond, 0.0), kernel, stride) / share
+    sums, counts = (window_sums(padded(t, beyond, 0.0), kernel, stride, dilation)
+                    for t in (padded(x[0], pairs, 0.0), ones))
+    return sums / counts
 
 
 def adaptive_avgpool(a, x, w, training):

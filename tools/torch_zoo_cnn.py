@@ -24,6 +24,8 @@ class AlexNet(torchvision.models.AlexNet):
 class Inception(torchvision.models.Inception3):
     """The loss is main + 0.4 auxiliary, as in torchvision's references/classification."""
 
+    restless = True
+
     def __init__(self, channels, classes, aux, dropout):
         with warnings.catch_warnings():  # that starting weights will change one day
             warnings.simplefilter("ignore")
@@ -124,6 +126,8 @@ class Cell(nn.Module):
 
 
 class AmoebaNet(nn.Module):
+    restless = True
+
     def __init__(self, channels, classes, layers, filters, pool):
         super().__init__()
         c = older = last = filters // 4
@@ -179,9 +183,9 @@ CASES = [
 
 CURVES = [
     ("alexnet", "image=3x63x95 classes=10 hidden=64 dropout=0", 2,
-     {"sgd": (1e-2, "cpu"), "adam": (1e-3, "cpu")}),
-    ("inception-v3", "image=3x75x75 classes=10 dropout=0 aux=0", 4,
-     {"sgd": (1e-4, "ref64"), "adam": (1e-5, "ref64")}),
+     {"sgd": 1e-2, "adam": 1e-3}),
+    ("inception-v3", "image=3x107x107 classes=10 dropout=0 aux=0", 4, {"sgd": 1e-4, "adam": 3e-6}),
+    ("inception-v3", "classes=10 dropout=0", 2, {"sgd": 3e-5, "adam": 3e-6}),
     ("amoebanet-d", "image=3x64x64 classes=10 layers=3 filters=32 pool=avg", 8,
-     {"sgd": (1e-3, "ref64"), "adam": (3e-5, "cpu")}),
+     {"sgd": 1e-3, "adam": 3e-5}),
 ]

@@ -204,8 +204,8 @@ CASES = [
 ]
 
 CURVES = [
-    ("unet", "image=3x48x80 width=8 bn=1", 2, {"sgd": (1e-2, "cpu"), "adam": (3e-4, "cpu")}),
-    ("unet3d", "image=1x16x24x8 width=8", 2, {"sgd": (1e-2, "cpu"), "adam": (3e-4, "cpu")}),
-    ("relaynet", "image=1x40x29 width=16", 2, {"sgd": (1e-2, "cpu"), "adam": (3e-4, "cpu")}),
-    ("cosmoflow", "image=4x18x21x16 pools=3", 3, {"sgd": (1e-2, "cpu"), "adam": (1e-3, "cpu")}),
+    ("unet", "image=3x48x80 width=8 bn=1", 2, {"sgd": 1e-2, "adam": 3e-4}),
+    ("unet3d", "image=1x16x24x8 width=8", 2, {"sgd": 1e-2, "adam": 3e-4}),
+    ("relaynet", "image=1x40x29 width=16", 2, {"sgd": 1e-2, "adam": 3e-4}),
+    ("cosmoflow", "image=4x18x21x16 pools=3", 3, {"sgd": 1e-2, "adam": 1e-3}),
 ]

@@ -132,11 +132,12 @@ CASES = [
     ("vit_b_16", "image=3x32x32 classes=10 patch=8 layers=2 heads=3 width=24 mlp=48", 3,
      ("cpu", "ref64")),
     ("vit_b_32", "image=1x64x64 classes=7 layers=1 heads=2 width=32 mlp=40", 2, ("cpu", "ref64")),
+    ("vit_l_16", "image=3x48x48 classes=5 layers=2 heads=2 width=24 mlp=40", 2, ("cpu", "ref64")),
 ]
 
 CURVES = [
     ("gpt", "tokens=9 classes=23 layers=2 heads=3 width=24 dropout=0", 3,
-     {"sgd": (1e-2, "cpu"), "adam": (1e-3, "cpu")}),
+     {"sgd": 1e-2, "adam": 1e-3}),
     ("vit_b_16", "image=3x32x32 classes=10 patch=8 layers=2 heads=3 width=24 mlp=48", 3,
-     {"sgd": (1e-2, "cpu"), "adam": (1e-3, "cpu")}),
+     {"sgd": 1e-2, "adam": 1e-3}),
 ]

@@ -65,6 +65,12 @@ meg_status meg_comm_test(meg_comm *c, meg_error *e, meg_letter **m, bool *done)
     return *m ? c->kind->test(c, e, m, done) : MEG_OK;
 }
 
+void meg_comm_drop(meg_comm *c, meg_letter **m)
+{
+    if (*m) c->kind->drop(c, *m);
+    *m = NULL;
+}
+
 meg_status meg_comm_wait(meg_comm *c, meg_error *e, meg_letter **m)
 {
     bool done;

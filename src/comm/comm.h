@@ -68,6 +68,10 @@ meg_status meg_comm_recv(meg_comm *c, meg_error *e, int peer, int tag, void *dat
 /* Never blocks. When done, or failed, the message is freed and *m is NULL; NULL is done. */
 meg_status meg_comm_test(meg_comm *c, meg_error *e, meg_letter **m, bool *done);
 
+/* Gives a message up, for a rank that ends after an error: its memory is no longer written to, the
+ * other side may wait for ever. *m becomes NULL, which may also be passed. */
+void meg_comm_drop(meg_comm *c, meg_letter **m);
+
 /* Sleeps until it is done. */
 meg_status meg_comm_wait(meg_comm *c, meg_error *e, meg_letter **m);
 

@@ -19,6 +19,7 @@ typedef struct meg_comm_kind {
     meg_status (*recv)(meg_comm *c, meg_error *e, int peer, int tag, void *data, int64_t bytes,
                        meg_letter **out);
     meg_status (*test)(meg_comm *c, meg_error *e, meg_letter **m, bool *done);
+    void (*drop)(meg_comm *c, meg_letter *m); /* frees it, done or not */
     meg_status (*sleep)(meg_comm *c, meg_error *e, double seconds);
     void (*wake)(meg_comm *c);
     meg_status (*allreduce)(meg_comm *c, meg_error *e, const meg_numbers *data, meg_combine combine,

@@ -235,6 +235,24 @@ static meg_status test(meg_comm *base, meg_error *e, meg_letter **m, bool *done)
     return MEG_OK;
 }
 
+/* A receive can be taken back; what else is under way, MPI finishes or loses with the job. */
+static void drop(meg_comm *base, meg_letter *m)
+{
+    mpi *c = (mpi *)base;
+    int left = 0;
+    for (int i = 0; i < c->active; i++) {
+        if (c->message[i] != m) {
+            c->request[left] = c->request[i];
+            c->message[left++] = c->message[i];
+        } else if (m->peer != NO_PEER) {
+            MPI_Cancel(&c->request[i]);
+            MPI_Wait(&c->request[i], MPI_STATUS_IGNORE);
+        }
+    }
+    c->active = left;
+    free(m);
+}
+
 /* ---- sleeping ---- */
 
 static double now(void)
@@ -397,6 +415,7 @@ static const meg_comm_kind KIND = {
     .send = send,
     .recv = recv,
     .test = test,
+    .drop = drop,
     .sleep = sleep_mpi,
     .wake = wake,
     .allreduce = allreduce,

@@ -175,6 +175,15 @@ meg_status meg_reduction_advance(meg_reduction *r, meg_error *e, bool *done)
     return MEG_OK;
 }
 
+void meg_reduction_drop(meg_reduction *r)
+{
+    meg_comm_drop(r->comm, &r->native);
+    for (int i = 0; i < WINDOW; i++) {
+        meg_comm_drop(r->comm, &r->in.message[i]);
+        meg_comm_drop(r->comm, &r->out.message[i]);
+    }
+}
+
 meg_status meg_reduction_run(meg_comm *c, meg_error *e, const meg_reduction_spec *spec)
 {
     meg_reduction r;

@@ -54,6 +54,9 @@ meg_status meg_reduction_start(meg_reduction *r, meg_comm *c, meg_error *e,
  * with the communicator woken, so that other work has its turn. */
 meg_status meg_reduction_advance(meg_reduction *r, meg_error *e, bool *done);
 
+/* Gives it up, as meg_comm_drop does with a message. */
+void meg_reduction_drop(meg_reduction *r);
+
 /* Starts, and sleeps until done. */
 meg_status meg_reduction_run(meg_comm *c, meg_error *e, const meg_reduction_spec *spec);
 

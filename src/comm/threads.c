@@ -13,6 +13,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,6 +187,35 @@ static meg_status test(meg_comm *c, meg_error *e, meg_letter **m, bool *done)
               "rank %d expected %lld bytes from rank %d (tag %d), but %lld came", c->rank,
               (long long)old.bytes, old.from, old.tag, (long long)old.got);
     return MEG_OK;
+}
+
+/* What was not received yet is taken back. */
+static void drop_parcel(seat *s, const meg_letter *m)
+{
+    parcel **p = &s->parcels;
+    while (*p && (*p)->sender != m)
+        p = &(*p)->next;
+    parcel *found = *p;
+    if (!found) return;
+    *p = found->next;
+    free(found->copy);
+    free(found);
+}
+
+static void drop(meg_comm *c, meg_letter *m)
+{
+    hall *h = hall_of(c);
+    pthread_mutex_lock(&h->lock);
+    meg_letter **r = &h->seat[c->rank].receives;
+    while (*r && *r != m)
+        r = &(*r)->next;
+    if (*r) *r = m->next;
+    for (int i = 0; i < h->size; i++)
+        drop_parcel(&h->seat[i], m);
+    for (joint *j = h->joints; j; j = j->next)
+        if (j->member[c->rank] == m) j->joined = INT_MIN; /* is never complete */
+    pthread_mutex_unlock(&h->lock);
+    free(m);
 }
 
 static meg_status sleep_threads(meg_comm *c, meg_error *e, double seconds)
@@ -440,6 +470,7 @@ static const meg_comm_kind KIND = {
     .send = send,
     .recv = recv,
     .test = test,
+    .drop = drop,
     .sleep = sleep_threads,
     .wake = wake,
     .allreduce = allreduce,

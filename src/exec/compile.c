@@ -79,9 +79,10 @@ static meg_status find_groups(meg_compiled *c, meg_error *e, const int node[])
     return MEG_OK;
 }
 
-meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, const meg_entry *entry,
-                       meg_device *d, const int node[])
+meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, int which,
+                       const meg_site *site)
 {
+    const meg_entry *entry = &p->entry[which];
     size_t stations = (size_t)entry->stations + 1;
     c->entry = entry;
     c->allreduce = meg_allreduce_find(p->options.allreduce);
@@ -91,9 +92,9 @@ meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, const m
     c->reduction = calloc(count_codes(entry, MEG_REDUCE) + 1, sizeof *c->reduction);
     if (!c->kernel || !c->frame || !c->load || !c->reduction)
         return meg_fail(e, MEG_ENOMEM, "no memory for the program of %s", entry->name);
-    MEG_TRY(e, find_groups(c, e, node));
+    MEG_TRY(e, find_groups(c, e, meg_comm_node(site->comm)));
     for (int i = 0; i < entry->stations; i++)
-        MEG_TRY(e, prepare_station(c, e, p, i, d));
+        MEG_TRY(e, prepare_station(c, e, p, i, site->device));
     return MEG_OK;
 }
 

@@ -20,6 +20,11 @@ typedef struct meg_frame_use {
     uint64_t last; /* the device's item that touched it last */
 } meg_frame_use;
 
+typedef struct meg_site { /* where programs run */
+    meg_device *device;
+    const meg_comm *comm;
+} meg_site;
+
 typedef struct meg_compiled {
     const meg_entry *entry;
     meg_prepared ***kernel;        /* (stations)(instrs); NULL for what the engine does */
@@ -30,9 +35,9 @@ typedef struct meg_compiled {
     meg_topology **groups; /* (teams): who shares a node */
 } meg_compiled;
 
-/* node[r]: which node rank r is on */
-meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, const meg_entry *entry,
-                       meg_device *d, const int node[]);
+/* Entry `which` of the plan, for a device and the ranks of a communicator. */
+meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, int which,
+                       const meg_site *site);
 void meg_compiled_clear(meg_compiled *c);
 
 const meg_prepared *meg_compiled_kernel(const meg_compiled *c, const meg_station *t, int instr);

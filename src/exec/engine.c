@@ -13,6 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    OUTCOMES = 3, /* numbers that ranks tell each other after a step */
+    TOLD = 2      /* steps of which they are under way */
+};
+
+typedef struct telling { /* what a rank tells, then what all together have told */
+    double sum[OUTCOMES], scratch[OUTCOMES];
+    meg_reduction_spec spec;
+} telling;
+
 struct meg_engine {
     meg_plan *plan;
     meg_device *device;
@@ -22,6 +32,8 @@ struct meg_engine {
     int64_t base[MEG_REGIONS];
     int fill;
     meg_compiled entry[MEG_ENTRIES];
+    int64_t steps, asked; /* run; whose outcomes were asked for */
+    telling told[TOLD];
 };
 
 /* ---- making ---- */
@@ -39,10 +51,9 @@ static meg_status build(meg_engine *x, meg_error *e)
     x->arena = arena;
     for (int r = 0; r < MEG_REGIONS; r++)
         x->base[r] = meg_plan_base(x->plan, (meg_region)r);
+    meg_site site = {x->device, x->comm};
     for (int i = 0; i < MEG_ENTRIES; i++)
-        if (x->plan->entry[i].batch)
-            MEG_TRY(e, meg_compile(&x->entry[i], e, x->plan, &x->plan->entry[i], x->device,
-                                   meg_comm_node(x->comm)));
+        if (x->plan->entry[i].batch) MEG_TRY(e, meg_compile(&x->entry[i], e, x->plan, i, &site));
     return MEG_OK;
 }
 
@@ -67,10 +78,10 @@ void meg_engine_free(meg_engine *x)
 {
     if (!x) return;
     meg_device_wait(x->device);
+    meg_traffic_free(x->traffic); /* before the memory that messages use */
     for (int i = 0; i < MEG_ENTRIES; i++)
         meg_compiled_clear(&x->entry[i]);
     if (x->arena) meg_device_arena_free(x->device, x->arena, x->plan->arena);
-    meg_traffic_free(x->traffic);
     meg_comm_free(x->own);
     free(x);
 }
@@ -100,7 +111,7 @@ static meg_status wait_for(run *r, meg_error *e, const meg_station *t, const meg
     for (;;) {
         bool held = !meg_device_look(r->x->device).room;
         for (int o = 0; o < MEG_OPERANDS && !held; o++) {
-            bool writes = in->written & MEG_BIT(o) || in->code == MEG_FREE;
+            bool writes = in->written & MEG_BIT(o);
             held = at[o] &&
                    meg_traffic_holds(r->x->traffic, at[o], t->slot[in->slot[o]].bytes, writes);
         }
@@ -117,7 +128,7 @@ static void post_traffic(run *r, const meg_station *t, const meg_line *line, con
     meg_traffic_item item = {
         .code = in->code,
         .peer = in->peer,
-        .tag = in->tag + line->micro,
+        .tag = in->code == MEG_REDUCE ? in->tag : in->tag + line->micro,
         .data = address(x, t, &t->slot[slot], line),
         .bytes = t->slot[slot].bytes,
         .after = in->code == MEG_RECV ? frame->last : meg_device_look(x->device).put,
@@ -144,6 +155,20 @@ static void issue_load(run *r, const meg_station *t, const meg_line *line, char 
     meg_device_call(r->x->device, meg_load_run, l);
 }
 
+/* Memory that a message still reads is left as it is. To wait for the message would be a deadlock
+ * where its receiver needs this rank to go on, or is this rank itself. */
+static meg_status issue_free(run *r, meg_error *e, const meg_station *t, const meg_line *line,
+                             const meg_slot *slot)
+{
+    meg_engine *x = r->x;
+    char *at = address(x, t, slot, line);
+    while (!meg_traffic_idle(x->traffic) && !meg_device_look(x->device).room)
+        MEG_TRY(e, meg_traffic_wait(x->traffic, e));
+    if (!meg_traffic_holds(x->traffic, at, slot->bytes, true))
+        meg_device_release(x->device, at, slot->bytes);
+    return MEG_OK;
+}
+
 static meg_status issue(run *r, meg_error *e, const meg_line *line, int at)
 {
     meg_engine *x = r->x;
@@ -159,12 +184,11 @@ static meg_status issue(run *r, meg_error *e, const meg_line *line, int at)
         return MEG_OK;
     }
     if (in->code == MEG_FREE && !meg_device_releases(x->device)) return MEG_OK;
+    if (in->code == MEG_FREE) return issue_free(r, e, t, line, &t->slot[in->slot[MEG_X]]);
     for (int o = 0; o < MEG_OPERANDS; o++)
         to[o] = in->slot[o] < 0 ? NULL : address(x, t, &t->slot[in->slot[o]], line);
     if (!meg_traffic_idle(x->traffic)) MEG_TRY(e, wait_for(r, e, t, in, to));
-    if (in->code == MEG_FREE)
-        meg_device_release(x->device, to[MEG_X], t->slot[in->slot[MEG_X]].bytes);
-    else if (in->code == MEG_LOAD) issue_load(r, t, line, to[MEG_Y], &t->slot[in->slot[MEG_Y]]);
+    if (in->code == MEG_LOAD) issue_load(r, t, line, to[MEG_Y], &t->slot[in->slot[MEG_Y]]);
     else
         meg_device_launch(x->device, meg_compiled_kernel(r->compiled, t, at), (void *const *)to,
                           &moment);
@@ -198,45 +222,58 @@ static meg_status run_line(run *r, meg_error *e, int number)
 
 /* ---- results ---- */
 
-enum {
-    OUTCOMES = 3 /* numbers that ranks tell each other after a step */
-};
-
 static double read_total(const meg_engine *x, const meg_station *t, int slot)
 {
     const void *at = address(x, t, &t->slot[slot], &(meg_line){0});
     return t->entry->real == MEG_F64 ? *(const double *)at : (double)*(const float *)at;
 }
 
-/* Losses and right answers of all ranks: every station has its own share. */
-static meg_status add_up(const run *r, meg_error *e, meg_outcome *out)
+/* Losses and right answers of all ranks: every station has its own share. Their sum is under way
+ * while the next step runs, so that no rank waits for another at the end of a step. */
+static meg_status tell(run *r, meg_error *e)
 {
-    const meg_engine *x = r->x;
+    meg_engine *x = r->x;
     const meg_entry *entry = r->entry;
-    double sum[OUTCOMES] = {0, 0, r->feed->wish};
+    telling *t = &x->told[x->steps++ % TOLD];
+    *t = (telling){.sum = {0, 0, r->feed->wish}};
     for (int k = 0; k < entry->stations; k++) {
-        const meg_station *t = &entry->station[k];
+        const meg_station *s = &entry->station[k];
         for (int i = 0; i < entry->graph->losses; i++)
-            if (t->loss[i] >= 0)
-                sum[0] += entry->graph->loss[i].weight * read_total(x, t, t->loss[i]);
-        if (t->correct >= 0) sum[1] += read_total(x, t, t->correct);
+            if (s->loss[i] >= 0)
+                t->sum[0] += entry->graph->loss[i].weight * read_total(x, s, s->loss[i]);
+        if (s->correct >= 0) t->sum[1] += read_total(x, s, s->correct);
     }
-    meg_outcome total = {sum[0], sum[1], r->feed->wish};
-    int ranks = meg_comm_size(x->comm);
-    if (ranks > 1) {
-        double *all = calloc((size_t)ranks * OUTCOMES, sizeof *all);
-        if (!all) return meg_fail(e, MEG_ENOMEM, "no memory for the losses of %d ranks", ranks);
-        meg_status status = meg_comm_gather(x->comm, e, sum, sizeof sum, all);
-        total = (meg_outcome){0, 0, false};
-        for (int k = 0; k < ranks; k++) {
-            total.loss += all[OUTCOMES * k];
-            total.correct += all[OUTCOMES * k + 1];
-            total.wish = total.wish || all[OUTCOMES * k + 2] > 0;
-        }
-        free(all);
-        MEG_TRY(e, status);
-    }
-    *out = total;
+    if (meg_comm_size(x->comm) == 1) return MEG_OK;
+    t->spec = (meg_reduction_spec){.algorithm = &meg_allreduce_halving_doubling,
+                                   .ranks = meg_comm_size(x->comm),
+                                   .data = {t->sum, OUTCOMES, MEG_NUMBER_F64},
+                                   .scratch = t->scratch,
+                                   .tag = MEG_TAG_OUTCOME};
+    meg_traffic_item item = {.code = MEG_REDUCE,
+                             .tag = MEG_TAG_OUTCOME,
+                             .data = (char *)t->sum,
+                             .bytes = sizeof t->sum,
+                             .reduce = &t->spec,
+                             .what = "losses",
+                             .lasting = true};
+    bool moved;
+    meg_traffic_add(x->traffic, &item);
+    return meg_traffic_advance(x->traffic, e, &moved);
+}
+
+int meg_engine_waiting(const meg_engine *x)
+{
+    return (int)(x->steps - x->asked);
+}
+
+meg_status meg_engine_outcome(meg_engine *x, meg_error *e, meg_outcome *out)
+{
+    MEG_CHECK(e, x->asked < x->steps, MEG_EARG, "no step was run whose outcome is not known");
+    const telling *t = &x->told[x->asked++ % TOLD];
+    while (meg_traffic_holds(x->traffic, (const char *)t->sum, sizeof t->sum, false))
+        MEG_TRY(e, meg_traffic_wait(x->traffic, e));
+    *out = (meg_outcome){t->sum[0], t->sum[1], t->sum[2] > 0};
+    MEG_CHECK(e, isfinite(out->loss), MEG_ENAN, "the loss is %f", out->loss);
     return MEG_OK;
 }
 
@@ -247,13 +284,14 @@ static bool wants_targets(const meg_graph *g)
     return false;
 }
 
-meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_feed *feed,
-                           meg_outcome *out)
+meg_status meg_engine_run(meg_engine *x, meg_error *e, int which, const meg_feed *feed)
 {
     const meg_entry *entry = &x->plan->entry[which];
     MEG_CHECK(e, feed->targets || !wants_targets(entry->graph), MEG_EARG,
               "the loss of %s compares with real targets, but the step has none",
               entry->graph->name);
+    MEG_CHECK(e, meg_engine_waiting(x) < TOLD, MEG_EARG,
+              "the outcomes of %d steps are not asked for yet: ask before the next", TOLD);
     run r = {.x = x, .entry = entry, .compiled = &x->entry[which], .feed = feed};
     for (int i = 0; i < entry->lines; i++)
         if (entry->line[i].first) post_receives(&r, &entry->line[i]);
@@ -262,11 +300,16 @@ meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_fee
     while (!meg_traffic_idle(x->traffic))
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
     meg_device_wait(x->device);
-    meg_outcome sum;
-    MEG_TRY(e, add_up(&r, e, &sum));
-    *out = sum;
-    MEG_CHECK(e, isfinite(sum.loss), MEG_ENAN, "the loss is %f", sum.loss);
-    return MEG_OK;
+    return tell(&r, e);
+}
+
+meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_feed *feed,
+                           meg_outcome *out)
+{
+    MEG_CHECK(e, meg_engine_waiting(x) == 0, MEG_EARG,
+              "the outcome of the step before is not asked for yet");
+    MEG_TRY(e, meg_engine_run(x, e, which, feed));
+    return meg_engine_outcome(x, e, out);
 }
 
 /* ---- looking inside ---- */

@@ -31,8 +31,18 @@ meg_status meg_engine_new(meg_plan *p, meg_device *d, meg_comm *comm, meg_error 
                           meg_engine **out);
 void meg_engine_free(meg_engine *x);
 
-/* Collective. Runs one step of an entry (MEG_ENTRY_TRAIN, ...) and waits for it. After an error
- * messages may still be under way: end the job. */
+/* Runs one step of an entry (MEG_ENTRY_TRAIN, ...) as soon as other ranks' messages allow, and waits
+ * for no more than them. After an error messages may still be under way: end the job. */
+meg_status meg_engine_run(meg_engine *x, meg_error *e, int entry, const meg_feed *feed);
+
+/* Steps that were run, at most 2, and whose outcome was not asked for yet. */
+int meg_engine_waiting(const meg_engine *x);
+
+/* The outcome of the oldest of these, when all ranks have run it. MEG_ENAN: the loss is no number,
+ * on all ranks. */
+meg_status meg_engine_outcome(meg_engine *x, meg_error *e, meg_outcome *out);
+
+/* Collective: both. */
 meg_status meg_engine_step(meg_engine *x, meg_error *e, int entry, const meg_feed *feed,
                            meg_outcome *out);
 

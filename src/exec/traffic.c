@@ -39,8 +39,11 @@ meg_traffic_list *meg_traffic_new(meg_comm *comm, meg_device *device)
 void meg_traffic_free(meg_traffic_list *t)
 {
     if (!t) return;
-    for (int i = 0; i < t->count; i++)
+    for (int i = 0; i < t->count; i++) {
+        meg_comm_drop(t->comm, &t->at[i].letter);
+        if (t->at[i].reduction) meg_reduction_drop(t->at[i].reduction);
         free(t->at[i].reduction);
+    }
     free(t->at);
     free(t);
 }
@@ -53,7 +56,9 @@ void meg_traffic_add(meg_traffic_list *t, const meg_traffic_item *item)
 
 bool meg_traffic_idle(const meg_traffic_list *t)
 {
-    return t->count == 0;
+    for (int i = 0; i < t->count; i++)
+        if (!t->at[i].item.lasting) return false;
+    return true;
 }
 
 static bool meet(const meg_traffic_item *a, const char *data, int64_t bytes)
@@ -70,14 +75,16 @@ bool meg_traffic_holds(const meg_traffic_list *t, const char *data, int64_t byte
     return false;
 }
 
-/* Earlier traffic with the same memory goes first. */
+/* Earlier traffic with the same memory goes first, and the same reduction of earlier micro-batches:
+ * its messages have the same tag, and its working memory is the same. */
 static bool blocked(const meg_traffic_list *t, int i)
 {
     const meg_traffic_item *a = &t->at[i].item;
     for (int k = 0; k < i; k++) {
         const meg_traffic_item *b = &t->at[k].item;
         bool reads = a->code == MEG_SEND && b->code == MEG_SEND;
-        if (!reads && meet(b, a->data, a->bytes)) return true;
+        bool sums = a->code == MEG_REDUCE && b->code == MEG_REDUCE && a->tag == b->tag;
+        if (sums || (!reads && meet(b, a->data, a->bytes))) return true;
     }
     return false;
 }
@@ -215,7 +222,10 @@ static meg_status watch(meg_traffic_list *t, meg_error *e)
     }
     double waited = meg_clock() - t->still;
     if (waited < t->patience) return MEG_OK;
-    const meg_traffic_item *a = &t->at[0].item;
+    int first = 0; /* what lasts is seldom the reason */
+    while (first < t->count - 1 && t->at[first].item.lasting)
+        first++;
+    const meg_traffic_item *a = &t->at[first].item;
     char peer[48] = "with its team";
     if (a->code != MEG_REDUCE) snprintf(peer, sizeof peer, "rank %d", a->peer);
     return meg_fail(e, MEG_EPEER,

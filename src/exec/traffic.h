@@ -1,9 +1,10 @@
 /* Traffic: the communication of a rank that is under way, and what it keeps others from.
  *
  * SEND, RECV and REDUCE are handed over in program order and start as soon as the kernels issued
- * before them are done (a RECV: those that used its frame) and no other traffic needs the same
- * memory. A kernel waits only for traffic whose memory it touches. So messages overlap with
- * everything that does not depend on them, and the order of the program decides nothing else.
+ * before them are done (a RECV: those that used its frame) and no earlier traffic needs the same
+ * memory, or is the same reduction of another micro-batch. A kernel waits only for traffic whose
+ * memory it touches. So messages overlap with everything that does not depend on them, and the order
+ * of the program decides nothing else.
  */
 #ifndef MEG_EXEC_TRAFFIC_H
 #define MEG_EXEC_TRAFFIC_H
@@ -13,22 +14,24 @@
 
 typedef struct meg_traffic_item { /* what is to be communicated */
     meg_code code;
-    int peer, tag; /* SEND, RECV */
+    int peer; /* SEND, RECV */
+    int tag;  /* SEND, RECV: also of the micro-batch; REDUCE: one at a time has it */
     char *data;
     int64_t bytes;
     uint64_t after;                   /* the device's items that must be done first */
     const meg_reduction_spec *reduce; /* REDUCE: must stay */
     const char *what;                 /* the value, for messages; must stay */
     int micro;
+    bool lasting; /* may go on beyond its step: who wants it waits for its memory */
 } meg_traffic_item;
 
 typedef struct meg_traffic_list meg_traffic_list;
 
 meg_traffic_list *meg_traffic_new(meg_comm *comm, meg_device *device);
-void meg_traffic_free(meg_traffic_list *t);
+void meg_traffic_free(meg_traffic_list *t); /* gives up what is under way: after an error */
 
 void meg_traffic_add(meg_traffic_list *t, const meg_traffic_item *item);
-bool meg_traffic_idle(const meg_traffic_list *t); /* nothing is under way */
+bool meg_traffic_idle(const meg_traffic_list *t); /* nothing is under way but what lasts */
 
 /* Does traffic under way touch these bytes in a way that a kernel that reads (or writes) them must
  * wait for? */

@@ -51,8 +51,10 @@ typedef struct meg_onnx_build {
     int still;  /* batch normalisations without training, for a warning */
     int folded; /* convolutions that look as if they had swallowed one */
     int drops;
-    int merged;  /* scales of normalisations that several of them share */
-    int renamed; /* matrices of PyTorch that lost their names */
+    int merged;       /* scales of normalisations that several of them share */
+    int renamed;      /* matrices of PyTorch that lost their names */
+    int64_t weights;  /* numbers that the file stores */
+    int64_t computed; /* and that its nodes made: onnx_fold.c */
 } meg_onnx_build;
 
 /* One row per ONNX operator. */

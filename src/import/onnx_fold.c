@@ -9,12 +9,15 @@
  */
 #include "import/onnx_fold.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 enum {
     SIZE_MAX_FOLDED = 1 << 22, /* elements: a mask of 2048 tokens, and no more than 32 MB */
     WEIGHT_MAX = 1 << 28,
+    SUM_MAX = 1 << 23, /* of all nodes; and PER_WEIGHT more for each number that the file stores: */
+    PER_WEIGHT = 8,    /* each layer may have its mask, but small files are read in no time */
     OPERANDS = 3
 };
 
@@ -52,7 +55,13 @@ static double real_at(const meg_onnx_tensor *t, int64_t i)
     return is_real(t) ? meg_onnx_number(t, i) : (double)whole_at(t, i);
 }
 
-/* Room for the result, whose extents are set; false: it is too large. */
+/* How many numbers all nodes of the file may compute. */
+static int64_t sum_max(const meg_onnx_build *b)
+{
+    return SUM_MAX + PER_WEIGHT * b->weights;
+}
+
+/* Room for the result, whose extents are set; false: it is too large, or all of them together. */
 static bool make_room(folding *f)
 {
     f->size = 1;
@@ -61,6 +70,8 @@ static bool make_room(folding *f)
         f->size *= f->dims[i];
         if (f->size > f->most) return false;
     }
+    f->b->computed += f->size;
+    if (f->b->computed > sum_max(f->b)) return false;
     meg_pool *pool = f->b->file->pool;
     if (f->real) f->r = meg_pool_alloc(pool, ((size_t)f->size + 1) * sizeof *f->r);
     else f->i = meg_pool_alloc(pool, ((size_t)f->size + 1) * sizeof *f->i);
@@ -98,6 +109,10 @@ static meg_status finish(folding *f)
 
 static meg_status too_large(const folding *f)
 {
+    if (f->b->computed > sum_max(f->b))
+        return meg_onnx_refuse(
+            f->b, f->n, "the file's nodes compute constants of more than %" PRId64 " numbers",
+            sum_max(f->b));
     return meg_onnx_refuse(f->b, f->n, "a constant of too many numbers, or of no such shape");
 }
 
@@ -105,7 +120,20 @@ static meg_status too_large(const folding *f)
 
 typedef struct strides { /* of the input, along the axes of the result */
     int64_t offset, by[MEG_ONNX_RANK];
+    bool one, same; /* a single number; the result's own strides: known without divisions */
 } strides;
+
+/* Where the result's number `to` comes from. */
+static int64_t place(const folding *f, const strides *s, int64_t to)
+{
+    int64_t from = s->offset;
+    if (s->one || s->same) return s->one ? 0 : to;
+    for (int i = f->rank - 1; i >= 0; i--) {
+        from += to % f->dims[i] * s->by[i];
+        to /= f->dims[i];
+    }
+    return from;
+}
 
 static void row_major(const meg_onnx_tensor *t, int64_t by[])
 {
@@ -119,14 +147,8 @@ static void row_major(const meg_onnx_tensor *t, int64_t by[])
 static meg_status copy_strided(folding *f, const strides *s)
 {
     if (!make_room(f)) return too_large(f);
-    for (int64_t to = 0; to < f->size; to++) {
-        int64_t rest = to, from = s->offset;
-        for (int i = f->rank - 1; i >= 0; i--) {
-            from += rest % f->dims[i] * s->by[i];
-            rest /= f->dims[i];
-        }
-        copy_element(f, to, f->in[0], from);
-    }
+    for (int64_t to = 0; to < f->size; to++)
+        copy_element(f, to, f->in[0], place(f, s, to));
     return finish(f);
 }
 
@@ -135,12 +157,13 @@ static bool spread(const folding *f, const meg_onnx_tensor *t, strides *s)
 {
     int64_t own[MEG_ONNX_RANK];
     row_major(t, own);
-    *s = (strides){0};
+    *s = (strides){.one = t->size == 1, .same = t->rank == f->rank};
     if (t->rank > f->rank) return false;
     for (int i = 0; i < t->rank; i++) {
         int to = f->rank - t->rank + i;
         if (t->dims[i] != 1 && t->dims[i] != f->dims[to]) return false;
         s->by[to] = t->dims[i] == 1 ? 0 : own[i];
+        s->same = s->same && t->dims[i] == f->dims[to];
     }
     return true;
 }
@@ -178,10 +201,13 @@ static meg_status fold_transpose(folding *f)
     int count = meg_onnx_ints(f->n, "perm", perm, MEG_ONNX_RANK);
     row_major(t, own);
     f->rank = t->rank;
+    unsigned seen = 0;
     if (count >= 0 && count != t->rank) return too_large(f);
     for (int i = 0; i < t->rank; i++) {
         int64_t from = count < 0 ? t->rank - 1 - i : perm[i];
-        if (from < 0 || from >= t->rank) return too_large(f);
+        if (from < 0 || from >= t->rank || (seen & 1u << from))
+            return meg_onnx_refuse(f->b, f->n, "perm does not name every axis once");
+        seen |= 1u << from;
         f->dims[i] = t->dims[from];
         s.by[i] = own[from];
     }
@@ -349,16 +375,6 @@ static meg_status fold_trilu(folding *f)
 }
 
 /* ---- computing ---- */
-
-static int64_t place(const folding *f, const strides *s, int64_t to)
-{
-    int64_t from = 0;
-    for (int i = f->rank - 1; i >= 0; i--) {
-        from += to % f->dims[i] * s->by[i];
-        to /= f->dims[i];
-    }
-    return from;
-}
 
 static meg_status fold_numbers(folding *f)
 {

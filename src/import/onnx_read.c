@@ -369,6 +369,8 @@ static meg_status build(meg_onnx_build *b)
     MEG_CHECK(b->error, b->file->opset >= OLDEST && b->file->opset <= NEWEST, MEG_EUNSUPPORTED,
               "%s: operator set %lld, but %d to %d are supported", b->file->path,
               (long long)b->file->opset, OLDEST, NEWEST);
+    for (size_t i = 0; i < b->file->tensors; i++) /* which may share numbers: no sum is too large */
+        b->weights += b->file->tensor[i].size < INT32_MAX ? b->file->tensor[i].size : INT32_MAX;
     MEG_TRY(b->error, read_names(b));
     MEG_TRY(b->error, want_outputs(b, out, &count));
     meg_onnx_find_own(b);

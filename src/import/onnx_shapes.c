@@ -282,10 +282,15 @@ static meg_status turn_kernel(meg_onnx_build *b, const meg_onnx_node *n, const m
 /* The transpose of a matrix of weights: what PyTorch writes for a dense layer. */
 static meg_status turn_constant(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_symbol *s)
 {
+    int64_t perm[MEG_ONNX_RANK] = {1, 0};
+    int count = meg_onnx_ints(n, "perm", perm, MEG_ONNX_RANK);
     if (s->constant->rank != 2) return turn_kernel(b, n, s);
+    bool turns = perm[0] == 1 && perm[1] == 0, stays = perm[0] == 0 && perm[1] == 1;
+    if ((count >= 0 && count != 2) || !(turns || stays))
+        return meg_onnx_refuse(b, n, "perm does not name every axis once");
     meg_onnx_bind_same(b, n, s);
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
-    if (y) y->turned = !s->turned;
+    if (y) y->turned = s->turned != turns;
     if (y && !y->of) y->of = s;
     return MEG_OK;
 }

@@ -77,19 +77,6 @@ meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag
 
 /* ---- crossings ---- */
 
-/* Does a consumer in this stage send a gradient back? */
-static bool gives_back(const meg_lower *l, const meg_node *v, int value)
-{
-    for (int k = 0; k < v->inputs && l->grad[value]; k++) {
-        if (v->in[k] != value) continue;
-        for (int p = MEG_BACKWARD; p <= MEG_WEIGHT; p++)
-            if (meg_lower_wants(l, v, (meg_pass)p) &&
-                meg_node_writes(v, (meg_pass)p) & MEG_BIT(MEG_DX + k))
-                return true;
-    }
-    return false;
-}
-
 static int by_value(const void *a, const void *b)
 {
     const meg_passage *x = a, *y = b;
@@ -108,7 +95,7 @@ static void unite(meg_lower *l)
     l->crossings = kept;
     for (int i = 0; i < kept; i++)
         l->crossing[i].tag = i < MEG_TAG_VALUE / l->entry->micro / 2 ? 2 * i * l->entry->micro
-                                                                    : MEG_TAG_VALUE; /* refused */
+                                                                     : MEG_TAG_VALUE; /* refused */
     for (int i = 0; i < kept; i++)
         if (l->crossing[i].from == l->out->stage) l->goes[l->crossing[i].value] = true;
 }
@@ -124,7 +111,7 @@ void meg_lower_crossings(meg_lower *l)
             int x = g->node[i].in[k], maker = g->value[x].maker;
             if (maker < 0 || stage[maker] == stage[i]) continue;
             l->crossing[l->crossings++] = (meg_passage){x, stage[maker], stage[i],
-                                                         gives_back(l, &g->node[i], x), 0};
+                                                        meg_lower_gives(l, &g->node[i], x), 0};
         }
     qsort(l->crossing, (size_t)l->crossings, sizeof *l->crossing, by_value);
     unite(l);

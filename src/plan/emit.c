@@ -14,11 +14,6 @@ int meg_lower_slot(meg_lower *l, meg_slot s)
     return e->slots++;
 }
 
-static int64_t aligned(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 static int key_of(meg_role role, int index)
 {
     return role == MEG_ROLE_VALUE ? 0 : role == MEG_ROLE_GRADIENT ? 1 : 2 + index;
@@ -28,7 +23,7 @@ static meg_held_slot *add_held(meg_plan *p, meg_held_slot h)
 {
     p->held_at[h.value * MEG_HELD_KEYS + key_of(h.role, h.index)] = p->held_slots + 1;
     p->held = meg_grow(p->held, &p->held_room, (size_t)p->held_slots + 1, sizeof *p->held);
-    h.offset = aligned(p->bytes[MEG_HELD]);
+    h.offset = meg_aligned(p->bytes[MEG_HELD]);
     p->bytes[MEG_HELD] = h.offset + h.bytes;
     p->held[p->held_slots] = h;
     return &p->held[p->held_slots++];

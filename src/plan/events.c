@@ -46,6 +46,13 @@ static void settle(walk *w, int64_t lo, int64_t hi, bool writes)
     w->opens = kept;
 }
 
+static void add_after(meg_events *v, meg_traffic_note *n, int note)
+{
+    v->after = meg_grow(v->after, &v->after_room, (size_t)v->afters + 1, sizeof *v->after);
+    v->after[v->afters++] = note;
+    n->afters++;
+}
+
 /* FNV-1a */
 static uint64_t hash_team(const meg_team *t)
 {
@@ -63,8 +70,8 @@ static void post(walk *w, const meg_station *t, const meg_line *line, const meg_
                           .peer = in->peer,
                           .tag = in->code == MEG_REDUCE ? in->tag : in->tag + line->micro,
                           .value = s->value,
-                          .micro = line->micro,
-                          .after = -1,
+                          .micro = in->last ? 0 : line->micro,
+                          .after = v->afters,
                           .bytes = s->bytes};
     if (in->code == MEG_REDUCE) {
         const meg_team *team = &w->entry->team[in->peer];
@@ -73,9 +80,12 @@ static void post(walk *w, const meg_station *t, const meg_line *line, const meg_
     }
     int64_t lo = place(w, t, s, line);
     span mine = {v->notes, lo, lo + s->bytes, in->code == MEG_SEND};
-    for (int i = 0; i < w->opens; i++) { /* the last one counts: it is behind the others */
+    for (int i = 0; i < w->opens; i++) { /* as exec/traffic.c has it */
         const span *o = &w->open[i];
-        if (o->lo < mine.hi && mine.lo < o->hi && !(o->reads && mine.reads)) n.after = o->note;
+        const meg_traffic_note *other = &v->note[o->note];
+        bool sums = n.code == MEG_REDUCE && other->code == MEG_REDUCE && n.tag == other->tag;
+        bool meet = o->lo < mine.hi && mine.lo < o->hi && !(o->reads && mine.reads);
+        if (sums || meet) add_after(v, &n, o->note);
     }
     v->note = meg_grow(v->note, &v->note_room, (size_t)v->notes + 1, sizeof *v->note);
     v->note[v->notes++] = n;
@@ -133,5 +143,6 @@ void meg_events_clear(meg_events *v)
 {
     free(v->note);
     free(v->step);
+    free(v->after);
     *v = (meg_events){0};
 }

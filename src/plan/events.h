@@ -3,8 +3,9 @@
  * before the first step, and the whole job is checked (job.h).
  *
  * The walk is the engine's own (exec/engine.c): receives are posted as soon as their frame is free,
- * sends and reductions when their turn comes, and a kernel waits for traffic whose memory it touches. Traffic
- * is taken to end only when somebody waits for it, which is the worst case.
+ * sends and reductions when their turn comes; traffic starts when none that was posted before has
+ * its memory or its reduction, and a kernel waits for traffic whose memory it touches (a FREE waits
+ * for nothing). Traffic is taken to end only when somebody waits for it, which is the worst case.
  */
 #ifndef MEG_PLAN_EVENTS_H
 #define MEG_PLAN_EVENTS_H
@@ -16,18 +17,20 @@ typedef struct meg_traffic_note { /* one message or reduction of a step */
     int32_t peer;                 /* a rank; REDUCE: how many take part */
     int32_t tag;                  /* with the micro-batch */
     int32_t value;                /* of the graph, for messages; -1: several */
-    int32_t micro;
-    int32_t after; /* an earlier one that must be done before this starts; -1: none */
+    int32_t micro;                /* 0 also of what is summed up once, with the last one */
+    int32_t after,
+        afters; /* of the list `after`: earlier ones that must be done before it starts */
     int64_t bytes;
     uint64_t team; /* REDUCE: a hash of its ranks */
 } meg_traffic_note;
 
 typedef struct meg_events {
     int rank;
-    int notes, steps;
+    int notes, steps, afters;
     meg_traffic_note *note;
-    int *step; /* i: post note i; -1 - i: wait until it is done */
-    size_t note_room, step_room;
+    int *step;  /* i: post note i; -1 - i: wait until it is done */
+    int *after; /* notes, of all notes one after the other */
+    size_t note_room, step_room, after_room;
 } meg_events;
 
 void meg_events_of(const meg_plan *p, int entry, meg_events *out);

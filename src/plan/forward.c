@@ -7,17 +7,12 @@
  */
 #include "plan/lower.h"
 
-static int64_t aligned(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 int meg_lower_step_slot(meg_lower *l, meg_slot s)
 {
     int64_t all = s.per_micro ? s.per_micro * l->out->micros : 0;
     int64_t *bytes = &l->plan->entry[l->entry - l->plan->entry].bytes[MEG_STEP];
     s.region = MEG_STEP;
-    s.offset = aligned(*bytes);
+    s.offset = meg_aligned(*bytes);
     int id = meg_lower_slot(l, s);
     *bytes = s.offset + (all ? all : l->out->slot[id].bytes);
     return id;

@@ -114,6 +114,10 @@ static int match_meeting(job *j, const ref *all, int count)
 static meg_status check_meeting(job *j, const ref *all, int many)
 {
     for (int i = 0; i < many; i++)
+        MEG_CHECK(j->e, all[i].n->micro == all[0].n->micro, MEG_EARG,
+                  "the plan is broken: ranks %d and %d sum up %s of micro-batches %d and %d",
+                  all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->micro, all[i].n->micro);
+    for (int i = 0; i < many; i++)
         MEG_CHECK(j->e, all[i].n->bytes == all[0].n->bytes, MEG_EARG,
                   "the plan is broken: ranks %d and %d sum up %s with %" PRId64 " and %" PRId64
                   " bytes",
@@ -161,6 +165,15 @@ static bool complete(const job *j, int rank, int note)
     return j->state[n->peer][j->partner[rank][note]] >= BEGUN;
 }
 
+/* Is nothing in front of it any more? */
+static bool clear(const job *j, int rank, const meg_traffic_note *n)
+{
+    const int *after = j->list[rank].after + n->after;
+    for (int i = 0; i < n->afters; i++)
+        if (j->state[rank][after[i]] != DONE) return false;
+    return true;
+}
+
 /* Begins and ends what can be; has anything changed? */
 static bool progress(job *j, int rank)
 {
@@ -170,7 +183,7 @@ static bool progress(job *j, int rank)
         int note = j->open[rank][i];
         const meg_traffic_note *n = &j->list[rank].note[note];
         char *state = &j->state[rank][note];
-        if (*state == POSTED && (n->after < 0 || j->state[rank][n->after] == DONE)) {
+        if (*state == POSTED && clear(j, rank, n)) {
             *state = BEGUN;
             moved = true;
             if (n->code == MEG_REDUCE) j->come[j->partner[rank][note]]++;
@@ -201,7 +214,6 @@ static bool advance(job *j, int rank)
 
 static meg_status stuck(const job *j)
 {
-
     for (int r = 0; r < j->ranks; r++) {
         const meg_events *v = &j->list[r];
         if (j->at[r] == v->steps) continue;

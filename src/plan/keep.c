@@ -21,7 +21,20 @@ bool meg_lower_wants(const meg_lower *l, const meg_node *v, meg_pass pass)
     return false;
 }
 
-/* A gradient flows where a parameter comes in, and matters where a loss goes out. */
+bool meg_lower_gives(const meg_lower *l, const meg_node *v, int value)
+{
+    for (int k = 0; k < v->inputs && l->grad[value]; k++) {
+        if (v->in[k] != value) continue;
+        for (int p = 0; p < 2; p++)
+            if (meg_lower_wants(l, v, backward_passes[p]) &&
+                meg_node_writes(v, backward_passes[p]) & MEG_BIT(MEG_DX + k))
+                return true;
+    }
+    return false;
+}
+
+/* A gradient flows where a parameter comes in, and matters where a loss goes out. Some inputs get
+ * none at all: what a loss compares with. */
 static void find_gradients(meg_lower *l)
 {
     const meg_graph *g = l->g;
@@ -41,8 +54,12 @@ static void find_gradients(meg_lower *l)
     for (int i = g->nodes - 1; i >= 0; i--) {
         const meg_node *v = &g->node[i];
         l->active[i] = l->grad[v->out[0]] && wanted[v->out[0]];
+        meg_mask gives = 0;
+        for (int p = 0; p < 2; p++)
+            if (meg_op_has(v->op, backward_passes[p]))
+                gives |= meg_node_writes(v, backward_passes[p]);
         for (int k = 0; l->active[i] && k < v->inputs; k++)
-            wanted[v->in[k]] = true;
+            if (gives & MEG_BIT(MEG_DX + k)) wanted[v->in[k]] = true;
     }
 }
 

@@ -97,6 +97,8 @@ typedef struct meg_lower {
 /* keep.c */
 void meg_lower_keep(meg_lower *l);
 bool meg_lower_wants(const meg_lower *l, const meg_node *v, meg_pass pass); /* a backward pass */
+/* Does the node contribute to the gradient of a value that it reads? */
+bool meg_lower_gives(const meg_lower *l, const meg_node *v, int value);
 
 /* emit.c */
 int meg_lower_slot(meg_lower *l, meg_slot s); /* -> its number */

@@ -16,15 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    ALIGN = 64
-};
-
-static int64_t aligned(int64_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 static int larger(const void *a, const void *b)
 {
     const meg_slot *x = *(const meg_slot *const *)a, *y = *(const meg_slot *const *)b;
@@ -46,7 +37,7 @@ static int64_t lowest(const meg_slot *s, meg_slot *const low[], int count)
     for (int i = 0; i < count; i++) {
         if (!together(s, low[i])) continue;
         if (low[i]->offset >= at + s->bytes) break;
-        int64_t end = aligned(low[i]->offset + low[i]->bytes);
+        int64_t end = meg_aligned(low[i]->offset + low[i]->bytes);
         if (end > at) at = end;
     }
     return at;
@@ -92,7 +83,7 @@ void meg_station_place(meg_station *t)
 
 int64_t meg_station_stride(const meg_station *t)
 {
-    return aligned(t->frame);
+    return meg_aligned(t->frame);
 }
 
 void meg_entry_place(meg_entry *e)
@@ -100,7 +91,7 @@ void meg_entry_place(meg_entry *e)
     int64_t frames = 0;
     for (int i = 0; i < e->stations; i++) {
         meg_station *t = &e->station[i];
-        t->frame_base = aligned(frames);
+        t->frame_base = meg_aligned(frames);
         frames = t->frame_base + (t->frames - 1) * meg_station_stride(t) + t->frame;
         if (t->temporary > e->bytes[MEG_TEMPORARY]) e->bytes[MEG_TEMPORARY] = t->temporary;
     }

@@ -139,6 +139,29 @@ static meg_status check_options(const meg_plan *p, meg_error *e)
     return MEG_OK;
 }
 
+/* Running statistics are sums over the groups of one node (ops/norm.h). Of two nodes, one after the
+ * other is right only where each has the whole step at once. */
+static meg_status check_states(const meg_plan *p, meg_error *e)
+{
+    const meg_graph *g = p->source;
+    int *writer = meg_pool_alloc(p->pool, ((size_t)g->values + 1) * sizeof *writer);
+    for (int i = 0; i < g->nodes && (p->options.micro > 1 || p->world.ranks > 1); i++) {
+        const meg_node *v = &g->node[i];
+        if (!meg_op_has(v->op, MEG_STATE_PASS)) continue;
+        meg_mask writes = meg_node_writes(v, MEG_STATE_PASS);
+        for (int k = 0; k < v->inputs; k++) {
+            if (!(writes & MEG_BIT(MEG_X + k))) continue;
+            int other = writer[v->in[k]] - 1;
+            MEG_CHECK(e, other < 0, MEG_EUNSUPPORTED,
+                      "%s and %s both change %s, which needs each whole batch on one rank: use "
+                      "micro=1 on one rank, or give them running statistics of their own",
+                      g->node[other < 0 ? 0 : other].name, v->name, g->value[v->in[k]].name);
+            writer[v->in[k]] = i + 1;
+        }
+    }
+    return MEG_OK;
+}
+
 /* ---- ranks ---- */
 
 static meg_status seat_ranks(meg_plan *p, meg_error *e)
@@ -352,7 +375,7 @@ int64_t meg_plan_base(const meg_plan *p, meg_region region)
 {
     int64_t at = 0;
     for (int r = 0; r < (int)region; r++)
-        at = (at + p->bytes[r] + 63) / 64 * 64;
+        at = meg_aligned(at + p->bytes[r]);
     return at;
 }
 
@@ -377,6 +400,7 @@ static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t s
     MEG_CHECK(e, p->source->losses > 0, MEG_EARG, "%s has no loss to train for", p->source->name);
     MEG_TRY(e, parse(p, e, options));
     MEG_TRY(e, check_options(p, e));
+    MEG_TRY(e, check_states(p, e));
     MEG_TRY(e, seat_ranks(p, e));
     MEG_TRY(e, meg_plan_stages(p, e));
     size_t keys = (size_t)(p->source->values + 1) * MEG_HELD_KEYS;

@@ -26,7 +26,8 @@ enum {
     MEG_STAGES = 256,             /* at most */
     MEG_ALIGN = 64,               /* of slots, in bytes */
     MEG_REDUCE_PIECE = 128 << 10, /* bytes of a message of a reduction */
-    MEG_REDUCE_PIECES = 4         /* that are under way at once */
+    MEG_REDUCE_PIECES = 4,        /* that are under way at once */
+    MEG_TAG_OUTCOME = (1 << 24) + (1 << 20) + MEG_STAGES /* of losses; all others are below */
 };
 
 typedef enum meg_region {
@@ -159,6 +160,11 @@ bool meg_entry_partial(const meg_entry *e, int value);
  * and to `prepare` when it runs. Operands without a slot are described by their value. */
 void meg_station_request(const meg_station *t, const meg_instr *i, meg_request *r);
 meg_dtype meg_entry_dtype(const meg_entry *e, meg_dtype t); /* real as the device has it */
+
+static inline int64_t meg_aligned(int64_t bytes)
+{
+    return (bytes + MEG_ALIGN - 1) / MEG_ALIGN * MEG_ALIGN;
+}
 
 /* Gives frame and temporary slots their offsets by lifetime. */
 void meg_station_place(meg_station *t);

@@ -209,10 +209,36 @@ void meg_lower_settle(meg_lower *l, int value)
     l->block = here;
 }
 
+/* Has the weight a gradient from other stages only? */
+static bool from_others(const meg_lower *l, int value)
+{
+    bool here = false, any = false;
+    if (l->used_in[value] != MEG_SEVERAL || l->reader[value] < 0) return false;
+    for (int i = 0; i < l->g->nodes && !here; i++) {
+        bool gives = meg_lower_gives(l, &l->g->node[i], value);
+        any = any || gives;
+        here = gives && l->mine[i];
+    }
+    return any && !here;
+}
+
+/* A tied weight that the station uses off the way to a loss: it adds nothing to the gradient, but
+ * must follow the updates. */
+static void follow(meg_lower *l)
+{
+    for (int i = 0; i < l->g->values; i++) {
+        if (l->g->value[i].kind != MEG_PARAMETER || !from_others(l, i)) continue;
+        l->settled[l->settled_count++] = i;
+        l->block = MEG_BLOCK_BEGIN;
+        meg_lower_zero(l, meg_lower_gradient(l, i));
+    }
+}
+
 void meg_lower_finish(meg_lower *l)
 {
     if (l->entry->timetable->split) l->block = MEG_BLOCK_WEIGHTS;
     close_bucket(l);
+    follow(l);
     l->block = MEG_BLOCK_UPDATE;
     for (int i = 0; i < l->settled_count; i++) {
         bool own;

@@ -200,8 +200,7 @@ static meg_status worst_memory(const meg_trainer *t, memory *out)
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     int ranks = meg_comm_size(t->ctx->comm);
-    *out = (memory){t->plan->arena, meg_engine_touched(t->engine),
-                    (int64_t)usage.ru_maxrss * 1024};
+    *out = (memory){t->plan->arena, meg_engine_touched(t->engine), (int64_t)usage.ru_maxrss * 1024};
     if (ranks == 1) return MEG_OK;
     memory *all = calloc((size_t)ranks, sizeof *all);
     MEG_CHECK(&t->ctx->error, all, MEG_ENOMEM, "no memory for a report of %d ranks", ranks);
@@ -262,9 +261,8 @@ static meg_status take_batch(const meg_trainer *t, const pass_over *pass, int64_
     return MEG_OK;
 }
 
-static meg_status run_step(meg_trainer *t, const meg_batch *batch, double lr, meg_outcome *o)
+static meg_status run_step(meg_trainer *t, const meg_batch *batch, double lr)
 {
-    meg_error *e = &t->ctx->error;
     meg_feed feed = {.samples = batch->samples,
                      .labels = batch->labels,
                      .targets = batch->targets,
@@ -274,16 +272,10 @@ static meg_status run_step(meg_trainer *t, const meg_batch *batch, double lr, me
                      .wish = t->wish};
     bool whole = batch->count == t->plan->entry[MEG_ENTRY_TRAIN].batch;
     int entry = whole ? MEG_ENTRY_TRAIN : MEG_ENTRY_TRAIN_TAIL;
-    meg_status status = meg_engine_step(t->engine, e, entry, &feed, o);
-    if (status == MEG_ENAN) /* of all ranks */
-        return meg_fail(e, MEG_ENAN,
-                        "the loss of step %" PRId64 " is %f: training stops; use a smaller lr "
-                        "(now %g) or a warm-up",
-                        t->step + 1, o->loss, lr);
-    return meg_context_end(t->ctx, status);
+    return meg_context_end(t->ctx, meg_engine_run(t->engine, &t->ctx->error, entry, &feed));
 }
 
-/* All ranks stop after the same step: alone at once, else after the one that tells the others. */
+/* All ranks stop after the same step: alone at once, else when a step has told the others. */
 static bool stops(meg_trainer *t, const meg_progress *p, const meg_outcome *o)
 {
     if (t->watcher && !t->watcher(t->watcher_context, p)) t->wish = true;
@@ -292,32 +284,64 @@ static bool stops(meg_trainer *t, const meg_progress *p, const meg_outcome *o)
     return stop;
 }
 
+/* What became of the late step, if there is one. Waiting for it is its own time. */
+static meg_status take_outcome(meg_trainer *t, tally *y, bool *stop)
+{
+    meg_error *e = &t->ctx->error;
+    const meg_late_step s = t->late;
+    meg_outcome o = {0};
+    double begin = now();
+    if (!s.number) return MEG_OK;
+    t->late.number = 0;
+    meg_status status = meg_engine_outcome(t->engine, e, &o);
+    if (status == MEG_ENAN) /* of all ranks */
+        return meg_fail(e, MEG_ENAN,
+                        "the loss of step %" PRId64 " is %f: training stops; use a smaller lr "
+                        "(now %g) or a warm-up",
+                        s.number, o.loss, s.lr);
+    MEG_TRY(e, meg_context_end(t->ctx, status));
+    double seconds = s.seconds + now() - begin;
+    o.correct /= labels_of(t);
+    count_step(y, &o, s.samples, seconds);
+    meg_progress p = {s.number,
+                      t->steps,
+                      (double)s.number / (double)t->per_epoch,
+                      o.loss,
+                      o.correct / (double)s.samples,
+                      seconds,
+                      s.lr,
+                      s.samples};
+    *stop = stops(t, &p, &o) || *stop;
+    return MEG_OK;
+}
+
+/* With many ranks, losses are summed up while the next step runs: nobody waits for them. */
 static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
 {
     meg_error *e = &t->ctx->error;
     meg_batch batch;
-    meg_outcome o;
     double begin = now(), each = 1 / (double)t->per_epoch;
     int64_t index = t->step % t->per_epoch;
     pass_over pass = {t->loader, t->data, t->plan->entry[MEG_ENTRY_TRAIN].batch,
                       t->step / t->per_epoch};
     MEG_TRY(e, take_batch(t, &pass, index, &batch));
     double lr = meg_schedule_rate(&t->options.schedule, (double)t->step * each, each);
-    MEG_TRY(e, run_step(t, &batch, lr, &o));
+    MEG_TRY(e, run_step(t, &batch, lr));
     t->step++;
-    double seconds = now() - begin;
-    o.correct /= labels_of(t);
-    count_step(y, &o, batch.count, seconds);
-    meg_progress p = {t->step,
-                      t->steps,
-                      (double)t->step * each,
-                      o.loss,
-                      o.correct / (double)batch.count,
-                      seconds,
-                      lr,
-                      batch.count};
-    *stop = stops(t, &p, &o);
-    return MEG_OK;
+    meg_late_step mine = {t->step, batch.count, lr, now() - begin};
+    MEG_TRY(e, take_outcome(t, y, stop)); /* of the step before */
+    t->late = mine;
+    return meg_comm_size(t->ctx->comm) == 1 ? take_outcome(t, y, stop) : MEG_OK;
+}
+
+/* After an error that all ranks have: no message of theirs may stay under way. */
+static void forget_outcomes(meg_trainer *t)
+{
+    meg_error ignored = {0};
+    meg_outcome o;
+    t->late.number = 0;
+    while (meg_engine_waiting(t->engine))
+        meg_engine_outcome(t->engine, &ignored, &o);
 }
 
 meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *out)
@@ -329,8 +353,12 @@ meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *out)
     int64_t end = steps > 0 ? t->step + steps : t->steps;
     while (t->step < end && !stop && status == MEG_OK) {
         status = train_step(t, &y, &stop);
-        if (status == MEG_OK && checkpoint_due(t)) status = meg_trainer_checkpoint(t);
+        if (status != MEG_OK || !checkpoint_due(t)) continue;
+        status = take_outcome(t, &y, &stop); /* no checkpoint of what is no number */
+        if (status == MEG_OK) status = meg_trainer_checkpoint(t);
     }
+    if (status == MEG_OK) status = take_outcome(t, &y, &stop);
+    if (status == MEG_ENAN) forget_outcomes(t);
     if (status == MEG_OK) status = report(t, &y, t->plan->seconds, &r);
     free(y.time);
     MEG_TRY(&t->ctx->error, status);

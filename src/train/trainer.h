@@ -11,7 +11,7 @@ typedef struct meg_trainer_options {
     meg_schedule schedule;
     bool shuffle, flip;
     int64_t shift;
-    int64_t shard; /* bytes of a file of saved weights, at most; 0: one file */
+    int64_t shard;             /* bytes of a file of saved weights, at most; 0: one file */
     char checkpoint[MEG_TEXT]; /* folder; "": none */
     int64_t checkpoint_every;  /* steps; 0: an epoch */
     int64_t keep;
@@ -32,6 +32,12 @@ typedef struct meg_progress { /* after each step */
 /* Returns false to stop training after this step (MEG_EINTERRUPTED). */
 typedef bool meg_watcher(void *context, const meg_progress *p);
 
+typedef struct meg_late_step { /* was run, and its outcome is not known */
+    int64_t number;            /* from 1; 0: there is none */
+    int64_t samples;
+    double lr, seconds;
+} meg_late_step;
+
 struct meg_trainer {
     meg_context *ctx;
     meg_plan *plan;
@@ -39,7 +45,8 @@ struct meg_trainer {
     meg_trainer_options options;
     meg_engine *engine;
     meg_loader *loader; /* NULL: the rank needs neither samples nor labels */
-    bool wish;          /* to stop: all ranks do after the next step */
+    bool wish;          /* to stop: all ranks do after one of the next steps */
+    meg_late_step late;
     int64_t step, steps, per_epoch;
     meg_checkpoints *checkpoints; /* NULL: none */
     meg_watcher *watcher;
