@@ -8,7 +8,8 @@
 #   ./do test-torch     compares losses and gradients with PyTorch (downloads it once, several GB)
 #   ./do test-onnx      runs ONNX's own tests of our operators (downloads onnx once, 40 MB)
 #   ./do fuzz [N SEED]  N random networks under random plans for many ranks, each against one rank;
-#                       ./do fuzz --matrix: the zoo's under all kinds of plans
+#                       ./do fuzz --matrix [ref64|cpu]: the zoo's under all kinds of plans;
+#                       ./do fuzz --mpi [N SEED]: as the first, under mpirun
 #   ./do fuzz-readers [SECONDS]  feeds nonsense to the readers of files, 10 minutes each
 #   ./do test-export    reads what PyTorch and Keras export, trains it (downloads both once, several GB)
 #   ./do bench-torch    compares speed with PyTorch (same)
@@ -229,8 +230,14 @@ test-onnx)
     ;;
 fuzz)
     need $packages_build $packages_test
-    build default fuzz_plans
-    build/tests/fuzz_plans "$@"
+    if [ "${1:-}" = --mpi ]; then
+        shift
+        build default
+        sh tests/fuzz-mpi.sh . build "$@"
+    else
+        build default fuzz_plans
+        build/tests/fuzz_plans "$@"
+    fi
     ;;
 fuzz-readers)
     fuzz_readers "$@"

@@ -73,7 +73,7 @@ static inline fuzz_plan fuzz_plan_of(fuzz_dice *d, const meg_graph *g)
     out.samples = batch * 2 + (fuzz_pick(d, 2) ? fuzz_pick(d, batch) : 0);
     bool micro = fuzz_pick(d, 2);
     out.eval = micro || p.micro == 1;
-    int used = snprintf(out.one, sizeof out.one, "batch=%lld norm=%lld", (long long)batch,
+    int used = snprintf(out.one, sizeof out.one, "batch=%lld norm=%lld momentum=0.9", (long long)batch,
                         (long long)norm);
     snprintf(out.many, sizeof out.many,
              "%s micro=%d stages=%d chunks=%d replicas=%d schedule=%s replications=%d level=%s "
@@ -109,14 +109,21 @@ enum {
     FUZZ_REFUSED
 };
 
+static inline ranks_case fuzz_case_of(const meg_graph *g, const fuzz_plan *p, bool many)
+{
+    return (ranks_case){.graph = g,
+                        .plan = many ? p->many : p->one,
+                        .device = "ref64",
+                        .ranks = many ? p->ranks : 1,
+                        .steps = 2,
+                        .rate = 1e-3, /* products of products diverge at more */
+                        .samples = p->samples,
+                        .eval = p->eval};
+}
+
 static inline int fuzz_compare(const meg_graph *g, const fuzz_plan *p)
 {
-    ranks_case one = {.graph = g, .plan = p->one, .device = "ref64", .ranks = 1, .steps = 2,
-                      .rate = 1e-3, /* products of products diverge at more */
-                      .samples = p->samples, .eval = p->eval},
-               all = one;
-    all.plan = p->many;
-    all.ranks = p->ranks;
+    ranks_case one = fuzz_case_of(g, p, false), all = fuzz_case_of(g, p, true);
     network_result *a = ranks_run(&one), *b = ranks_run(&all);
     double d = network_difference(a, b, "  fuzz");
     bool good = d <= fuzz_same && a->correct == b->correct;

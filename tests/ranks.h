@@ -22,7 +22,9 @@ typedef struct ranks_case {
     int steps;       /* gradients are the last one's */
     double rate;     /* of learning; 0: the usual */
     int64_t samples; /* of the data set: a partial last batch follows the steps */
-    bool eval;       /* then a batch is evaluated; its loss counts (else it only takes its memory) */
+    bool eval;     /* then a batch is evaluated; its loss counts (else it only takes its memory) */
+    int threads;   /* of a rank; 0: one */
+    uint64_t seed; /* of the first weights */
 } ranks_case;
 
 typedef struct ranks_one { /* one rank's work */
@@ -33,22 +35,69 @@ typedef struct ranks_one { /* one rank's work */
     bool *has; /* of the result's tensors */
 } ranks_one;
 
+/* Does a stage of this rank compute with the value? Told from the stages of the nodes and the rule
+ * which seat has which stage, not from what the plan made of them. */
+static inline bool ranks_uses(const meg_plan *p, int value)
+{
+    const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
+    bool two = strstr("mast master chimera", p->options.schedule) != NULL;
+    for (int i = 0; i < t->graph->nodes; i++) {
+        int s = t->stage[i];
+        if (s % p->seats != p->seat && !(two && p->options.stages - 1 - s == p->seat)) continue;
+        if (p->segment[t->segment_of[i]].size <= p->local) continue;
+        for (int k = 0; k < t->graph->node[i].inputs; k++)
+            if (t->graph->node[i].in[k] == value) return true;
+    }
+    return false;
+}
+
+/* A rank holds what its stages use, weights with gradient and optimizer state, and nothing else.
+ * Counts what is wrong. */
+static inline int ranks_check_held(const meg_plan *p)
+{
+    const meg_graph *g = p->entry[MEG_ENTRY_TRAIN].graph;
+    int states = meg_optimizer_states(p->optimizer, p->settings), wrong = 0;
+    for (int i = 0; i < g->values; i++) {
+        const meg_value *v = &g->value[i];
+        bool weight = v->kind == MEG_PARAMETER;
+        int want = (weight ? 2 + states : v->kind == MEG_STATE) * ranks_uses(p, i), held = 0;
+        for (int k = 0; k < p->held_slots; k++)
+            held += p->held[k].value == i;
+        if (held == want) continue;
+        fprintf(stderr, "rank %d, seat %d: %d held slots of %s, expected %d\n", p->world.rank,
+                p->seat, held, v->name, want);
+        wrong++;
+    }
+    return wrong;
+}
+
+static inline void ranks_take(meg_engine *x, ranks_one *one, int value, meg_role role)
+{
+    const meg_value *v = &meg_engine_graph(x)->value[value];
+    network_result *r = one->result;
+    int at = r->tensors++;
+    if (at >= NETWORK_TENSORS) abort();
+    snprintf(r->name[at], sizeof r->name[at], "%s%s", v->name,
+             role == MEG_ROLE_STATE ? " (optimizer)" : "");
+    r->gradient[at] = role == MEG_ROLE_GRADIENT;
+    r->count[at] = meg_box_size(&v->shape);
+    r->data[at] = calloc((size_t)r->count[at], sizeof(double));
+    for (int64_t k = 0; k < r->count[at]; k++)
+        r->data[at][k] = NAN; /* a rank may hold a part */
+    network_sink s = {v, r->data[at], meg_engine_real(x)};
+    one->has[at] = meg_engine_get(x, value, role, 0, network_take, &s);
+}
+
 static inline void ranks_collect(meg_engine *x, ranks_one *one)
 {
     const meg_graph *g = meg_engine_graph(x);
-    network_result *r = one->result;
+    const meg_plan *p = meg_engine_plan(x);
+    bool states = meg_optimizer_states(p->optimizer, p->settings) > 0;
     for (int i = 0; i < g->values; i++) {
-        const meg_value *v = &g->value[i];
-        if (v->kind != MEG_PARAMETER && v->kind != MEG_STATE) continue;
-        int at = r->tensors++;
-        snprintf(r->name[at], sizeof r->name[at], "%s", v->name);
-        r->count[at] = meg_box_size(&v->shape);
-        r->data[at] = calloc((size_t)r->count[at], sizeof(double));
-        for (int64_t k = 0; k < r->count[at]; k++)
-            r->data[at][k] = NAN; /* a rank may hold a part */
-        network_sink s = {v, r->data[at], meg_engine_real(x)};
-        meg_role role = v->kind == MEG_PARAMETER ? MEG_ROLE_GRADIENT : MEG_ROLE_VALUE;
-        one->has[at] = meg_engine_get(x, i, role, 0, network_take, &s);
+        if (g->value[i].kind == MEG_STATE) ranks_take(x, one, i, MEG_ROLE_VALUE);
+        if (g->value[i].kind != MEG_PARAMETER) continue;
+        ranks_take(x, one, i, MEG_ROLE_GRADIENT);
+        if (states) ranks_take(x, one, i, MEG_ROLE_STATE);
     }
 }
 
@@ -76,7 +125,7 @@ static inline meg_status ranks_steps(ranks_one *one, meg_device *d, meg_plan *p)
     meg_engine *x = NULL;
     int number = 0;
     meg_status status = meg_engine_new(p, d, one->comm, &one->error, 0xA5, &x);
-    if (status == MEG_OK) meg_engine_start(x, 5);
+    if (status == MEG_OK) meg_engine_start(x, 5 + c->seed);
     for (; number < c->steps && status == MEG_OK; number++)
         status = ranks_step(one, x, MEG_ENTRY_TRAIN, number);
     if (status == MEG_OK && p->entry[MEG_ENTRY_TRAIN_TAIL].batch)
@@ -93,20 +142,23 @@ static inline meg_status ranks_steps(ranks_one *one, meg_device *d, meg_plan *p)
     return status;
 }
 
-static inline void *ranks_run_one(void *argument)
+static inline void ranks_run_rank(ranks_one *one)
 {
-    ranks_one *one = argument;
     meg_error *e = &one->error;
     meg_device *d = NULL;
     meg_plan *p = NULL;
     char options[512];
     snprintf(options, sizeof options, "keep_grads=1 %s", one->c->plan);
-    meg_status status = meg_device_open(e, one->c->device, 1, &d);
+    meg_status status = meg_device_open(e, one->c->device, one->c->threads ? one->c->threads : 1,
+                                        &d);
     meg_world world = {meg_comm_rank(one->comm), meg_comm_size(one->comm)};
     if (status == MEG_OK) {
         meg_profile profile = {d, network_describe, meg_device_real(d)};
-        status = meg_plan_make_for(one->c->graph, e, &profile, &world, options, one->c->samples, &p);
+        status = meg_plan_make_for(one->c->graph, e, &profile, &world, options, one->c->samples,
+                                   &p);
     }
+    if (status == MEG_OK && ranks_check_held(p) > 0)
+        status = meg_fail(e, MEG_EARG, "it holds what it should not, or too little");
     if (status == MEG_OK) status = ranks_steps(one, d, p);
     if (status != MEG_OK) { /* the others would wait for ever */
         fprintf(stderr, "rank %d, %s: %s\n", world.rank, one->c->plan, e->message);
@@ -114,6 +166,12 @@ static inline void *ranks_run_one(void *argument)
     }
     meg_plan_destroy(p);
     meg_device_close(d);
+}
+
+static inline void *ranks_run_one(void *argument)
+{
+    ranks_one *one = argument;
+    ranks_run_rank(one);
     meg_comm_free(one->comm);
     return NULL;
 }
@@ -143,6 +201,7 @@ static inline network_result *ranks_merge(ranks_one one[], int ranks)
     for (int i = 0; i < all->tensors; i++) {
         memcpy(all->name[i], one[0].result->name[i], sizeof all->name[i]);
         all->count[i] = one[0].result->count[i];
+        all->gradient[i] = one[0].result->gradient[i];
         all->data[i] = calloc((size_t)all->count[i], sizeof(double));
         for (int64_t k = 0; k < all->count[i]; k++)
             all->data[i][k] = NAN;

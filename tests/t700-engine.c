@@ -207,7 +207,7 @@ static void test_threads(void **state)
         meg_graph *g = build(&models[i]);
         network_case one = {g, models[i].plan, "cpu", 1}, two = {g, models[i].plan, "cpu", 2};
         assert_true(compare(&two, &two, models[i].name) == 0);
-        assert_true(compare(&one, &two, models[i].name) <= 1e-5);
+        assert_true(compare(&one, &two, models[i].name) <= same_float);
         meg_graph_destroy(g);
     }
 }

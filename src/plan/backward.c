@@ -105,6 +105,13 @@ static int held_sum(meg_lower *l, int value, meg_format format, int64_t bytes)
     return fits ? slot : -1;
 }
 
+/* A sum over samples is no sample, even if the micro-batch has only one: a replica without any has
+ * the sum, zero, and not the sample. So the two never share a slot. */
+static bool alike(const meg_lower *l, int a, int b)
+{
+    return l->entry->sampled[a] == l->entry->sampled[b];
+}
+
 static void gradients(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s)
 {
     meg_mask writes = meg_node_writes(v, i->pass);
@@ -112,9 +119,9 @@ static void gradients(meg_lower *l, meg_instr *i, const meg_node *v, const meg_s
     for (int k = 0; k < v->inputs; k++) {
         int o = MEG_DX + k;
         if (!(writes & MEG_BIT(o))) continue;
-        bool equal = s->shared & MEG_BIT(o);
+        bool like = alike(l, v->in[k], v->out[0]), equal = like && s->shared & MEG_BIT(o);
         int slot = equal ? shared : -1;
-        if (slot < 0 && (k == 0 || equal) && in_place(l, v, s, i->slot[MEG_DY]))
+        if (slot < 0 && like && (k == 0 || equal) && in_place(l, v, s, i->slot[MEG_DY]))
             slot = i->slot[MEG_DY];
         if (slot < 0 && !equal) slot = held_sum(l, v->in[k], s->format[o], s->bytes[o]);
         if (slot < 0) slot = meg_lower_write(l, v, o, s);

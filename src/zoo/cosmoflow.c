@@ -15,7 +15,8 @@
 #include "zoo/zoo.h"
 
 enum {
-    CONVS = 7
+    CONVS = 7,
+    WIDTH = 16 /* filters of the first, which the others' are written for */
 };
 
 static const struct {
@@ -35,6 +36,7 @@ typedef struct options {
     int64_t pools;
     bool bias;
     double dropout;
+    int64_t width;
 } options;
 
 /* Voxels that the convolutions leave along an axis; below 1: it is too short. */
@@ -49,6 +51,12 @@ static int64_t left_of(const options *o, int64_t extent)
         if (extent < 1) return 0;
     }
     return extent;
+}
+
+static int64_t scaled(const options *o, int64_t units)
+{
+    int64_t n = units * o->width / WIDTH;
+    return n ? n : 1;
 }
 
 static bool check_image(meg_graph *g, const meg_model *model, const options *o)
@@ -77,8 +85,8 @@ static int add_convs(const meg_module *m, const options *o, int x)
         snprintf(conv, sizeof conv, "conv%d", i + 1);
         snprintf(relu, sizeof relu, "relu%d", i + 1);
         snprintf(pool, sizeof pool, "pool%d", i + 1);
-        snprintf(attrs, sizeof attrs, "filters=%d kernel=%d stride=%d pad=%s bias=%d",
-                 layers[i].filters, layers[i].kernel, i == f->strided ? 2 : 1,
+        snprintf(attrs, sizeof attrs, "filters=%lld kernel=%d stride=%d pad=%s bias=%d",
+                 (long long)scaled(o, layers[i].filters), layers[i].kernel, i == f->strided ? 2 : 1,
                  f->padded && i + 1 < CONVS ? same : "0", o->bias);
         x = meg_zoo_layer(m, "conv", conv, attrs, x);
         x = meg_zoo_layer(m, "leaky_relu", relu, "slope=0.2", x);
@@ -101,10 +109,10 @@ static int build(meg_graph *g, const meg_model *model, const void *settings, int
     if (!check_image(g, model, o)) return -1;
     x = add_convs(&m, o, x);
     x = meg_zoo_layer(&m, "flatten", "flatten", "", x);
-    x = add_dense(&m, o, "fc1", 2048, x);
+    x = add_dense(&m, o, "fc1", scaled(o, 2048), x);
     x = meg_zoo_layer(&m, "leaky_relu", "relu8", "slope=0.2", x);
     x = meg_zoo_add_dropout(&m, "dropout1", o->dropout, x);
-    x = add_dense(&m, o, "fc2", 256, x);
+    x = add_dense(&m, o, "fc2", scaled(o, 256), x);
     x = meg_zoo_layer(&m, "leaky_relu", "relu9", "slope=0.2", x);
     x = meg_zoo_add_dropout(&m, "dropout2", o->dropout, x);
     x = add_dense(&m, o, "fc3", o->common.classes, x);
@@ -132,6 +140,8 @@ static const meg_param params[] = {
      NULL, 0, 6},
     {"bias", MEG_PARAM_BOOL, AT(bias), "1", "of all layers", NULL, 0, 0},
     {"dropout", MEG_PARAM_REAL, AT(dropout), "0", "rate in the head; 0: none", NULL, 0, 0.99},
+    {"width", MEG_PARAM_INT, AT(width), "16",
+     "filters of the first convolution; all others, and units, in proportion", NULL, 1, 1 << 16},
     {.name = NULL},
 };
 

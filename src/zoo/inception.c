@@ -21,6 +21,7 @@ typedef struct options {
     meg_zoo_common common;
     bool aux;
     double dropout;
+    int64_t width;
 } options;
 
 enum {
@@ -39,6 +40,9 @@ enum {
     LEAST = 75,
     LEAST_AUX = 299
 }; /* pixels */
+enum {
+    WIDTH = 32
+}; /* filters of the first convolution, which the tables are written for */
 
 typedef struct row {
     const char *name; /* NULL ends the block */
@@ -149,43 +153,44 @@ static const block top[] = {
     {.path = NULL},
 };
 
-static int add_row(const meg_module *m, const row *r, int64_t own, int x)
+static int add_row(const meg_module *m, const row *r, const options *o, int64_t own, int x)
 {
     if (r->filters < 0)
         return meg_zoo_layer(m, r->filters == AVG ? "avgpool" : "maxpool", r->name, r->window, x);
     char attrs[96], path[64];
-    snprintf(attrs, sizeof attrs, "filters=%lld bias=0 %s",
-             (long long)(r->filters == OWN ? own : r->filters), r->window);
+    int64_t filters = (r->filters == OWN ? own : r->filters) * o->width / WIDTH;
+    snprintf(attrs, sizeof attrs, "filters=%lld bias=0 %s", (long long)(filters ? filters : 1),
+             r->window);
     snprintf(path, sizeof path, "%s%s%s", m->path, m->path[0] ? "." : "", r->name);
     const meg_module conv = {m->graph, path};
     x = meg_zoo_layer(&conv, "conv", "conv", attrs, x);
     return meg_zoo_bn_relu(&conv, "bn", "epsilon=0.001", x);
 }
 
-static int add_block(meg_graph *g, const block *b, int x)
+static int add_block(meg_graph *g, const block *b, const options *o, int x)
 {
     const meg_module m = {g, b->path};
     int value[ROWS], out[BRANCHES], outs = 0;
     for (int i = 0; b->rows[i].name; i++) {
         const row *r = &b->rows[i];
-        value[i] = add_row(&m, r, b->own, r->back ? value[i - r->back] : x);
+        value[i] = add_row(&m, r, o, b->own, r->back ? value[i - r->back] : x);
         if (r->out) out[outs++] = value[i];
     }
     if (outs == 1) return out[0];
     return meg_graph_add(g, "concat", meg_pool_text(g->pool, "%s.concat", b->path), "", outs, out);
 }
 
-static int add_blocks(meg_graph *g, const block *b, int x)
+static int add_blocks(meg_graph *g, const block *b, const options *o, int x)
 {
     for (; b->path; b++)
-        x = add_block(g, b, x);
+        x = add_block(g, b, o, x);
     return x;
 }
 
 static int add_aux(meg_graph *g, const options *o, int x)
 {
     const meg_module m = {g, "AuxLogits"};
-    x = add_block(g, &(block){m.path, aux_rows, 0}, x);
+    x = add_block(g, &(block){m.path, aux_rows, 0}, o, x);
     x = meg_zoo_layer(&m, "gap", "avgpool", "", x);
     return meg_zoo_add_dense(&m, "fc", o->common.classes, x);
 }
@@ -212,9 +217,9 @@ static int build(meg_graph *g, const meg_model *model, const void *settings, int
     const meg_module m = {g, ""};
     if (!fits(g, o)) return -1;
 
-    x = add_blocks(g, trunk, x);
+    x = add_blocks(g, trunk, o, x);
     int aux = o->aux ? add_aux(g, o, x) : -1;
-    x = add_blocks(g, top, x);
+    x = add_blocks(g, top, o, x);
     x = meg_zoo_layer(&m, "gap", "avgpool", "", x);
     x = meg_zoo_add_dropout(&m, "dropout", o->dropout, x);
     x = meg_zoo_add_dense(&m, "fc", o->common.classes, x);
@@ -240,6 +245,8 @@ static const meg_param params[] = {
      "auxiliary head, whose loss counts 0.4; images of 299 pixels or more", NULL, 0, 0},
     {"dropout", MEG_PARAM_REAL, offsetof(options, dropout), "0.5", "rate in the head; 0: none",
      NULL, 0, 0.99},
+    {"width", MEG_PARAM_INT, offsetof(options, width), "32",
+     "filters of the first convolution; all others in proportion", NULL, 1, 1 << 16},
     {.name = NULL},
 };
 
