@@ -48,8 +48,14 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
                   .region = MEG_HELD};
     int *known = &l->held[value * MEG_HELD_KEYS + key_of(role, index)];
     if (*known >= 0) return *known;
+    if (l->odd[value] && l->out->spot.local == l->plan->local) format = MEG_FORMAT_PLAIN, bytes = 0;
     if (bytes == 0) bytes = meg_format_bytes(format, &s.box, s.dtype);
     int at = l->plan->held_at[value * MEG_HELD_KEYS + key_of(role, index)];
+    if (l->strange[value]) { /* only looked at */
+        s.format = format;
+        s.bytes = bytes;
+        return *known = meg_lower_slot(l, s);
+    }
     meg_held_slot *h = at ? &l->plan->held[at - 1] : NULL;
     if (!h) h = add_held(l->plan, (meg_held_slot){value, role, index, s.box, format, 0, bytes});
     s.format = h->format;

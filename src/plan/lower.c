@@ -315,25 +315,11 @@ static void lower_stations(meg_plan *p, meg_entry *e, meg_spot spot)
         lower_station(p, e, &e->station[i]);
 }
 
-/* The spot whose part of everything is the largest (even cuts leave the rest to the last), but of the
- * rank's own channels. */
-static meg_spot model_spot(const meg_plan *p, const meg_segment *s)
-{
-    int channel = p->local, inner = 1;
-    for (int a = MEG_W; a > MEG_C; a--)
-        inner *= s->dim[a];
-    channel = p->local / inner % s->dim[MEG_C];
-    int last = s->size - s->dim[MEG_C] * inner; /* along n */
-    return (meg_spot){p->replicas - 1, last + channel * inner + inner - 1};
-}
-
 /* Kernels for other parts may want weights in other formats, but ranks that share weights sum
  * gradients as they lie: all lay them out as the rank with the largest part does. */
 static void lay_out(meg_plan *p, meg_entry *e)
 {
-    meg_spot own = {p->replica, p->local}, model = own;
-    for (int i = 0; i < e->segments; i++)
-        if (e->segment[i].size > p->local) model = model_spot(p, &e->segment[i]);
+    meg_spot own = {p->replica, p->local}, model = meg_plan_model(p);
     if (model.replica == own.replica && model.local == own.local) return;
     lower_stations(p, e, model);
     meg_entry_clear_stations(e);

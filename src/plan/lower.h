@@ -71,6 +71,8 @@ typedef struct meg_lower {
     bool *goes;   /* value: is sent as it lies */
     int here;     /* stations of the rank that have this stage */
     meg_team *sharers; /* weight: the ranks that hold the same of it */
+    bool *odd;         /* weight: the model's rank holds another part, so its format says nothing */
+    bool *strange;     /* weight: lowered as the model does, and not what this rank holds */
     bool *grad;   /* value: has a gradient */
     bool *active; /* node: lies on a way from a parameter to a loss */
     bool *keep;   /* value: stays from forward to backward */
@@ -140,6 +142,8 @@ const int64_t *meg_plan_samples(const meg_plan *p, int64_t count, int parts);
 meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error);
 void meg_lower_spread(meg_lower *l); /* what the station makes and holds */
 int meg_lower_rank(const meg_lower *l); /* whose part this is */
+/* Whom the formats of weights are chosen for: ranks that share them sum gradients as they lie. */
+meg_spot meg_plan_model(const meg_plan *p);
 
 /* cross.c */
 void meg_lower_exchanges(meg_lower *l);

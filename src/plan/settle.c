@@ -232,14 +232,17 @@ void meg_lower_settle(meg_lower *l, int value)
 /* Has the weight a gradient from other stages only? */
 static bool from_others(const meg_lower *l, int value)
 {
-    bool here = false, any = false;
-    if (l->used_in[value] != MEG_SEVERAL || meg_box_empty(&l->out->box[value])) return false;
-    for (int i = 0; i < l->g->nodes && !here; i++) {
-        bool gives = meg_lower_gives(l, &l->g->node[i], value);
+    const meg_entry *e = l->entry;
+    bool here = false, any = false, reads = false;
+    if (l->used_in[value] != MEG_SEVERAL) return false;
+    for (int i = e->reader_first[value]; i < e->reader_first[value + 1] && !here; i++) {
+        int v = e->reader[i];
+        bool gives = meg_lower_gives(l, &l->g->node[v], value);
         any = any || gives;
-        here = gives && l->mine[i];
+        here = gives && l->mine[v];
+        reads = reads || l->mine[v];
     }
-    return any && !here;
+    return reads && any && !here;
 }
 
 /* A tied weight that the station uses off the way to a loss: it adds nothing to the gradient, but

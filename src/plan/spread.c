@@ -334,12 +334,30 @@ static void make_alike(const meg_box *shape, meg_box box[], int ranks)
         if (!meg_box_empty(&box[i])) box[i] = *shape;
 }
 
+static int rank_at(const meg_plan *p, meg_spot spot)
+{
+    return spot.replica * p->seat_first[p->seats] + p->seat_first[p->seat] + spot.local;
+}
+
 /* The rank whose part is lowered: an idle one is lowered like one that has samples. */
 int meg_lower_rank(const meg_lower *l)
 {
-    const meg_plan *p = l->plan;
-    meg_spot spot = l->out->spot;
-    return spot.replica * p->seat_first[p->seats] + p->seat_first[p->seat] + spot.local;
+    return rank_at(l->plan, l->out->spot);
+}
+
+/* The spot whose part of everything is the largest (even cuts leave the rest to the last), but of the
+ * rank's own channels. */
+meg_spot meg_plan_model(const meg_plan *p)
+{
+    meg_spot model = {p->replicas - 1, p->local};
+    for (int i = 0; i < p->segments; i++) {
+        const meg_segment *s = &p->segment[i];
+        int inner = s->dim[MEG_D] * s->dim[MEG_H] * s->dim[MEG_W];
+        int channel = p->local / inner % s->dim[MEG_C];
+        if (s->size <= p->local || s->stage % p->seats != p->seat) continue;
+        model.local = s->size - s->dim[MEG_C] * inner + channel * inner + inner - 1;
+    }
+    return model;
 }
 
 /* The rank's box of a weight, and the ranks that hold just the same. */
@@ -353,6 +371,8 @@ static void share_weight(meg_lower *l, int value)
     weight_boxes(l->entry, value, box);
     if (!l->entry->whole) make_alike(&l->g->value[value].shape, box, ranks);
     l->out->box[value] = box[own];
+    l->odd[value] = !meg_box_equal(&box[own], &box[rank_at(p, meg_plan_model(p))]);
+    l->strange[value] = !meg_box_equal(&box[own], &box[p->world.rank]) && !l->entry->idle;
     for (int r = 0; r < ranks; r++)
         team->count += !meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[own]);
     team->rank = meg_pool_alloc(p->pool, ((size_t)team->count + 1) * sizeof(int));
@@ -380,6 +400,8 @@ void meg_lower_spread(meg_lower *l)
     t->position = meg_pool_alloc(l->plan->pool, (size_t)e->segments * sizeof(int));
     t->work = meg_pool_alloc(l->plan->pool, ((size_t)g->nodes + 1) * sizeof *t->work);
     t->box = meg_pool_alloc(l->plan->pool, ((size_t)g->values + 1) * sizeof *t->box);
+    l->odd = meg_pool_alloc(l->pool, (size_t)g->values + 1);
+    l->strange = meg_pool_alloc(l->pool, (size_t)g->values + 1);
     l->sharers = meg_pool_alloc(l->pool, ((size_t)g->values + 1) * sizeof *l->sharers);
     for (int i = 0; i < e->segments; i++) {
         bool here = e->segment[i].stage == t->stage;
