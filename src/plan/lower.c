@@ -332,15 +332,9 @@ static meg_status check_tags(const meg_station *t, meg_error *e)
     for (int i = 0; i < t->instrs; i++) {
         const meg_instr *in = &t->instr[i];
         bool message = in->code == MEG_SEND || in->code == MEG_RECV;
-        bool bucket = in->code == MEG_REDUCE && in->tag >= MEG_TAG_BUCKET &&
-                      in->tag < MEG_TAG_STATES;
         MEG_CHECK(e, !message || in->tag + t->entry->micro <= MEG_TAG_VALUE, MEG_EUNSUPPORTED,
                   "%s: too many messages between stages with micro=%d: use fewer micro-batches",
                   t->entry->name, t->entry->micro);
-        MEG_CHECK(e, !bucket || (in->tag - MEG_TAG_BUCKET) / MEG_BUCKETS == t->stage,
-                  MEG_EUNSUPPORTED,
-                  "%s: stage %d sums its gradients in more than %d buckets: use a larger bucket",
-                  t->entry->name, t->stage, MEG_BUCKETS);
     }
     return MEG_OK;
 }

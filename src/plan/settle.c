@@ -165,8 +165,7 @@ static void close_bucket(meg_lower *l)
     meg_team team = sharers(l, first, &own);
     if (!own || team.count == 1) return;
     int range = held_range(l, meg_lower_gradient(l, first), meg_lower_gradient(l, last));
-    meg_instr r = meg_lower_reduce(l, range, &team,
-                                   MEG_TAG_BUCKET + l->out->stage * MEG_BUCKETS + l->buckets++);
+    meg_instr r = meg_lower_reduce(l, range, &team, MEG_TAG_BUCKET + first);
     r.last = true;
     meg_lower_emit(l, &r);
 }
@@ -184,7 +183,7 @@ static bool joins(meg_lower *l, int value)
     bool before = own;
     meg_team its = sharers(l, value, &own);
     return before && own && same_team(&theirs, &its) && next->offset >= end && next->offset < end + MEG_ALIGN &&
-           (end - first->offset < l->plan->options.bucket || l->buckets >= MEG_BUCKETS - 1);
+           end - first->offset < l->plan->options.bucket;
 }
 
 /* Is the weight updated as soon as this station has its gradient? */

@@ -92,13 +92,22 @@ static void along_samples(spreader *s)
         set(s, MEG_N, MEG_SPLIT_PARTIAL, cut_samples(s));
 }
 
+/* Of this axis alone: of a small last batch, replicas may have no samples. */
+static meg_status check_axis(const spreader *s, int axis)
+{
+    meg_layout alone = *s->l;
+    for (int a = 0; a < MEG_MESH_AXES; a++)
+        if (a != axis) alone.on[a].how = MEG_SPLIT_COPY;
+    return meg_layout_check(&alone, s->error, s->e->graph, s->v->out[0]);
+}
+
 static meg_status along_pixels(spreader *s, int axis)
 {
     int64_t out = meg_extent(&s->l->whole.out, axis), sum = meg_extent(&s->l->whole.sum, axis);
     int64_t grain = grain_of(s, axis);
-    if (out > 1) {
+    if (out > 1 && (grain || sum < s->dim)) { /* else it has no pixels there, but sums over some */
         set(s, axis, MEG_SPLIT_CUT, meg_cuts_even(s->plan->pool, out, s->dim, grain ? grain : 1));
-        return meg_layout_check(s->l, s->error, s->e->graph, s->v->out[0]);
+        return check_axis(s, axis);
     }
     if (sum >= s->dim && reads_samples(s->e, s->v))
         set(s, axis, MEG_SPLIT_PARTIAL, meg_cuts_even(s->plan->pool, sum, s->dim, 1));
@@ -294,9 +303,13 @@ bool meg_entry_partial(const meg_entry *e, int value)
 /* ---- one station ---- */
 
 /* What a node's part reads of a weight. Terms outside a sum (a bias) are its first share's, but all
- * hold them: so who has the same outputs has the same of all weights. */
+ * hold them: so who has the same outputs has the same of all weights. Who has no samples holds what he
+ * would if he had: as the last does, which has some. */
 static meg_box weight_need(const meg_entry *e, const meg_node *v, int value, int position)
 {
+    const meg_mesh *mesh = meg_entry_mesh(e, 0, e->segment_of[v->id]);
+    int inner = mesh->size / mesh->dim[MEG_N];
+    position = (mesh->dim[MEG_N] - 1) * inner + position % inner;
     meg_box need = need_of(e, v, value, position);
     if (!meg_box_empty(&need)) return need;
     meg_work w = {work_at(e, v, position).out, meg_op_whole(e->graph, v).sum};
