@@ -2,12 +2,14 @@
  *     ones under plans that cut inside layers. --pipes, --meshes: the first, the second alone.
  * ./do fuzz --matrix [DEVICE [MODEL]]: all models under all plans of tests/matrix.h; DEVICE is
  *     ref64 (default) or cpu.
+ * ./do fuzz --mesh-list [MODEL]: all models under all meshes of tests/mesh_list.h.
  * ./do fuzz --mpi N SEED runs, under mpirun, --case SEED on as many ranks as --ranks SEED says.
  */
 #include "fuzz_case.h"
 #include "fuzz_matrix.h"
 #include "fuzz_mesh.h"
 #include "fuzz_mpi.h"
+#include "mesh_list.h"
 
 /* Meshes are drawn from a wider range than any graph allows: up to a third may be refused. */
 static int fuzz(fuzz_make *make, const char *option, int64_t count, uint64_t seed)
@@ -33,6 +35,17 @@ static int meshes(int64_t count, uint64_t seed)
     return fuzz(mesh_case_of, "--meshes ", count, seed);
 }
 
+static int mesh_list(const char *name)
+{
+    int cases = 0;
+    double worst = 0;
+    for (int k = 0; k < MESH_MODELS; k++)
+        if (!name || strstr(mesh_models[k].model, name))
+            worst = fmax(worst, mesh_list_run(&mesh_models[k], 0, 1, &cases));
+    printf("%d cases: largest difference %.1e\n", cases, worst);
+    return !(worst <= fuzz_same) || cases == 0;
+}
+
 static int64_t number(int argc, char **argv, int at, int64_t otherwise)
 {
     return argc > at ? strtoll(argv[at], NULL, 10) : otherwise;
@@ -43,6 +56,7 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "100";
     if (strcmp(what, "--matrix") == 0)
         return matrix_run(argc > 2 ? argv[2] : "ref64", argc > 3 ? argv[3] : NULL);
+    if (strcmp(what, "--mesh-list") == 0) return mesh_list(argc > 2 ? argv[2] : NULL);
     bool word = what[0] == '-';
     uint64_t seed = (uint64_t)number(argc, argv, 2, 1);
     if (strcmp(what, "--ranks") == 0) return fuzz_mpi_ranks(seed);

@@ -51,7 +51,8 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
     if (l->odd[value] && l->out->spot.local == l->plan->local) format = MEG_FORMAT_PLAIN, bytes = 0;
     if (bytes == 0) bytes = meg_format_bytes(format, &s.box, s.dtype);
     int at = l->plan->held_at[value * MEG_HELD_KEYS + key_of(role, index)];
-    if (l->strange[value]) { /* only looked at */
+    if (l->strange[value] || (l->foreign && (role != MEG_ROLE_VALUE || x->kind == MEG_STATE))) {
+        /* only looked at */
         s.format = format;
         s.bytes = bytes;
         return *known = meg_lower_slot(l, s);

@@ -49,7 +49,7 @@ enum {
 };
 
 enum {
-    MEG_SEVERAL = -2 /* stages */
+    MEG_SEVERAL = -2 /* stages, segments */
 };
 
 enum {
@@ -67,11 +67,14 @@ typedef struct meg_lower {
 
     bool *mine;   /* node: belongs to the station, and the rank is on its mesh */
     int *used_in; /* value: the stage whose nodes read it; MEG_SEVERAL */
+    int *read_in; /* value: the segment; MEG_SEVERAL */
     bool *goes;   /* value: is sent, or moved, as it lies: nothing may be written over it */
     int here;     /* stations of the rank that have this stage */
     meg_team *sharers; /* weight: the ranks that hold the same of it */
     bool *odd;         /* weight: the model's rank holds another part, so its format says nothing */
     bool *strange;     /* weight: lowered as the model does, and not what this rank holds */
+    bool foreign;      /* lowered as the model does: it says formats of weights and no more, so that
+                          what is summed at once lies in the order of the rank's own program */
     bool *grad;   /* value: has a gradient */
     bool *active; /* node: lies on a way from a parameter to a loss */
     bool *keep;   /* value: stays from forward to backward */

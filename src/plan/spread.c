@@ -4,7 +4,8 @@
  * follows from the node alone (DESIGN's rule: cut the output, else the sum, else copy):
  *
  *     n        along the samples: cut.  Summed over samples: partial.  Neither: copied
- *     d h w    along pixels: cut.       Summed over pixels: partial.   Neither: copied
+ *     d h w    along pixels: cut.       Summed over pixels: partial.   Neither, or an operator that
+ *              cannot be cut (pixels become tokens): copied
  *     c        convolutions and dense layers: their filters are cut, or the sum over their input's
  *              channels (channels= says which; auto: the latter where the input is cut already).
  *              Others follow their inputs
@@ -105,8 +106,8 @@ static meg_status along_pixels(spreader *s, int axis)
 {
     int64_t out = meg_extent(&s->l->whole.out, axis), sum = meg_extent(&s->l->whole.sum, axis);
     int64_t grain = grain_of(s, axis);
-    if (out > 1 && (grain || sum < s->dim)) { /* else it has no pixels there, but sums over some */
-        set(s, axis, MEG_SPLIT_CUT, meg_cuts_even(s->plan->pool, out, s->dim, grain ? grain : 1));
+    if (out > 1 && grain) {
+        set(s, axis, MEG_SPLIT_CUT, meg_cuts_even(s->plan->pool, out, s->dim, grain));
         return check_axis(s, axis);
     }
     if (sum >= s->dim && reads_samples(s->e, s->v))
@@ -223,11 +224,49 @@ static void find_sampled(const meg_plan *p, meg_entry *e)
 static meg_status check_samples(const meg_plan *p, const meg_entry *e, meg_error *error)
 {
     for (int i = 0; i < e->segments; i++) {
-        int64_t n = e->segment[i].dim[MEG_N];
+        int64_t n = e->segment[i].dim[MEG_N], most = e->graph->batch / p->replicas;
         MEG_CHECK(error, n == 1 || n * p->replicas <= e->graph->batch, MEG_EARG,
                   "%s: %" PRId64 " samples of a micro-batch cannot be cut over %d replicas and "
-                  "mesh n%" PRId64 ": use a smaller n, or a larger batch",
-                  e->name, e->graph->batch, p->replicas, n);
+                  "mesh n%" PRId64 ": use n1..n%" PRId64 "%s, or a larger batch",
+                  e->name, e->graph->batch, p->replicas, n,
+                  most > 0 ? most : 1, most > 0 ? "" : " and fewer replicas");
+    }
+    return MEG_OK;
+}
+
+/* Is anything cut along this axis in a segment that asks for it? `dim`: the most parts asked for;
+ * `best`: of all values there, that with the largest extent. */
+static bool cuts_anything(const meg_entry *e, int axis, int *dim, int *best)
+{
+    const meg_graph *g = e->graph;
+    *dim = 1;
+    for (int i = 0; i < g->nodes; i++) {
+        int y = g->node[i].out[0], parts = e->segment[e->segment_of[i]].dim[axis];
+        if (parts == 1 || meg_is_move(&g->node[i])) continue;
+        if (e->layout[y].on[axis].how != MEG_SPLIT_COPY) return true;
+        if (*dim == 1 || g->value[y].shape.hi[axis] > g->value[*best].shape.hi[axis]) *best = y;
+        if (parts > *dim) *dim = parts;
+    }
+    return *dim == 1;
+}
+
+/* Ranks that all do the same are a mistake. */
+static meg_status check_use(const meg_plan *p, const meg_entry *e, meg_error *error)
+{
+    for (int a = MEG_C; a < MEG_AXES; a++) {
+        int dim, best = 0;
+        char letter = "ncdhw"[a];
+        if (cuts_anything(e, a, &dim, &best)) continue;
+        const meg_value *x = &e->graph->value[best];
+        int64_t most = x->shape.hi[a];
+        MEG_CHECK(error, most > 1, MEG_EARG,
+                  "mesh=%s: %d parts along %c, but no layer there has more than one, %s among them: "
+                  "leave %c out", p->options.mesh, dim, letter, x->name, letter);
+        return meg_fail(error, MEG_EARG,
+                        "mesh=%s: %d parts along %c, but no layer there can be cut so; the largest, "
+                        "%s (%s), has an extent of %" PRId64 ": use fewer parts, or leave %c out",
+                        p->options.mesh, dim, letter, x->name,
+                        e->graph->node[x->maker].op->name, most, letter);
     }
     return MEG_OK;
 }
@@ -254,7 +293,7 @@ meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error)
         s.l = &e->layout[s.v->out[0]];
         MEG_TRY(error, lay_out(&s));
     }
-    return MEG_OK;
+    return check_use(p, e, error);
 }
 
 /* ---- parts and rims ---- */
