@@ -83,6 +83,7 @@ static meg_status gather_positions(meg_onnx_build *b, const meg_onnx_node *n)
     meg_onnx_tensor t = *s->constant;
     bool first = t.rank == 2 && meg_onnx_int(n, "axis", 0) == 0 && !s->turned && index->size >= 1 &&
                  index->size <= t.dims[0] && index->rank + 1 <= MEG_ONNX_RANK;
+    if (first) MEG_TRY(b->error, meg_onnx_work(b, n, index->size));
     for (int64_t i = 0, at; first && i < index->size; i++)
         first = meg_onnx_whole(index, i, &at) && at == i;
     if (!first)
