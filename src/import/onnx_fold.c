@@ -234,6 +234,7 @@ static meg_status fold_slice(folding *f)
     const meg_onnx_tensor *t = f->in[0];
     meg_onnx_list list[4];
     strides s = {0};
+    unsigned seen = 0; /* an axis is cut once */
     for (int i = 0; i < 4; i++)
         MEG_TRY(f->b->error, meg_onnx_list_of(f->b, f->n, NULL, 1 + i, &list[i]));
     row_major(t, s.by);
@@ -243,8 +244,9 @@ static meg_status fold_slice(folding *f)
         int axis = meg_onnx_axis(list[2].count > i ? list[2].at[i] : i, t->rank);
         int64_t step = list[3].count > i ? list[3].at[i] : 1;
         if (axis < 0 || step == 0 || step > SIZE_MAX_FOLDED || step < -SIZE_MAX_FOLDED ||
-            list[1].count <= i)
+            list[1].count <= i || seen >> axis & 1)
             return too_large(f);
+        seen |= 1u << axis;
         int64_t n = t->dims[axis], down = step < 0;
         int64_t begin = clamp(list[0].at[i], n, 0, n - down),
                 end = clamp(list[1].at[i], n, -down, n);
@@ -360,7 +362,9 @@ static meg_status fold_range(folding *f)
     if (!make_room(f)) return too_large(f);
     for (int64_t i = 0; i < f->size; i++)
         if (f->real) f->r[i] = begin + (double)i * step;
-        else f->i[i] = whole_at(f->in[0], 0) + i * whole_at(f->in[2], 0);
+        else if (__builtin_mul_overflow(i, whole_at(f->in[2], 0), &f->i[i]) ||
+                 __builtin_add_overflow(f->i[i], whole_at(f->in[0], 0), &f->i[i]))
+            return meg_onnx_refuse(f->b, f->n, "its result is no number");
     return finish(f);
 }
 
