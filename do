@@ -110,7 +110,7 @@ torch()
     .venv-torch/bin/python "$@"
 }
 
-# libFuzzer on each reader in turn, from the committed corpus; ends at the first crash, hang (30 s) or
+# libFuzzer on each reader in turn, from the committed corpus; ends at the first crash, hang (10 s) or
 # hunger (1 GB), with the file that caused it. What is found on the way stays in build-fuzz.
 fuzz_readers()
 {
@@ -130,7 +130,7 @@ fuzz_readers()
     for reader in onnx safetensors plan; do
         mkdir -p build-fuzz/found/$reader
         say "fuzzing $reader for $seconds s; log: build-fuzz/$reader.log"
-        build-fuzz/fuzz-$reader -max_total_time="$seconds" -timeout=30 -rss_limit_mb=1024 \
+        build-fuzz/fuzz-$reader -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
             -malloc_limit_mb=512 -max_len=8192 -use_value_profile=1 -print_final_stats=1 \
             -artifact_prefix=build-fuzz/ build-fuzz/found/$reader tests/fuzz/corpus/$reader \
             tests/golden/onnx > build-fuzz/$reader.log 2>&1 || {

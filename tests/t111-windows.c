@@ -438,6 +438,12 @@ static const refusal refusals[] = {
      {{4, 5}, {4, 5}},
      "node: input 'b' of dense is [0:4 0:5 0:1 0:1 0:1] (n c d h w), but must be [0:3 0:5 0:1 0:1 "
      "0:1]"},
+    {"relu",
+     "",
+     3,
+     1,
+     {{1, 1 << 30, 1 << 19}},
+     "a: more than 281474976710656 numbers; use smaller extents"},
 };
 
 static void test_refusals(void **state)

@@ -32,21 +32,24 @@ static meg_status fake_read(const meg_dataset *d, meg_error *e, int64_t index, c
                             float *out)
 {
     fake *f = d->state;
-    if (!meg_box_equal(box, &d->sample)) return meg_fail(e, MEG_EARG, "not the whole sample");
+    int64_t p[MEG_AXES];
+    if (!meg_box_holds(&d->sample, box)) return meg_fail(e, MEG_EARG, "not of the sample");
     atomic_fetch_add(&f->reads, 1);
     if (index == atomic_load(&f->broken))
         return meg_fail(e, MEG_EIO, "sample %d burns", (int)index);
-    for (int i = 0; i < SIZE; i++)
-        out[i] = (float)(index * 1000 + i);
+    for (bool on = meg_box_first(box, p); on; on = meg_box_next(box, p))
+        *out++ = (float)(index * 1000 + meg_box_at(&d->sample, p));
     return MEG_OK;
 }
 
 static meg_status fake_label(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
                              void *out)
 {
-    if (!meg_box_equal(box, &d->label)) return meg_fail(e, MEG_EARG, "not all labels");
-    for (int64_t i = 0; i < meg_box_size(box); i++)
-        ((int32_t *)out)[i] = (int32_t)(index + 100 * i);
+    int64_t p[MEG_AXES];
+    int32_t *to = out;
+    if (!meg_box_holds(&d->label, box)) return meg_fail(e, MEG_EARG, "not of the labels");
+    for (bool on = meg_box_first(box, p); on; on = meg_box_next(box, p))
+        *to++ = (int32_t)(index + 100 * meg_box_at(&d->label, p));
     return MEG_OK;
 }
 
@@ -378,6 +381,43 @@ static void test_augmented_row(void **state)
     meg_dataset_close(&d);
 }
 
+/* A part of each sample, and of some samples nothing, is what the whole batch has there; what is not
+ * wanted is not read. */
+static void test_parts(void **state)
+{
+    (void)state;
+    fake f, g;
+    meg_dataset all = fake_set(&f), part = fake_set(&g);
+    all.label = part.label = meg_box_of(1, 1, 1, HIGH, WIDE);
+    bool of[BATCH] = {true, false, true, true, false};
+    meg_wanted w = {{{0, 0, 0, 1, 2}, {1, 2, 1, 3, WIDE}}, {{0, 0, 0, 0, 1}, {1, 1, 1, 2, 4}}, of,
+                    NULL};
+    for (int moved = 0; moved < 2; moved++) {
+        meg_loader_options o = {.batch = BATCH, .shuffle = true, .shift = 3 * moved,
+                                .flip = moved, .seed = 7};
+        meg_loader *a = loader_of(&all, o);
+        o.wanted = &w;
+        meg_loader *b = loader_of(&part, o);
+        meg_batch x = next(a, 1, 0), y = next(b, 1, 0);
+        int64_t p[MEG_AXES], at = 0, size = meg_box_size(&w.sample), labels = meg_box_size(&w.label);
+        for (int i = 0; i < BATCH; i++) {
+            at = 0;
+            for (bool on = meg_box_first(&w.sample, p); on; on = meg_box_next(&w.sample, p), at++)
+                if (of[i])
+                    assert_true(y.samples[i * size + at] ==
+                                x.samples[i * SIZE + meg_box_at(&all.sample, p)]);
+            at = 0;
+            for (bool on = meg_box_first(&w.label, p); on; on = meg_box_next(&w.label, p), at++)
+                assert_int_equal(y.labels[i * labels + at],
+                                 x.labels[i * HIGH * WIDE + meg_box_at(&all.label, p)]);
+        }
+        assert_true(meg_box_equal(&y.sample, &w.sample) && meg_box_equal(&y.label, &w.label));
+        meg_loader_free(a);
+        meg_loader_free(b);
+    }
+    assert_true(atomic_load(&g.reads) < atomic_load(&f.reads));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -386,7 +426,7 @@ int main(void)
         cmocka_unit_test(test_borrowed),      cmocka_unit_test(test_errors),
         cmocka_unit_test(test_batch_sizes),   cmocka_unit_test(test_augmentation),
         cmocka_unit_test(test_augmented_labels),
-        cmocka_unit_test(test_augmented_row),
+        cmocka_unit_test(test_augmented_row), cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -317,7 +317,7 @@ static void bad_models_are_refused_with_a_reason(void **state)
         {"bad-vast", "Expand 'spread': a constant of too many numbers"},
         {"bad-perm", "Transpose 'turn': perm does not name every axis once"},
         {"bad-perm4", "Transpose 'turn': perm does not name every axis once"},
-        {"bad-many", "Expand 'spread2': the file's nodes compute constants of more than 8"},
+        {"bad-many", "Expand 'spread2': the file's nodes compute or read more than 1048"},
         {"missing", "No such file"},
     };
     (void)state;

@@ -410,7 +410,7 @@ def turned():
         save(name, model(nodes, [weight("w", *shape)], ["N", 3, 4, 4], "y"), check=False)
     nodes = [node("Expand", "one many", f"w{i}", name=f"spread{i}") for i in range(3)]
     nodes += [node("Add", f"{'image' if i == 0 else f'y{i - 1}'} w{i}", f"y{i}") for i in range(3)]
-    save("bad-many", model(nodes, [wholes("many", 2048, 2048), number("one", 1)], ["N", 2048, 2048], "y2"),
+    save("bad-many", model(nodes, [wholes("many", 640, 640), number("one", 1)], ["N", 640, 640], "y2"),
          check=False)
 
 

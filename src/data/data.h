@@ -49,6 +49,11 @@ const meg_reader *meg_reader_at(int i);
 meg_status meg_dataset_open(meg_error *e, const char *source, meg_dataset *out);
 void meg_dataset_close(meg_dataset *d);
 
+typedef struct meg_wanted { /* what a rank reads of a batch */
+    meg_box sample, label;  /* of each sample; empty: nothing */
+    const bool *of_sample, *of_label; /* (batch) which samples; NULL: all */
+} meg_wanted;
+
 /* The loader: a background thread that keeps one batch ready. Batch k of a pass holds samples
  * [k*batch, min((k+1)*batch, count)) of the pass's order: shuffled by the counter-based generator
  * (seed, epoch), or as they are. Augmentation is keyed by (seed, epoch, sample). */
@@ -61,13 +66,15 @@ typedef struct meg_loader_options {
                        pixel move along; what is shifted in does not count) */
     bool flip;     /* mirror w with probability 1/2 */
     uint64_t seed;
+    const meg_wanted *wanted; /* NULL: everything; must stay */
 } meg_loader_options;
 
 typedef struct meg_batch { /* borrowed until the next call of meg_loader_next */
     int64_t count;         /* samples in it */
-    const float *samples;  /* (count, c, d, h, w) */
-    const int32_t *labels; /* (count, d, h, w); NULL where they are real */
-    const float *targets;  /* (count, c, d, h, w); NULL where they are classes */
+    const float *samples;  /* (count, c, d, h, w), as `sample` has it */
+    const int32_t *labels; /* (count, d, h, w), as `label` has it; NULL where they are real */
+    const float *targets;  /* (count, c, d, h, w), likewise; NULL where they are classes */
+    meg_box sample, label; /* what there is of each sample; what is not wanted is not set */
 } meg_batch;
 
 meg_status meg_loader_new(meg_error *e, const meg_dataset *d, const meg_loader_options *o,

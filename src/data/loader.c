@@ -39,8 +39,9 @@ typedef struct slot {
 struct meg_loader {
     const meg_dataset *data;
     meg_loader_options options;
-    int64_t batches, sample_size, label_size; /* of a pass; elements */
-    char *plain; /* (c, d, h, w): a sample, or its labels, before augmentation */
+    meg_wanted part; /* what is read */
+    int64_t batches, sample_size, label_size; /* of a pass; elements of what is wanted */
+    char *plain; /* a part of a sample, or of its labels, before augmentation */
     slot slot[SLOTS];
     int current; /* the caller's slot; the other is the thread's */
     bool stop;
@@ -74,21 +75,37 @@ static change draw_change(const meg_loader *l, int64_t epoch, int64_t sample)
                     o->flip && bits[2] >> 31};
 }
 
+/* What a part of the changed image is made of: a box of the image; empty: nothing. */
+static meg_box source_of(const meg_box *image, const change *g, meg_box part)
+{
+    int64_t width = image->hi[MEG_W], lo = part.lo[MEG_W] - g->right;
+    int64_t hi = part.hi[MEG_W] - g->right;
+    part.lo[MEG_H] -= g->down;
+    part.hi[MEG_H] -= g->down;
+    part.lo[MEG_W] = g->flip ? width - hi : lo;
+    part.hi[MEG_W] = g->flip ? width - lo : hi;
+    return meg_box_meet(part, *image);
+}
+
+typedef struct change_job {
+    const meg_box *image, *part, *source; /* source: what `in` holds */
+    const change *change;
+    uint32_t none; /* what is shifted in */
+} change_job;
+
 /* out(.., h, w) = in(.., h - down, mirrored w - right), `none` where that lies outside. Elements
  * are 4 bytes of any kind. */
-static void apply_change(const meg_box *sample, const change *g, const uint32_t *in, uint32_t none,
-                         uint32_t *out)
+static void apply_change(const change_job *j, const uint32_t *in, uint32_t *out)
 {
-    int64_t height = sample->hi[MEG_H], width = sample->hi[MEG_W];
-    int64_t planes = sample->hi[MEG_C] * sample->hi[MEG_D];
-    for (int64_t row = 0; row < planes * height; row++, out += width) {
-        int64_t h = row % height - g->down;
-        const uint32_t *from = in + (row / height * height + h) * width;
-        for (int64_t w = 0; w < width; w++) {
-            int64_t x = w - g->right;
-            bool inside = 0 <= h && h < height && 0 <= x && x < width;
-            out[w] = inside ? from[g->flip ? width - 1 - x : x] : none;
-        }
+    const change *g = j->change;
+    const meg_box *s = j->source;
+    int64_t width = j->image->hi[MEG_W], p[MEG_AXES];
+    for (bool on = meg_box_first(j->part, p); on; on = meg_box_next(j->part, p)) {
+        int64_t q[MEG_AXES] = {p[0], p[1], p[2], p[3] - g->down, p[4] - g->right};
+        if (g->flip) q[MEG_W] = width - 1 - q[MEG_W];
+        bool inside = s->lo[MEG_H] <= q[MEG_H] && q[MEG_H] < s->hi[MEG_H] &&
+                      s->lo[MEG_W] <= q[MEG_W] && q[MEG_W] < s->hi[MEG_W];
+        *out++ = inside ? in[meg_box_at(s, q)] : j->none;
     }
 }
 
@@ -102,21 +119,51 @@ static bool per_pixel(const meg_dataset *d)
     return meg_extent(&d->label, MEG_H) > 1 || meg_extent(&d->label, MEG_W) > 1;
 }
 
+typedef meg_status read_fn(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                           void *out);
+
+static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                              void *out)
+{
+    return d->reader->read(d, e, index, box, out);
+}
+
+/* A part of a changed image, or of its labels. */
+static meg_status read_changed(const meg_loader *l, slot *b, int64_t sample, change_job *j,
+                               read_fn *read, void *out)
+{
+    meg_box source = source_of(j->image, j->change, *j->part);
+    j->source = &source;
+    if (!meg_box_empty(&source))
+        MEG_TRY(&b->error, read(l->data, &b->error, sample, &source, l->plain));
+    apply_change(j, (const uint32_t *)l->plain, out);
+    return MEG_OK;
+}
+
+static bool wants(const meg_box *box, const bool of[], int64_t i)
+{
+    return !meg_box_empty(box) && (!of || of[i]);
+}
+
 /* Sample `sample` of the data set as the i-th of the batch. */
 static meg_status fill_sample(const meg_loader *l, slot *b, int64_t i, int64_t sample)
 {
     const meg_dataset *d = l->data;
+    const meg_wanted *w = &l->part;
     float *out = b->samples + i * l->sample_size;
     char *label = b->labels + i * l->label_size * LABEL_BYTES;
-    bool moved = l->plain && per_pixel(d);
-    void *plain = l->plain ? (void *)l->plain : out;
-    MEG_TRY(&b->error, d->reader->read(d, &b->error, sample, &d->sample, plain));
     change g = draw_change(l, b->epoch, sample);
-    if (l->plain) apply_change(&d->sample, &g, plain, 0, (uint32_t *)out);
-    MEG_TRY(&b->error, d->reader->label(d, &b->error, sample, &d->label, moved ? l->plain : label));
-    uint32_t none = d->real ? NOT_A_NUMBER : (uint32_t)NO_CLASS;
-    if (moved) apply_change(&d->label, &g, plain, none, (uint32_t *)label);
-    return MEG_OK;
+    change_job image = {.image = &d->sample, .part = &w->sample, .change = &g};
+    change_job labels = {.image = &d->label, .part = &w->label, .change = &g,
+                         .none = d->real ? NOT_A_NUMBER : (uint32_t)NO_CLASS};
+    if (wants(&w->sample, w->of_sample, i)) {
+        if (l->plain) MEG_TRY(&b->error, read_changed(l, b, sample, &image, read_sample, out));
+        else MEG_TRY(&b->error, read_sample(d, &b->error, sample, &w->sample, out));
+    }
+    if (!wants(&w->label, w->of_label, i)) return MEG_OK;
+    if (l->plain && per_pixel(d))
+        return read_changed(l, b, sample, &labels, d->reader->label, label);
+    return d->reader->label(d, &b->error, sample, &w->label, label);
 }
 
 static meg_status fill(const meg_loader *l, slot *b)
@@ -185,17 +232,17 @@ static meg_status check(meg_error *e, const meg_dataset *d, const meg_loader_opt
 static meg_status allocate(meg_error *e, meg_loader *l)
 {
     int64_t most = l->options.batch < l->data->count ? l->options.batch : l->data->count;
-    bool fits = most <= INT64_MAX / 8 / (l->sample_size + l->label_size);
+    bool fits = most <= INT64_MAX / 8 / (l->sample_size + l->label_size + 1);
     for (int i = 0; i < SLOTS && fits; i++) {
         slot *b = &l->slot[i];
-        size_t bytes = (size_t)(most * l->sample_size) * sizeof *b->samples;
+        size_t bytes = (size_t)(most * l->sample_size + 1) * sizeof *b->samples;
         fits = posix_memalign((void **)&b->samples, ALIGNMENT, bytes) == 0;
-        b->labels = malloc((size_t)(most * l->label_size) * LABEL_BYTES);
+        b->labels = malloc((size_t)(most * l->label_size + 1) * LABEL_BYTES);
         fits = fits && b->labels;
     }
     if (fits && (l->options.shift || l->options.flip)) {
         int64_t size = l->sample_size > l->label_size ? l->sample_size : l->label_size;
-        l->plain = malloc((size_t)size * sizeof(float));
+        l->plain = malloc((size_t)(size + 1) * sizeof(float));
         fits = l->plain;
     }
     MEG_CHECK(e, fits, MEG_ENOMEM,
@@ -230,8 +277,9 @@ meg_status meg_loader_new(meg_error *e, const meg_dataset *d, const meg_loader_o
     l->data = d;
     l->options = *o;
     l->batches = (d->count - 1) / o->batch + 1;
-    l->sample_size = meg_box_size(&d->sample);
-    l->label_size = meg_box_size(&d->label);
+    l->part = o->wanted ? *o->wanted : (meg_wanted){d->sample, d->label, NULL, NULL};
+    l->sample_size = meg_box_size(&l->part.sample);
+    l->label_size = meg_box_size(&l->part.label);
     meg_status status = allocate(e, l);
     if (status == MEG_OK) status = start(e, l);
     if (status != MEG_OK) {
@@ -303,7 +351,10 @@ meg_status meg_loader_next(meg_loader *l, meg_error *e, int64_t epoch, int64_t i
         bool last = index + 1 == l->batches;
         int64_t then = last ? epoch + 1 : epoch, next = last ? 0 : index + 1;
         if (!holds(other, then, next)) request(l, other, then, next);
-        *out = (meg_batch){b->count, b->samples, NULL, NULL};
+        *out = (meg_batch){.count = b->count,
+                           .samples = b->samples,
+                           .sample = l->part.sample,
+                           .label = l->part.label};
         if (l->data->real) out->targets = (const float *)b->labels;
         else out->labels = (const int32_t *)b->labels;
     } else {

@@ -161,18 +161,20 @@ static void load_numbers(meg_dtype type, void *to, const float *from, int64_t co
         wide[i] = (double)from[i];
 }
 
-/* The rank's box of a micro-batch, out of the whole batch. */
+/* The rank's box of a micro-batch, out of what the feed has of the whole batch. */
 static void load_box(const meg_load *l, int micro, char *to)
 {
     const meg_value *x = &l->entry->graph->value[l->slot->value];
-    const meg_box *box = &l->slot->box;
-    meg_box starts;
-    int64_t p[MEG_AXES], run = meg_box_runs(&x->shape, box, &starts);
-    int64_t first = meg_box_size(&x->shape) * micro, each = meg_dtype_bytes(l->slot->dtype);
     bool label = x->kind == MEG_LABEL;
+    const meg_box *box = &l->slot->box, *has = label ? &l->feed->label : &l->feed->sample;
+    meg_box starts, all = x->shape;
+    for (int a = MEG_C; a < MEG_AXES && !meg_box_empty(has); a++)
+        all.lo[a] = has->lo[a], all.hi[a] = has->hi[a];
+    int64_t p[MEG_AXES], run = meg_box_runs(&all, box, &starts);
+    int64_t first = meg_box_size(&all) * micro, each = meg_dtype_bytes(l->slot->dtype);
     const float *numbers = label ? l->feed->targets : l->feed->samples;
     for (bool on = meg_box_first(&starts, p); on; on = meg_box_next(&starts, p)) {
-        int64_t from = first + meg_box_at(&x->shape, p);
+        int64_t from = first + meg_box_at(&all, p);
         char *at = to + meg_box_at(box, p) * each;
         if (label && x->dtype == MEG_I32)
             memcpy(at, l->feed->labels + from, (size_t)run * sizeof(int32_t));

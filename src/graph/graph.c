@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const int64_t MOST_NUMBERS = INT64_C(1) << 48; /* of one value */
+
 meg_graph *meg_graph_create(const char *name)
 {
     meg_pool *pool = meg_pool_new();
@@ -91,9 +93,24 @@ static meg_box box_of_dims(int rank, const int64_t dims[])
     return b;
 }
 
+/* So few that products of extents, and bytes of sums of values, are numbers: no machine has more. */
+static bool is_countable(const meg_box *b)
+{
+    int64_t size = 1;
+    for (int a = 0; a < MEG_AXES; a++)
+        if (__builtin_mul_overflow(size, meg_extent(b, a), &size) || size > MOST_NUMBERS)
+            return false;
+    return true;
+}
+
 static int add_value(meg_graph *g, const char *name, meg_value v)
 {
     if (g->error.status != MEG_OK) return -1;
+    if (!is_countable(&v.shape)) {
+        meg_fail(&g->error, MEG_EARG, "%s: more than %" PRId64 " numbers; use smaller extents",
+                 name, MOST_NUMBERS);
+        return -1;
+    }
     if (meg_graph_find_value(g, name) >= 0) {
         meg_fail(&g->error, MEG_EARG, "%s: there is already a value of this name", name);
         return -1;

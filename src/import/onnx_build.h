@@ -54,7 +54,7 @@ typedef struct meg_onnx_build {
     int merged;       /* scales of normalisations that several of them share */
     int renamed;      /* matrices of PyTorch that lost their names */
     int64_t weights;  /* numbers that the file stores */
-    int64_t computed; /* and that its nodes made: onnx_fold.c */
+    int64_t computed; /* and that its nodes made or went through: onnx_fold.c */
 } meg_onnx_build;
 
 /* One row per ONNX operator. */

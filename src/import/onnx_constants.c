@@ -83,6 +83,7 @@ static meg_status gather_positions(meg_onnx_build *b, const meg_onnx_node *n)
     meg_onnx_tensor t = *s->constant;
     bool first = t.rank == 2 && meg_onnx_int(n, "axis", 0) == 0 && !s->turned && index->size >= 1 &&
                  index->size <= t.dims[0] && index->rank + 1 <= MEG_ONNX_RANK;
+    if (first) MEG_TRY(b->error, meg_onnx_work(b, n, index->size));
     for (int64_t i = 0, at; first && i < index->size; i++)
         first = meg_onnx_whole(index, i, &at) && at == i;
     if (!first)
@@ -134,6 +135,7 @@ static meg_status gather_entry(meg_onnx_build *b, const meg_onnx_node *n)
     if (t->size != 1 || t->rank > 1 || !meg_onnx_whole(t, 0, &at))
         return meg_onnx_gather_entries(b, n, l.in[0], axis);
     if (at < 0) at += x.dims[axis];
+    if (at < 0 || at >= x.dims[axis]) return meg_onnx_refuse(b, n, "an index that does not exist");
     meg_onnx_attr(&l, "axes=%d begin=%lld end=%lld", axis, (long long)at, (long long)at + 1);
     if (t->rank == 1 || x.rank < 3) {
         l.op = "slice";
@@ -285,9 +287,9 @@ static meg_status read_split_to_sequence(meg_onnx_build *b, const meg_onnx_node 
     if (axis < 1 || sizes.count < 1 || !y || !meg_onnx_int(n, "keepdims", 1))
         return meg_onnx_refuse(b, n, "only parts of given sizes, not of the batch, are supported");
     int64_t at = 0, most = v.dims[axis];
-    if (single && (sizes.at[0] < 1 || (most + sizes.at[0] - 1) / sizes.at[0] > 64))
+    if (single && (sizes.at[0] < 1 || (most - 1) / sizes.at[0] >= 64))
         return meg_onnx_refuse(b, n, "more than 64 parts");
-    y->part_count = single ? (int)((most + sizes.at[0] - 1) / sizes.at[0]) : sizes.count;
+    y->part_count = single ? (int)((most - 1) / sizes.at[0]) + 1 : sizes.count;
     y->parts = meg_pool_alloc(b->file->pool, (size_t)y->part_count * sizeof *y->parts);
     for (int i = 0; i < y->part_count; i++) {
         int64_t size = sizes.at[single ? 0 : i], end = size < most - at ? at + size : most;

@@ -5,7 +5,7 @@
  *
  * The batch stays what it is: entries of it cannot be taken, and nothing is put in front of it.
  */
-#include "import/onnx_build.h"
+#include "import/onnx_fold.h"
 #include "import/onnx_tensor.h"
 
 #include <inttypes.h>
@@ -99,6 +99,7 @@ meg_status meg_onnx_gather_entries(meg_onnx_build *b, const meg_onnx_node *n, in
                                "its output would be empty, or have fewer than 2 axes or more "
                                "than %d",
                                MEG_AXES);
+    MEG_TRY(b->error, meg_onnx_work(b, n, index->size));
     if (axis > 1) x = meg_onnx_swap(b, x, axis);
     if (x < 0) return b->graph->error.status;
     MEG_TRY(b->error, join_runs(&p, x, &x));

@@ -16,8 +16,8 @@
 enum {
     SIZE_MAX_FOLDED = 1 << 22, /* elements: a mask of 2048 tokens, and no more than 32 MB */
     WEIGHT_MAX = 1 << 28,
-    SUM_MAX = 1 << 23, /* of all nodes; and PER_WEIGHT more for each number that the file stores: */
-    PER_WEIGHT = 8,    /* each layer may have its mask, but small files are read in no time */
+    SUM_MAX = 1 << 20, /* of all nodes; and PER_WEIGHT more for each number that the file stores: */
+    PER_WEIGHT = 32,   /* each layer may have its mask, but small files are read in no time */
     OPERANDS = 3
 };
 
@@ -61,15 +61,26 @@ static int64_t sum_max(const meg_onnx_build *b)
     return SUM_MAX + PER_WEIGHT * b->weights;
 }
 
+meg_status meg_onnx_work(meg_onnx_build *b, const meg_onnx_node *n, int64_t numbers)
+{
+    b->computed += numbers;
+    if (b->computed <= sum_max(b)) return MEG_OK;
+    return meg_onnx_refuse(b, n, "the file's nodes compute or read more than %" PRId64 " constants",
+                           sum_max(b));
+}
+
 /* Room for the result, whose extents are set; false: it is too large, or all of them together. */
 static bool make_room(folding *f)
 {
+    bool empty = false;
     f->size = 1;
     for (int i = 0; i < f->rank; i++) {
         if (f->dims[i] < 0 || f->dims[i] > f->most) return false;
-        f->size *= f->dims[i];
+        if (f->dims[i]) f->size *= f->dims[i];
+        else empty = true;
         if (f->size > f->most) return false;
     }
+    if (empty) f->size = 0;
     f->b->computed += f->size;
     if (f->b->computed > sum_max(f->b)) return false;
     meg_pool *pool = f->b->file->pool;
@@ -109,10 +120,7 @@ static meg_status finish(folding *f)
 
 static meg_status too_large(const folding *f)
 {
-    if (f->b->computed > sum_max(f->b))
-        return meg_onnx_refuse(
-            f->b, f->n, "the file's nodes compute constants of more than %" PRId64 " numbers",
-            sum_max(f->b));
+    MEG_TRY(f->b->error, meg_onnx_work(f->b, f->n, 0));
     return meg_onnx_refuse(f->b, f->n, "a constant of too many numbers, or of no such shape");
 }
 
@@ -226,6 +234,7 @@ static meg_status fold_slice(folding *f)
     const meg_onnx_tensor *t = f->in[0];
     meg_onnx_list list[4];
     strides s = {0};
+    unsigned seen = 0; /* an axis is cut once */
     for (int i = 0; i < 4; i++)
         MEG_TRY(f->b->error, meg_onnx_list_of(f->b, f->n, NULL, 1 + i, &list[i]));
     row_major(t, s.by);
@@ -235,8 +244,9 @@ static meg_status fold_slice(folding *f)
         int axis = meg_onnx_axis(list[2].count > i ? list[2].at[i] : i, t->rank);
         int64_t step = list[3].count > i ? list[3].at[i] : 1;
         if (axis < 0 || step == 0 || step > SIZE_MAX_FOLDED || step < -SIZE_MAX_FOLDED ||
-            list[1].count <= i)
+            list[1].count <= i || seen >> axis & 1)
             return too_large(f);
+        seen |= 1u << axis;
         int64_t n = t->dims[axis], down = step < 0;
         int64_t begin = clamp(list[0].at[i], n, 0, n - down),
                 end = clamp(list[1].at[i], n, -down, n);
@@ -279,7 +289,7 @@ static meg_status fold_gather(folding *f)
         inner *= i > axis ? t->dims[i] : 1;
     }
     if (!make_room(f)) return too_large(f);
-    for (int64_t o = 0; o < outer; o++)
+    for (int64_t o = 0; f->size && o < outer; o++) /* no turns that move nothing */
         for (int64_t k = 0; k < index->size; k++) {
             int64_t at = whole_at(index, k);
             if (at < 0) at += t->dims[axis];
@@ -352,7 +362,9 @@ static meg_status fold_range(folding *f)
     if (!make_room(f)) return too_large(f);
     for (int64_t i = 0; i < f->size; i++)
         if (f->real) f->r[i] = begin + (double)i * step;
-        else f->i[i] = whole_at(f->in[0], 0) + i * whole_at(f->in[2], 0);
+        else if (__builtin_mul_overflow(i, whole_at(f->in[2], 0), &f->i[i]) ||
+                 __builtin_add_overflow(f->i[i], whole_at(f->in[0], 0), &f->i[i]))
+            return meg_onnx_refuse(f->b, f->n, "its result is no number");
     return finish(f);
 }
 

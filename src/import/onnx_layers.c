@@ -128,7 +128,10 @@ static meg_status add_taps(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_l
         return meg_onnx_refuse(b, n, "weight of rank %d for an input of rank %d", t->rank,
                                b->graph->value[l->in[0]].rank);
     l->weights = 1;
-    if (meg_onnx_in(b, n, 2) && !no_bias(meg_onnx_in(b, n, 2)))
+    const meg_onnx_symbol *bias = meg_onnx_in(b, n, 2);
+    if (bias && bias->constant && !meg_onnx_is_weight(bias))
+        MEG_TRY(b->error, meg_onnx_work(b, n, bias->constant->size));
+    if (bias && !no_bias(bias))
         MEG_TRY(b->error, meg_onnx_want_weight(b, n, 2, &l->weight[l->weights++].symbol));
     meg_onnx_attr(l, "bias=%d groups=%" PRId64, l->weights - 1, meg_onnx_int(n, "group", 1));
     return read_windows(b, n, l->in[0], t->dims + 2, w);

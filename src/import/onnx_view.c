@@ -325,6 +325,7 @@ static meg_status read_gather(meg_onnx_build *b, const meg_onnx_node *n, const m
     for (int i = 1 + own; i < v.atoms; i++)
         dims.at[2] *= v.extent[order[i]];
     if (at < 0) at += dims.at[1];
+    if (at < 0 || at >= dims.at[1]) return meg_onnx_refuse(b, n, "an index that does not exist");
     MEG_TRY(b->error, arrange(b, n, &v, order, &dims, &x));
     snprintf(words, sizeof words, "axes=1 begin=%" PRId64 " end=%" PRId64, at, at + 1);
     y.value = meg_graph_add(b->graph, "slice", meg_onnx_fresh(b, "slice"), words, 1, &x);

@@ -321,17 +321,25 @@ static void weight_boxes(const meg_entry *e, int value, meg_box box[])
     }
 }
 
-/* Boxes that meet must be equal, since gradients are summed as they lie; else all have the whole. */
+/* Boxes that meet must be equal, since gradients are summed as they lie; else all have the whole. Most
+ * ranks have one of a few boxes: each is compared with those that differ. */
 static void make_alike(const meg_box *shape, meg_box box[], int ranks)
 {
+    int *first = calloc((size_t)ranks + 1, sizeof *first), kinds = 0;
     bool alike = true;
-    for (int i = 0; i < ranks && alike; i++)
-        for (int k = 0; k < i && alike; k++) {
-            meg_box both = meg_box_meet(box[i], box[k]);
-            alike = meg_box_empty(&both) || meg_box_equal(&box[i], &box[k]);
+    if (!first) abort();
+    for (int i = 0; i < ranks && alike; i++) {
+        bool known = meg_box_empty(&box[i]);
+        for (int k = 0; k < kinds && alike && !known; k++) {
+            meg_box both = meg_box_meet(box[i], box[first[k]]);
+            known = meg_box_equal(&box[i], &box[first[k]]);
+            alike = known || meg_box_empty(&both);
         }
+        if (!known) first[kinds++] = i;
+    }
     for (int i = 0; i < ranks && !alike; i++)
         if (!meg_box_empty(&box[i])) box[i] = *shape;
+    free(first);
 }
 
 static int rank_at(const meg_plan *p, meg_spot spot)

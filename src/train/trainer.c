@@ -1,5 +1,6 @@
 /* The trainer: see trainer.h. */
 #include "train/trainer.h"
+#include "train/wants.h"
 #include "base/random.h"
 
 #include <inttypes.h>
@@ -50,20 +51,6 @@ static double now(void)
 
 /* ---- making ---- */
 
-/* Does a program of this rank load samples or labels? A stage in the middle does not. */
-static bool reads_data(const meg_plan *p)
-{
-    for (int i = 0; i < MEG_ENTRIES; i++)
-        for (int k = 0; k < p->entry[i].stations; k++) {
-            const meg_station *t = &p->entry[i].station[k];
-            for (int n = 0; n < t->instrs; n++)
-                if (t->instr[n].code == MEG_LOAD &&
-                    t->slot[t->instr[n].slot[MEG_Y]].role == MEG_ROLE_VALUE)
-                    return true;
-        }
-    return false;
-}
-
 /* What a rank can do wrong on its own. */
 static meg_status prepare(meg_trainer *t, const char *options)
 {
@@ -78,9 +65,14 @@ static meg_status prepare(meg_trainer *t, const char *options)
               t->data->set.source, count);
     t->per_epoch = (count + batch - 1) / batch;
     t->steps = (int64_t)(t->options.schedule.epochs * (double)t->per_epoch + 0.5);
-    meg_loader_options o = {batch, t->options.shuffle, t->options.shift, t->options.flip,
-                            (uint64_t)t->ctx->options.seed};
-    return reads_data(t->plan) ? meg_loader_new(e, &t->data->set, &o, &t->loader) : MEG_OK;
+    meg_loader_options o = {.batch = batch,
+                            .shuffle = t->options.shuffle,
+                            .shift = t->options.shift,
+                            .flip = t->options.flip,
+                            .seed = (uint64_t)t->ctx->options.seed,
+                            .wanted = &t->wanted};
+    bool reads = meg_wants_of(t->plan, MEG_ENTRY_TRAIN, MEG_ENTRY_TRAIN_TAIL, &t->wanted);
+    return reads ? meg_loader_new(e, &t->data->set, &o, &t->loader) : MEG_OK;
 }
 
 static meg_status build(meg_trainer *t)
@@ -266,6 +258,8 @@ static meg_status run_step(meg_trainer *t, const meg_batch *batch, double lr)
     meg_feed feed = {.samples = batch->samples,
                      .labels = batch->labels,
                      .targets = batch->targets,
+                     .sample = batch->sample,
+                     .label = batch->label,
                      .scalars = {lr, (double)(t->step + 1), 0, 1},
                      .seed = (uint64_t)t->ctx->options.seed,
                      .step = (uint64_t)t->step,
@@ -397,15 +391,15 @@ static void padded_free(padded *p)
     free(p->targets);
 }
 
-static meg_status padded_make(padded *p, meg_error *e, const meg_dataset *d, int64_t batch)
+static meg_status padded_make(padded *p, meg_error *e, const meg_wanted *w, int64_t batch)
 {
-    p->each = meg_box_size(&d->sample);
-    p->labels_each = meg_box_size(&d->label);
-    p->samples = calloc((size_t)(batch * p->each), sizeof *p->samples);
-    p->labels = calloc((size_t)(batch * p->labels_each), sizeof *p->labels);
-    p->targets = calloc((size_t)(batch * p->labels_each), sizeof *p->targets);
+    p->each = meg_box_size(&w->sample);
+    p->labels_each = meg_box_size(&w->label);
+    p->samples = calloc((size_t)(batch * p->each + 1), sizeof *p->samples);
+    p->labels = calloc((size_t)(batch * p->labels_each + 1), sizeof *p->labels);
+    p->targets = calloc((size_t)(batch * p->labels_each + 1), sizeof *p->targets);
     if (p->samples && p->labels && p->targets) return MEG_OK;
-    return meg_fail(e, MEG_ENOMEM, "no memory to evaluate %s", d->source);
+    return meg_fail(e, MEG_ENOMEM, "no memory to evaluate");
 }
 
 /* What is evaluated must look like what is trained on. */
@@ -432,6 +426,8 @@ static meg_status evaluate(meg_trainer *t, const pass_over *pass, padded *p, tal
         meg_feed feed = {.samples = b.samples,
                          .labels = b.labels,
                          .targets = b.targets,
+                         .sample = b.sample,
+                         .label = b.label,
                          .scalars = {0, 0, 0, 1},
                          .seed = (uint64_t)t->ctx->options.seed};
         if (pass->loader && b.count < batch) {
@@ -454,10 +450,11 @@ static meg_status make_ready(meg_trainer *t, meg_data *d, padded *p, meg_loader 
 {
     meg_error *e = &t->ctx->error;
     int64_t batch = t->plan->entry[MEG_ENTRY_EVAL].batch;
-    meg_loader_options o = {.batch = batch};
+    meg_loader_options o = {.batch = batch, .wanted = &t->eval_wanted};
+    bool reads = meg_wants_of(t->plan, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL, &t->eval_wanted);
     MEG_TRY(e, alike(d, t->data));
-    MEG_TRY(e, padded_make(p, e, &d->set, batch));
-    return t->loader ? meg_loader_new(e, &d->set, &o, loader) : MEG_OK;
+    MEG_TRY(e, padded_make(p, e, &t->eval_wanted, batch));
+    return reads ? meg_loader_new(e, &d->set, &o, loader) : MEG_OK;
 }
 
 meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *out)

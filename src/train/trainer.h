@@ -2,6 +2,7 @@
 #ifndef MEG_TRAIN_TRAINER_H
 #define MEG_TRAIN_TRAINER_H
 
+#include "data/data.h"
 #include "exec/engine.h"
 #include "train/checkpoint.h"
 #include "train/context.h"
@@ -45,6 +46,7 @@ struct meg_trainer {
     meg_trainer_options options;
     meg_engine *engine;
     meg_loader *loader; /* NULL: the rank needs neither samples nor labels */
+    meg_wanted wanted, eval_wanted;
     bool wish;          /* to stop: all ranks do after one of the next steps */
     meg_late_step late;
     int64_t step, steps, per_epoch;
