@@ -10,18 +10,18 @@
 typedef struct mesh_model {
     const char *model, *options;
     const char *never; /* meshes that are refused: an axis is too short for them */
-    double rate;
+    int steps;
 } mesh_model;
 
 static const mesh_model mesh_models[] = {
-    {"resnet-cifar", "depth=110 version=2 image=3x20x20 classes=5 width=2", "2x2x2", 1e-3},
-    {"unet", "image=1x48x80 classes=3 width=2 bn=1", "2x2x2", 1e-3},
-    {"amoebanet-d", "image=3x64x96 classes=5 layers=3 filters=8", "3x1 1x5 2x2x2", 1e-3},
-    {"vgg11", "image=3x32x32 classes=5 hidden=16", "3x1 1x5 2x2x2", 1e-3},
-    {"unet3d", "image=1x16x16x16 classes=3 width=2", "3x1 1x5", 1e-3},
-    {"cosmoflow", "image=2x13x12x20 pools=2 width=2", "", 1e-3},
-    {"vit_b_16", "image=3x24x40 patch=8 layers=3 heads=2 width=8 mlp=16 classes=5", "2x2x2", 1e-3},
-    {"gpt", "tokens=7 classes=13 layers=3 heads=2 width=8", "2x1 3x1 2x2 2x2,1,1 2x2x2", 1e-3},
+    {"resnet-cifar", "depth=110 version=2 image=3x20x20 classes=5 width=2", "2x2x2", 2},
+    {"unet", "image=1x48x80 classes=3 width=2 bn=1", "2x2x2", 2},
+    {"amoebanet-d", "image=3x64x96 classes=5 layers=3 filters=8", "3x1 1x5 2x2x2", 2},
+    {"vgg11", "image=3x32x32 classes=5 hidden=16", "3x1 1x5 2x2x2", 1},
+    {"unet3d", "image=1x16x16x16 classes=3 width=2", "3x1 1x5", 2},
+    {"cosmoflow", "image=2x13x12x20 pools=2 width=2", "", 2},
+    {"vit_b_16", "image=3x24x40 patch=8 layers=3 heads=2 width=8 mlp=16 classes=5", "2x2x2", 2},
+    {"gpt", "tokens=7 classes=13 layers=3 heads=2 width=8", "2x1 3x1 2x2 2x2,1,1 2x2x2", 2},
 };
 
 typedef struct mesh_row {
@@ -64,8 +64,8 @@ static inline double mesh_list_run(const mesh_model *m, int first, int stride, i
 {
     static const char words[] = "batch=4 norm=2";
     meg_graph *g = network_zoo(m->model, m->options);
-    ranks_case one = {.graph = g, .plan = words, .device = "ref64", .ranks = 1, .steps = 2};
-    one.rate = m->rate;
+    ranks_case one = {.graph = g, .plan = words, .device = "ref64", .ranks = 1, .rate = 1e-3};
+    one.steps = m->steps;
     network_result *judge = ranks_run(&one);
     double worst = 0;
     for (int i = first; i < MESH_ROWS; i += stride) {

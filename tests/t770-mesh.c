@@ -82,12 +82,12 @@ static void test_cpu(void **state)
 /* Every model under a few meshes, other ones for each; all of it is ./do fuzz --mesh-list. */
 static void test_list(void **state)
 {
-    enum { STRIDE = 4 };
+    enum { STRIDE = 6, FIRST = 3 };
     (void)state;
     for (int k = 0; k < MESH_MODELS && !only; k++) {
         int count = 0;
-        assert_true(mesh_list_run(&mesh_models[k], k % STRIDE, STRIDE, &count) <= same);
-        assert_true(count > 1);
+        assert_true(mesh_list_run(&mesh_models[k], (k + FIRST) % STRIDE, STRIDE, &count) <= same);
+        assert_true(count > 0);
     }
 }
 
