@@ -72,7 +72,8 @@ typedef struct meg_lower {
     int here;     /* stations of the rank that have this stage */
     meg_team *sharers; /* weight: the ranks that hold the same of it */
     bool *odd;         /* weight: the model's rank holds another part, so its format says nothing */
-    bool *strange;     /* weight: lowered as the model does, and not what this rank holds */
+    bool *strange;     /* weight: lowered as the model does, and not what this rank holds, */
+    meg_box *own_box;  /* which is this */
     bool *grad;   /* value: has a gradient */
     bool *active; /* node: lies on a way from a parameter to a loss */
     bool *keep;   /* value: stays from forward to backward */
@@ -167,7 +168,7 @@ void meg_lower_idle(meg_lower *l); /* leaves what concerns other ranks */
 /* settle.c */
 /* zero=1: is the weight's home cut over those that share it, and which part is this rank's? */
 bool meg_lower_parted(const meg_lower *l, int value);
-meg_box meg_lower_home(const meg_lower *l, int value);
+meg_box meg_lower_home(const meg_lower *l, int value, meg_box box); /* of what it uses */
 bool meg_lower_direct(meg_lower *l, int value); /* may a kernel write the sum itself? */
 int meg_lower_gradient(meg_lower *l, int value); /* held memory of the sum */
 void meg_lower_states(meg_lower *l);

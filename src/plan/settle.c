@@ -140,10 +140,9 @@ bool meg_lower_parted(const meg_lower *l, int value)
 }
 
 /* An even part along the first axis that can be cut, so that it lies in one piece; it may be empty. */
-meg_box meg_lower_home(const meg_lower *l, int value)
+meg_box meg_lower_home(const meg_lower *l, int value, meg_box box)
 {
     const meg_team *team = &l->sharers[value];
-    meg_box box = l->out->box[value];
     int axis = 0, own = 0;
     while (axis < MEG_AXES - 1 && meg_extent(&box, axis) == 1)
         axis++;
@@ -189,7 +188,7 @@ static void update_slots(meg_lower *l, int value, int weight, int gradient)
 static void update_part(meg_lower *l, int value, int gradient)
 {
     int weight = l->home[value];
-    meg_box all = l->out->box[value], home = meg_lower_home(l, value);
+    meg_box all = l->out->box[value], home = meg_lower_home(l, value, all);
     int64_t size = meg_box_size(&all), count = meg_box_size(&home);
     int64_t first = count ? meg_box_at(&all, home.lo) : 0;
     if (count)

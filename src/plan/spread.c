@@ -380,6 +380,7 @@ static void share_weight(meg_lower *l, int value)
     if (!l->entry->whole) make_alike(&l->g->value[value].shape, box, ranks);
     l->out->box[value] = box[own];
     l->odd[value] = !meg_box_equal(&box[own], &box[rank_at(p, meg_plan_model(p))]);
+    l->own_box[value] = box[p->world.rank];
     l->strange[value] = !meg_box_equal(&box[own], &box[p->world.rank]) && !l->entry->idle;
     for (int r = 0; r < ranks; r++)
         team->count += !meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[own]);
@@ -410,6 +411,7 @@ void meg_lower_spread(meg_lower *l)
     t->box = meg_pool_alloc(l->plan->pool, ((size_t)g->values + 1) * sizeof *t->box);
     l->odd = meg_pool_alloc(l->pool, (size_t)g->values + 1);
     l->strange = meg_pool_alloc(l->pool, (size_t)g->values + 1);
+    l->own_box = meg_pool_alloc(l->pool, ((size_t)g->values + 1) * sizeof *l->own_box);
     l->sharers = meg_pool_alloc(l->pool, ((size_t)g->values + 1) * sizeof *l->sharers);
     for (int i = 0; i < e->segments; i++) {
         bool here = e->segment[i].stage == t->stage;
