@@ -43,7 +43,9 @@ static const meg_cpu_op *const table[] = {
     &meg_cpu_matmul,
     &meg_cpu_max_unpool,
     &meg_cpu_maxpool,
+    &meg_cpu_mean,
     &meg_cpu_mul,
+    &meg_cpu_phase_norm,
     &meg_cpu_prelu,
     &meg_cpu_relu,
     &meg_cpu_reorder,
@@ -55,6 +57,7 @@ static const meg_cpu_op *const table[] = {
     &meg_cpu_sum,
     &meg_cpu_tanh,
     &meg_cpu_update,
+    &meg_cpu_var,
     &meg_cpu_zero,
 };
 

@@ -36,22 +36,6 @@ static meg_held_slot *add_held(meg_plan *p, meg_held_slot h)
     return &p->held[p->held_slots++];
 }
 
-/* Lowered as the model does, which holds another part: what this rank holds keeps its place among the
- * others, so that gradients lie in the same order on all ranks. */
-static int held_apart(meg_lower *l, meg_slot s, meg_format format, int64_t bytes)
-{
-    int at = l->plan->held_at[s.value * MEG_HELD_KEYS + key_of(s.role, s.index)];
-    meg_box own = l->own_box[s.value];
-    if (s.role == MEG_ROLE_STATE && meg_lower_parted(l, s.value))
-        own = meg_lower_home(l, s.value, own);
-    if (!at && !meg_box_empty(&own))
-        add_held(l->plan, (meg_held_slot){s.value, s.role, s.index, own, MEG_FORMAT_PLAIN, 0,
-                                          meg_format_bytes(MEG_FORMAT_PLAIN, &own, s.dtype)});
-    s.format = format;
-    s.bytes = bytes;
-    return meg_lower_slot(l, s);
-}
-
 int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format format,
                    int64_t bytes)
 {
@@ -69,8 +53,13 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
     bool odd = l->odd[value] && l->out->spot.local == l->plan->local;
     if (odd || meg_lower_parted(l, value)) format = MEG_FORMAT_PLAIN, bytes = 0;
     if (bytes == 0) bytes = meg_format_bytes(format, &s.box, s.dtype);
-    if (l->strange[value]) return *known = held_apart(l, s, format, bytes);
     int at = l->plan->held_at[value * MEG_HELD_KEYS + key_of(role, index)];
+    if (l->strange[value] || (l->foreign && (role != MEG_ROLE_VALUE || x->kind == MEG_STATE))) {
+        /* only looked at */
+        s.format = format;
+        s.bytes = bytes;
+        return *known = meg_lower_slot(l, s);
+    }
     meg_held_slot *h = at ? &l->plan->held[at - 1] : NULL;
     if (!h) h = add_held(l->plan, (meg_held_slot){value, role, index, s.box, format, 0, bytes});
     s.format = h->format;

@@ -92,6 +92,7 @@ int64_t meg_plan_base(const meg_plan *p, meg_region region); /* its first byte i
 typedef enum meg_phases {
     MEG_FUSED,
     MEG_PHASED_NORMS, /* batch norms, since their groups spread over several ranks */
+    MEG_PHASED_PIXELS, /* what cannot be cut between pixels as it is */
     MEG_PHASED        /* all that can be */
 } meg_phases;
 
