@@ -30,6 +30,7 @@ static const sample list[] = {
     {"conv_transpose", "1x8x4x5x6", "filters=24 kernel=3 stride=2 pad=1 output_pad=1", false, 1},
     {"norm", "4x21x9x10 2x21 2x21", "norm=2 relu=1 epsilon=8", true, 1},
     {"norm", "5x16x3x5x6 1x16 1x16", "epsilon=8", true, 1},
+    {"norm", "7x9x5x6 4x9 4x9", "norm=2 relu=1 epsilon=8", true, 1}, /* groups are cut, too */
     {"mean", "4x21x9x10", "norm=2", true, 1},
     {"mean", "5x16x3x5x6", NULL, true, 1},
     {"mean", "1x33x70x75", NULL, true, 1},

@@ -3,7 +3,7 @@
  *     conv, conv_transpose, dense, reorders of weights   oneDNN  (device/cpu_conv.c, ...)
  *     conv, 3 x 3 and 3 x 3 x 3, of many channels   our own Winograd (device/cpu_winograd.c)
  *     matmul, attention                    oneDNN's sgemm        (device/cpu_matmul.c, ...)
- *     batchnorm, pools, joins, copies      our own               (device/cpu_norm.c, ...)
+ *     batchnorm and its phases, pools, joins, copies     our own (device/cpu_norm.c, ...)
  *
  * Activations are blocked by channel, 16 with AVX-512 and 8 otherwise, as oneDNN's kernels for the
  * machine like them. Its ISA limit (DNNL_MAX_CPU_ISA) is ours, too, so that both always agree.

@@ -167,6 +167,9 @@ meg_team meg_lower_channels(const meg_lower *l, int segment);
 void meg_lower_idle(meg_lower *l); /* leaves what concerns other ranks */
 
 /* settle.c */
+/* zero=1: is the weight's home cut over those that share it, and which part is this rank's? */
+bool meg_lower_parted(const meg_lower *l, int value);
+meg_box meg_lower_home(const meg_lower *l, int value, meg_box box); /* of what it uses */
 bool meg_lower_direct(meg_lower *l, int value); /* may a kernel write the sum itself? */
 int meg_lower_gradient(meg_lower *l, int value); /* held memory of the sum */
 void meg_lower_states(meg_lower *l);

@@ -131,13 +131,47 @@ static void share_states(meg_lower *l)
 
 /* ---- gradients ---- */
 
-static void update(meg_lower *l, int value, int gradient)
+/* ---- homes ---- */
+
+bool meg_lower_parted(const meg_lower *l, int value)
+{
+    return l->plan->options.zero && l->g->value[value].kind == MEG_PARAMETER &&
+           l->sharers[value].count > 1;
+}
+
+/* An even part along the first axis that can be cut, so that it lies in one piece; it may be empty. */
+meg_box meg_lower_home(const meg_lower *l, int value, meg_box box)
+{
+    const meg_team *team = &l->sharers[value];
+    int axis = 0, own = 0;
+    while (axis < MEG_AXES - 1 && meg_extent(&box, axis) == 1)
+        axis++;
+    while (own < team->count - 1 && team->rank[own] != l->plan->world.rank)
+        own++;
+    int64_t lo = box.lo[axis], extent = meg_extent(&box, axis);
+    box.lo[axis] = lo + extent * own / team->count;
+    box.hi[axis] = lo + extent * (own + 1) / team->count;
+    return box;
+}
+
+/* Some elements of a plain slot, that lie side by side. */
+static int piece_of(meg_lower *l, int slot, int64_t first, int64_t count)
+{
+    meg_slot s = l->out->slot[slot];
+    int64_t each = meg_dtype_bytes(s.dtype);
+    s.offset += first * each;
+    s.bytes = count * each;
+    s.box = meg_box_of(1, count, 1, 1, 1);
+    return meg_lower_slot(l, s);
+}
+
+static void update_slots(meg_lower *l, int value, int weight, int gradient)
 {
     const meg_plan *p = l->plan;
     meg_instr i = meg_lower_instr(MEG_UPDATE, NULL, MEG_FORWARD);
-    const meg_slot w = l->out->slot[l->home[value]];
+    const meg_slot w = l->out->slot[weight];
     int states = meg_optimizer_states(p->optimizer, p->settings);
-    i.slot[MEG_X] = l->home[value];
+    i.slot[MEG_X] = weight;
     i.slot[MEG_X + 1] = gradient;
     i.slot[MEG_X + 2] = l->scalars;
     i.written = MEG_BIT(MEG_X);
@@ -147,6 +181,30 @@ static void update(meg_lower *l, int value, int gradient)
     }
     meg_lower_price(l, &i);
     meg_lower_emit(l, &i);
+}
+
+/* Each updates its part and clears the others': the sum is the whole weight, the same bits for all
+ * (Rajbhandari et al., ZeRO, SC 2020, stage 1). */
+static void update_part(meg_lower *l, int value, int gradient)
+{
+    int weight = l->home[value];
+    meg_box all = l->out->box[value], home = meg_lower_home(l, value, all);
+    int64_t size = meg_box_size(&all), count = meg_box_size(&home);
+    int64_t first = count ? meg_box_at(&all, home.lo) : 0;
+    if (count)
+        update_slots(l, value, piece_of(l, weight, first, count),
+                     piece_of(l, gradient, first, count));
+    if (first > 0) meg_lower_zero(l, piece_of(l, weight, 0, first));
+    if (first + count < size)
+        meg_lower_zero(l, piece_of(l, weight, first + count, size - first - count));
+    meg_instr r = meg_lower_reduce(l, weight, &l->sharers[value], MEG_TAG_GRADIENT + 4 * value + 3);
+    meg_lower_emit(l, &r);
+}
+
+static void update(meg_lower *l, int value, int gradient)
+{
+    if (meg_lower_parted(l, value)) update_part(l, value, gradient);
+    else update_slots(l, value, l->home[value], gradient);
 }
 
 int meg_lower_gradient(meg_lower *l, int value)
