@@ -208,8 +208,14 @@ static inline int conv_other_size(conv_net *n, int x)
     return conv_resize(n, x, size);
 }
 
+/* None over a few values: their deviation may be next to nothing, and the norm then magnifies the
+ * rounding of any order of summation, of one rank as of many. */
 static inline int conv_norm(conv_net *n, int x)
 {
+    int64_t pixels = 1;
+    for (int i = 0; i < n->space; i++)
+        pixels *= conv_extent(n, x, i);
+    if (pixels < 8) return x;
     if (fuzz_pick(n->net.dice, 5) == 0) return fuzz_layer(&n->net, "instancenorm", "", x);
     return fuzz_norm(&n->net, x);
 }
