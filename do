@@ -7,7 +7,9 @@
 #   ./do asan           all tests again under the address and undefined-behaviour sanitizers
 #   ./do test-torch     compares losses and gradients with PyTorch (downloads it once, several GB)
 #   ./do test-onnx      runs ONNX's own tests of our operators (downloads onnx once, 40 MB)
-#   ./do fuzz [N SEED]  N random networks under random plans for many ranks, each against one rank;
+#   ./do fuzz [N SEED]  N random networks under random plans for many ranks, each against one rank, and
+#                       N convolutional ones under meshes (alone: --pipes N SEED, --meshes N SEED);
+#                       ./do fuzz --mesh-list: the zoo's under all kinds of meshes;
 #                       ./do fuzz --matrix [ref64|cpu]: the zoo's under all kinds of plans;
 #                       ./do fuzz --mpi [N SEED]: as the first, under mpirun
 #   ./do fuzz-readers [SECONDS]  feeds nonsense to the readers of files, 10 minutes each

@@ -132,16 +132,26 @@ static inline int fuzz_compare(const meg_graph *g, const fuzz_plan *p)
     return good ? FUZZ_GOOD : FUZZ_BAD;
 }
 
-static inline int fuzz_run_here(uint64_t seed)
+/* Draws a graph, whose error says if it is none, and a plan for it. */
+typedef meg_graph *fuzz_make(fuzz_dice *d, fuzz_plan *p);
+
+static inline meg_graph *fuzz_make_pipe(fuzz_dice *d, fuzz_plan *p)
+{
+    meg_graph *g = fuzz_graph(d);
+    if (g->error.status == MEG_OK) *p = fuzz_plan_of(d, g);
+    return g;
+}
+
+static inline int fuzz_run_here(fuzz_make *make, uint64_t seed)
 {
     fuzz_dice d = {{seed, 0, meg_hash("fuzz")}, 0};
     bool agreed;
-    meg_graph *g = fuzz_graph(&d);
+    fuzz_plan p;
+    meg_graph *g = make(&d, &p);
     if (g->error.status != MEG_OK) {
         fprintf(stderr, "  graph: %s\n", g->error.message);
         return FUZZ_BAD;
     }
-    fuzz_plan p = fuzz_plan_of(&d, g);
     fprintf(stderr, "  %d nodes, %d ranks, %lld samples: %s\n", g->nodes, p.ranks,
             (long long)p.samples, p.many);
     bool possible = fuzz_possible(g, &p, &agreed);
@@ -151,14 +161,14 @@ static inline int fuzz_run_here(uint64_t seed)
 }
 
 /* Prints a line to repeat a failure. */
-static inline int fuzz_run(uint64_t seed)
+static inline int fuzz_run(fuzz_make *make, uint64_t seed, const char *option)
 {
     fflush(NULL);
     pid_t child = fork();
     if (child < 0) return FUZZ_BAD;
     if (child == 0) {
         alarm(FUZZ_SECONDS);
-        int result = fuzz_run_here(seed);
+        int result = fuzz_run_here(make, seed);
         fflush(NULL);
         _exit(result);
     }
@@ -169,7 +179,7 @@ static inline int fuzz_run(uint64_t seed)
     if (WIFSIGNALED(status))
         fprintf(stderr, "  %s\n", WTERMSIG(status) == SIGALRM ? "hangs" : "crashed");
     if (result == FUZZ_BAD)
-        fprintf(stderr, "FAILED: ./do fuzz 1 %llu\n", (unsigned long long)seed);
+        fprintf(stderr, "FAILED: ./do fuzz %s1 %llu\n", option, (unsigned long long)seed);
     return result;
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The communicator under every MPI of this build: 1 to 8 ranks, messages in small pieces, errors that
+# The communicator under every MPI of this build: 1 to 16 ranks, messages in small pieces, errors that
 # all ranks share, ranks that die. Arguments: source folder, build folder.
 set -eu
 build=$2
@@ -21,7 +21,7 @@ tested=
 for mpi in openmpi mpich; do
     mpi_has $mpi || { echo "$mpi: not in this build"; continue; }
     tested="$tested $mpi"
-    for n in 1 2 3 4 5 7 8; do
+    for n in 1 2 3 4 5 7 8 16; do
         try $mpi $n 100 "$ranks"
         [ $status = 0 ] || fail "$mpi, $n ranks: status $status"
     done

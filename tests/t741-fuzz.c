@@ -11,7 +11,7 @@ static void test_cases(void **state)
     (void)state;
     int refused = 0;
     for (uint64_t i = 0; i < CASES; i++) {
-        int result = fuzz_run(FIRST + i);
+        int result = fuzz_run(fuzz_make_pipe, FIRST + i, "--pipes ");
         assert_int_not_equal(result, FUZZ_BAD);
         refused += result == FUZZ_REFUSED;
     }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# A training that moves: 10 steps on a pipeline of four ranks, 10 on three data-parallel ones, 10 on one
+# A training that moves: 10 steps on a pipeline of four ranks, 10 on three data-parallel ones, 3 on two
+# that share each image, 3 on four that share channels, samples and the optimizer's states, 4 on one
 # rank, each from the last one's checkpoint. Losses are those of 30 steps on one rank that nothing
 # disturbed: weights, Adam's moments, learning rate, order and augmentation of samples, dropout, all go
 # on. Arguments: source folder, build folder.
@@ -38,9 +39,13 @@ for mpi in openmpi mpich; do
         --checkpoint "$dir" >> "$work/moved" 2> "$work/1.err" || fail "$mpi: four stages"
     mpi_run $mpi 3 100 "$build/megalith" $words --replicas 3 --steps 20 \
         --checkpoint "$dir" --resume yes >> "$work/moved" 2> "$work/2.err" || fail "$mpi: three replicas"
+    mpi_run $mpi 2 100 "$build/megalith" $words --mesh 2x1 --steps 23 \
+        --checkpoint "$dir" --resume yes >> "$work/moved" 2> "$work/5.err" || fail "$mpi: pixels"
+    mpi_run $mpi 4 100 "$build/megalith" $words --mesh c2 --replicas 2 --zero --steps 26 \
+        --checkpoint "$dir" --resume yes >> "$work/moved" 2> "$work/6.err" || fail "$mpi: channels"
     "$build/megalith" $words --steps 30 --checkpoint "$dir" --resume yes \
         >> "$work/moved" 2> "$work/3.err" || fail "one rank"
-    grep -q 'goes on after step 20$' "$work/3.err" || fail "one rank: where did it go on?"
+    grep -q 'goes on after step 26$' "$work/3.err" || fail "one rank: where did it go on?"
     compare "$work/moved" "$work/whole" || fail "$mpi: other losses"
 
     # An error of the rank that reads is one message and the end of all.

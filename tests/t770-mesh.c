@@ -4,7 +4,7 @@
  *
  *     t770-mesh [word of the case]
  */
-#include "ranks.h"
+#include "mesh_list.h"
 
 static const double same = 1e-10;
 static const double same_float = 1e-4; /* float against double: rounding of many sums */
@@ -79,9 +79,22 @@ static void test_cpu(void **state)
     unsetenv("MEGALITH_WINOGRAD");
 }
 
+/* Every model under a few meshes, other ones for each; all of it is ./do fuzz --mesh-list. */
+static void test_list(void **state)
+{
+    enum { STRIDE = 6, FIRST = 3 };
+    (void)state;
+    for (int k = 0; k < MESH_MODELS && !only; k++) {
+        int count = 0;
+        assert_true(mesh_list_run(&mesh_models[k], (k + FIRST) % STRIDE, STRIDE, &count) <= same);
+        assert_true(count > 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     only = argc > 1 ? argv[1] : NULL;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mesh), cmocka_unit_test(test_cpu)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mesh), cmocka_unit_test(test_list),
+                                       cmocka_unit_test(test_cpu)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
  *     conv, conv_transpose, dense, reorders of weights   oneDNN  (device/cpu_conv.c, ...)
  *     conv, 3 x 3 and 3 x 3 x 3, of many channels   our own Winograd (device/cpu_winograd.c)
  *     matmul, attention                    oneDNN's sgemm        (device/cpu_matmul.c, ...)
- *     batchnorm, pools, joins, copies      our own               (device/cpu_norm.c, ...)
+ *     batchnorm and its phases, pools, joins, copies     our own (device/cpu_norm.c, ...)
  *
  * Activations are blocked by channel, 16 with AVX-512 and 8 otherwise, as oneDNN's kernels for the
  * machine like them. Its ISA limit (DNNL_MAX_CPU_ISA) is ours, too, so that both always agree.
@@ -43,7 +43,9 @@ static const meg_cpu_op *const table[] = {
     &meg_cpu_matmul,
     &meg_cpu_max_unpool,
     &meg_cpu_maxpool,
+    &meg_cpu_mean,
     &meg_cpu_mul,
+    &meg_cpu_phase_norm,
     &meg_cpu_prelu,
     &meg_cpu_relu,
     &meg_cpu_reorder,
@@ -55,6 +57,7 @@ static const meg_cpu_op *const table[] = {
     &meg_cpu_sum,
     &meg_cpu_tanh,
     &meg_cpu_update,
+    &meg_cpu_var,
     &meg_cpu_zero,
 };
 

@@ -39,6 +39,7 @@ extern const meg_cpu_op meg_cpu_reorder; /* COPY of a weight: request.node is no
 extern const meg_cpu_op meg_cpu_add, meg_cpu_avgpool, meg_cpu_batchnorm, meg_cpu_concat;
 extern const meg_cpu_op meg_cpu_adaptive_avgpool, meg_cpu_resize;
 extern const meg_cpu_op meg_cpu_groupnorm, meg_cpu_instancenorm, meg_cpu_layernorm;
+extern const meg_cpu_op meg_cpu_mean, meg_cpu_var, meg_cpu_phase_norm; /* phases of batchnorm */
 extern const meg_cpu_op meg_cpu_gap, meg_cpu_maxpool, meg_cpu_relu;
 extern const meg_cpu_op meg_cpu_winograd; /* conv; before meg_cpu_conv */
 extern const meg_cpu_op meg_cpu_clip, meg_cpu_gelu, meg_cpu_leaky_relu, meg_cpu_mul;

@@ -9,6 +9,9 @@
  * for a `conv` node in a graph of its own, and cpu_conv.c does the rest; oneDNN's deconvolution is
  * slower where forward and weights matter (2x2, stride 2). Only the bias belongs to the other side:
  * it is added, and its gradient summed, by a sweep of our own.
+ *
+ * A part of an image is one of its own: the convolution is between the two boxes, moved to the
+ * origin, and what its windows see beyond the box of outputs is padding.
  */
 #include "device/cpu_layer.h"
 #include "device/simd/simd.h"
@@ -41,38 +44,90 @@ static const exchange exchanges[MEG_PASSES] = {
 
 /* ---- the convolution ---- */
 
-/* Its words, axis by axis; false: padding that convolution does not have. `after` may be as small
- * as output padding leaves it, and rounding down lets convolution have up to stride - 1 more. */
-static bool write_words(const meg_conv_attr *a, int space, int64_t channels, char *text,
-                        size_t size)
+/* The sides of the convolution: its image is our output, its output our input. */
+static const meg_box *image_of(const meg_request *r)
+{
+    return &r->box[meg_cpu_roles[r->pass].y];
+}
+
+static const meg_box *made_of(const meg_request *r)
+{
+    return &r->box[meg_cpu_roles[r->pass].x];
+}
+
+/* All channels and taps in float; pixels of x that reach the work, all of them, and no others. */
+static bool fits(const meg_request *r)
+{
+    const meg_cpu_role *role = &meg_cpu_roles[r->pass];
+    const meg_value *in = &r->graph->value[r->node->in[0]];
+    const meg_value *weight = &r->graph->value[r->node->in[1]];
+    if (!role->known || in->dtype != MEG_F32 || meg_box_empty(&r->work.out)) return false;
+    meg_work whole = meg_op_whole(r->graph, r->node);
+    meg_box need = meg_op_need(r->graph, r->node, 0, &r->work);
+    return meg_extent(&r->work.out, MEG_C) == meg_extent(&whole.out, MEG_C) &&
+           meg_box_equal(&r->work.sum, &whole.sum) && meg_box_equal(made_of(r), &need) &&
+           !meg_box_empty(&need) && meg_box_equal(image_of(r), &r->work.out) &&
+           meg_box_equal(&r->box[role->weight], &weight->shape);
+}
+
+/* One axis of a window between the two boxes; false: padding that convolution does not have.
+ * `after` may be as small as output padding leaves it, and rounding down lets convolution have up to
+ * stride - 1 more. Every window must see a pixel of the image. */
+static bool window_between(meg_window *k, const meg_box *image, const meg_box *made, int axis)
+{
+    int64_t reach = (k->taps - 1) * k->dilation + 1;
+    k->before += image->lo[axis] - made->lo[axis] * k->stride;
+    k->after = (meg_extent(made, axis) - 1) * k->stride + reach - k->before -
+               meg_extent(image, axis);
+    int64_t least = k->after;
+    if (k->after < 0) k->after = 0;
+    return k->before >= 0 && k->before < reach && k->after < reach &&
+           k->after <= least + k->stride - 1;
+}
+
+/* Its words, axis by axis. */
+static bool write_words(const meg_request *r, int space, char *text, size_t size)
 {
     static const char *const words[] = {" kernel=", " stride=", " dilation=", " pad="};
-    int used = snprintf(text, size, "bias=0 filters=%" PRId64 " groups=%" PRId64, channels,
-                        a->groups);
+    const meg_conv_attr *a = r->node->attr;
+    int used = snprintf(text, size, "bias=0 filters=%" PRId64 " groups=%" PRId64,
+                        meg_extent(made_of(r), MEG_C), a->groups);
     for (int word = 0; word < 4; word++)
         for (int i = MEG_SPACE - space; i < MEG_SPACE; i++) {
-            const meg_window *k = &a->win[i];
-            int64_t after = k->after < 0 ? 0 : k->after;
-            int64_t number[] = {k->taps, k->stride, k->dilation, k->before};
-            if (after > k->after + k->stride - 1) return false;
+            meg_window k = a->win[i];
+            if (!window_between(&k, image_of(r), made_of(r), MEG_D + i)) return false;
+            int64_t number[] = {k.taps, k.stride, k.dilation, k.before};
             used += snprintf(text + used, size - (size_t)used, "%s%" PRId64,
                              i == MEG_SPACE - space ? words[word] : "x", number[word]);
-            if (word == 3) used += snprintf(text + used, size - (size_t)used, ":%" PRId64, after);
+            if (word == 3) used += snprintf(text + used, size - (size_t)used, ":%" PRId64, k.after);
         }
     return true;
+}
+
+/* The box with its pixels at the origin. */
+static meg_box moved(meg_box b)
+{
+    for (int axis = MEG_D; axis < MEG_AXES; axis++)
+        b.hi[axis] -= b.lo[axis], b.lo[axis] = 0;
+    return b;
 }
 
 /* A graph of the convolution alone; NULL if there is none. */
 static meg_graph *adjoint(const meg_request *r)
 {
     char words[MEG_TEXT];
-    const meg_value *x = &r->graph->value[r->node->in[0]], *y = &r->graph->value[r->node->out[0]];
-    if (!write_words(r->node->attr, x->rank - 2, x->shape.hi[MEG_C], words, sizeof words))
-        return NULL;
+    const meg_value *y = &r->graph->value[r->node->out[0]];
+    int64_t dims[MEG_AXES] = {y->dims[0], y->dims[1]};
+    int space = y->rank - 2;
+    if (!write_words(r, space, words, sizeof words)) return NULL;
+    for (int i = 0; i < space; i++)
+        dims[2 + i] = meg_extent(image_of(r), MEG_AXES - space + i);
     meg_graph *g = meg_graph_create("adjoint");
-    int image = meg_graph_input(g, "y", y->rank, y->dims);
+    int image = meg_graph_input(g, "y", y->rank, dims);
     int made = meg_graph_add(g, "conv", r->node->name, words, 1, &image);
-    if (made >= 0 && meg_box_equal(&g->value[made].shape, &x->shape)) return g;
+    meg_box want = moved(*made_of(r));
+    want.lo[MEG_N] = 0, want.hi[MEG_N] = y->dims[0];
+    if (made >= 0 && meg_box_equal(&g->value[made].shape, &want)) return g;
     meg_graph_destroy(g);
     return NULL;
 }
@@ -91,6 +146,7 @@ static meg_request exchanged(const meg_cpu *cpu, const meg_request *r, const meg
     for (int i = 0; i < MEG_OPERANDS; i++) {
         int from = x->from[i] - 1;
         a.box[i] = from < 0 ? meg_box_of(0, 0, 0, 0, 0) : r->box[from];
+        if (i == MEG_X || i == MEG_Y || i == MEG_DX || i == MEG_DY) a.box[i] = moved(a.box[i]);
         a.dtype[i] = from < 0 ? MEG_F32 : r->dtype[from];
         a.format[i] = from < 0 ? MEG_FORMAT_PLAIN : r->format[from];
     }
@@ -109,7 +165,7 @@ static bool has_bias(const meg_request *r)
 static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
 {
     meg_spec of = {0};
-    meg_graph *g = meg_cpu_covers(r) ? adjoint(r) : NULL;
+    meg_graph *g = fits(r) ? adjoint(r) : NULL;
     if (!g) return false;
     meg_request a = exchanged(meg_device_state(d), r, g);
     bool served = meg_cpu_conv.describe(d, &a, &of);
@@ -125,8 +181,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
         s->bytes[from] = of.bytes[i];
     }
     if (has_bias(r)) {
-        const meg_box *y = &r->box[meg_cpu_roles[r->pass].y];
-        double bytes = (double)(2 * meg_box_size(y)) * (double)sizeof(float);
+        double bytes = (double)(2 * meg_box_size(image_of(r))) * (double)sizeof(float);
         s->seconds += bytes / meg_device_rates(d)->bandwidth;
     }
     return true;
@@ -171,7 +226,7 @@ static void free_own(void *memory)
 static void set_bias(own *o, const meg_cpu *cpu, const meg_request *r, const meg_spec *s)
 {
     int y = meg_cpu_roles[r->pass].y, block = meg_format_block(s->format[y]);
-    const meg_box *box = &r->box[y];
+    const meg_box *box = image_of(r);
     int64_t channels = meg_extent(box, MEG_C);
     if (!has_bias(r)) return;
     o->finish = r->pass == MEG_WEIGHT ? cpu->simd->bias_back : cpu->simd->bias;

@@ -6,8 +6,7 @@
  *
  * A slice of channels is the same with one input, of which not all is taken.
  */
-#include "device/cpu.h"
-#include "device/simd/simd.h"
+#include "device/cpu_rows.h"
 #include "ops/attrs.h"
 
 #include <stdlib.h>
@@ -217,8 +216,9 @@ const meg_cpu_op meg_cpu_add_part = {MEG_ADD, NULL, describe_part, prepare_part}
 /* ---- concat ---- */
 
 typedef struct own_concat { /* forward: one job; backward: one for each input */
-    int jobs;
+    int jobs, block;
     meg_simd_gather job[MEG_INPUTS];
+    meg_box part[MEG_INPUTS]; /* of each target */
     meg_simd_piece *piece;
     int64_t *first;
     size_t pieces, piece_room, firsts, first_room;
@@ -230,20 +230,27 @@ typedef struct strip { /* consecutive channels that go from one tensor to anothe
     int64_t from, to, count;
 } strip;
 
+/* The part of input i: its own channels. */
+static meg_box channels_of(const meg_request *r, int i)
+{
+    meg_box part = r->work.out;
+    part.lo[MEG_C] = 0;
+    part.hi[MEG_C] = r->graph->value[r->node->in[i]].shape.hi[MEG_C];
+    return part;
+}
+
+/* All channels; pixels may have rims. */
 static bool fits_concat(const meg_request *r)
 {
     bool back = r->pass == MEG_BACKWARD;
     const meg_node *v = r->node;
-    meg_box all = r->box[back ? MEG_DY : MEG_Y];
     if (!back && !meg_cpu_makes(r)) return false;
-    if (meg_box_empty(&all) || !meg_box_equal(&all, &r->work.out)) return false;
-    const meg_box *shape = &r->graph->value[v->out[0]].shape;
-    if (all.lo[MEG_C] != shape->lo[MEG_C] || all.hi[MEG_C] != shape->hi[MEG_C]) return false;
-    for (int i = 0; i < v->inputs; i++) {
-        const meg_box *b = &r->box[(back ? MEG_DX : MEG_X) + i];
-        all.hi[MEG_C] = r->graph->value[v->in[i]].shape.hi[MEG_C];
-        if (back && meg_box_empty(b)) continue; /* nobody wants this gradient */
-        if (!meg_box_equal(b, &all)) return false;
+    const meg_box *shape = &r->graph->value[v->out[0]].shape, *all = &r->work.out;
+    if (meg_box_empty(all) || !meg_cpu_holds(r, back ? MEG_DY : MEG_Y, all)) return false;
+    if (all->lo[MEG_C] != shape->lo[MEG_C] || all->hi[MEG_C] != shape->hi[MEG_C]) return false;
+    for (int i = 0; i < v->inputs; i++) { /* of gradients some may not be wanted */
+        meg_box part = channels_of(r, i);
+        if (!meg_cpu_holds(r, (back ? MEG_DX : MEG_X) + i, &part)) return false;
     }
     return true;
 }
@@ -285,11 +292,11 @@ static void add_target(own_concat *o, const strip *s, int strips, int64_t channe
                        const meg_cpu *cpu)
 {
     meg_simd_gather *job = &o->job[o->jobs++];
-    job->blocks = blocks_of(cpu, channels);
-    for (int64_t b = 0; b <= job->blocks; b++) {
+    job->part.blocks = blocks_of(cpu, channels);
+    for (int64_t b = 0; b <= job->part.blocks; b++) {
         o->first = meg_grow(o->first, &o->first_room, o->firsts + 1, sizeof *o->first);
         o->first[o->firsts++] = (int64_t)o->pieces;
-        for (int i = 0; b < job->blocks && i < strips; i++)
+        for (int i = 0; b < job->part.blocks && i < strips; i++)
             add_pieces(o, &s[i], b, cpu->block);
     }
 }
@@ -304,11 +311,13 @@ static void run_concat(const meg_prepared *k, void *const at[MEG_OPERANDS], cons
         meg_simd_gather job = o->job[i];
         job.piece = o->piece;
         job.first = first;
-        first += job.blocks + 1;
+        first += job.part.blocks + 1;
         job.to = at[back ? MEG_DX + i : MEG_Y];
         for (int x = 0; x < (back ? 1 : k->request.node->inputs); x++)
             job.from[x] = at[(back ? MEG_DY : MEG_X) + x];
-        if (job.to) o->kernel(&job);
+        if (!job.to) continue;
+        o->kernel(&job);
+        if (back) meg_cpu_clear_rim(job.to, &k->request.box[MEG_DX + i], &o->part[i], o->block);
     }
 }
 
@@ -320,16 +329,28 @@ static void free_concat(void *own)
     free(o);
 }
 
-/* Completes the jobs; from_blocks[MEG_INPUTS]: of each source. */
-static void finish(own_concat *o, const meg_request *r, const meg_cpu *cpu,
-                   const int64_t from_blocks[], meg_prepared *out)
+/* Completes the jobs. part[MEG_INPUTS]: of each input's box, what goes to or comes from the sum. */
+static void finish(own_concat *o, const meg_request *r, const meg_cpu *cpu, const meg_box part[],
+                   meg_prepared *out)
 {
+    bool back = r->pass == MEG_BACKWARD;
+    int x = back ? MEG_DX : MEG_X, y = back ? MEG_DY : MEG_Y, inputs = r->node->inputs;
+    o->block = cpu->block;
     for (int i = 0; i < o->jobs; i++) {
-        o->job[i].samples = meg_extent(&r->work.out, MEG_N);
-        o->job[i].pixels = pixels_of(&r->work.out);
-        o->job[i].threads = cpu->threads;
-        for (int x = 0; x < MEG_INPUTS; x++)
-            o->job[i].from_blocks[x] = from_blocks[x];
+        meg_simd_gather *job = &o->job[i];
+        meg_simd_side *at[MEG_INPUTS + 1] = {&job->to_at}, sum;
+        int64_t blocks = job->part.blocks;
+        int sides = 1;
+        sum = meg_cpu_side(&r->box[y], &r->work.out, cpu->block);
+        job->to_at = back ? meg_cpu_side(&r->box[x + i], &part[i], cpu->block) : sum;
+        for (int k = 0; k < (back ? 1 : inputs); k++) {
+            job->from_at[k] = back ? sum : meg_cpu_side(&r->box[x + k], &part[k], cpu->block);
+            at[sides++] = &job->from_at[k];
+        }
+        job->part = meg_cpu_part(&r->work.out, cpu->block, at, sides);
+        job->part.blocks = blocks;
+        job->threads = cpu->threads;
+        o->part[i] = part[i];
     }
     o->kernel = cpu->simd->gather;
     out->own = o;
@@ -346,17 +367,17 @@ static bool prepare_concat(meg_device *d, const meg_request *r, const meg_spec *
     bool back = r->pass == MEG_BACKWARD;
     own_concat *o = meg_cpu_own(sizeof *o);
     strip all[MEG_INPUTS] = {{0}};
-    int64_t from_blocks[MEG_INPUTS] = {0}, at = 0;
+    meg_box part[MEG_INPUTS];
+    int64_t at = 0;
     for (int i = 0; i < v->inputs; i++) {
         int64_t channels = r->graph->value[v->in[i]].shape.hi[MEG_C];
+        part[i] = channels_of(r, i);
         all[i] = back ? (strip){0, at, 0, channels} : (strip){i, 0, at, channels};
-        from_blocks[i] = blocks_of(cpu, channels);
         at += channels;
         if (back) add_target(o, &all[i], 1, channels, cpu);
     }
-    if (back) from_blocks[0] = blocks_of(cpu, at);
-    else add_target(o, all, v->inputs, at, cpu);
-    finish(o, r, cpu, from_blocks, out);
+    if (!back) add_target(o, all, v->inputs, at, cpu);
+    finish(o, r, cpu, part, out);
     return true;
 }
 
@@ -402,11 +423,11 @@ static bool prepare_slice(meg_device *d, const meg_request *r, const meg_spec *s
     bool back = r->pass == MEG_BACKWARD;
     int64_t begin = a->picks.at[MEG_C].begin, channels = a->picks.at[MEG_C].length;
     int64_t taken = meg_extent(&r->work.out, MEG_C);
-    int64_t from_blocks[MEG_INPUTS] = {blocks_of(cpu, back ? taken : channels)};
+    meg_box part[] = {channels_of(r, 0)};
     own_concat *o = meg_cpu_own(sizeof *o);
     strip all = back ? (strip){0, 0, begin, taken} : (strip){0, begin, 0, taken};
     add_target(o, &all, 1, back ? channels : taken, cpu);
-    finish(o, r, cpu, from_blocks, out);
+    finish(o, r, cpu, part, out);
     return true;
 }
 

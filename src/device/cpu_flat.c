@@ -1,10 +1,10 @@
 /* What the cpu device does element by element, in any format: add and relu with their gradients,
- * and the instructions ADD, ZERO and UPDATE. Operands must cover the same box and lie in the same
- * format: then one loop over memory, padding included, is the whole kernel.
+ * and the instructions ADD, ZERO and UPDATE. Operands lie in the same format. Where they cover the
+ * same box one loop over memory, padding included, is the whole kernel; add and relu also take them
+ * with rims, and then go row by row.
  */
-#include "device/cpu.h"
+#include "device/cpu_rows.h"
 #include "device/onednn.h"
-#include "device/simd/simd.h"
 #include "ops/attrs.h"
 
 #include <stdlib.h>
@@ -13,6 +13,11 @@
 typedef struct own {
     meg_simd_flat job;
     void (*kernel)(const meg_simd_flat *j);
+    /* of operands with rims; NULL: there are none */
+    void (*by_rows)(const meg_simd_flat_part *j);
+    meg_simd_part part;
+    meg_simd_side side[MEG_OPERANDS];
+    bool even; /* rows begin and end at whole vectors */
 } own;
 
 /* ---- sizes ---- */
@@ -54,12 +59,19 @@ static bool rectifies(const meg_node *v)
     return ((const meg_add_attr *)v->attr)->relu;
 }
 
+/* Whether input i is as large as the sum; others are spread over it (device/cpu_spread.c). */
+static bool like_output(const meg_request *r, int i)
+{
+    return meg_box_equal(&r->graph->value[r->node->in[i]].shape,
+                         &r->graph->value[r->node->out[0]].shape);
+}
+
 static bool describe_forward(meg_device *d, const meg_request *r, meg_spec *s)
 {
     int inputs = r->node->inputs;
     meg_format f = meg_cpu_common_format(meg_device_state(d), r, MEG_X, MEG_X + inputs - 1);
     for (int i = 0; i < inputs; i++) {
-        if (!meg_box_equal(&r->box[MEG_X + i], &r->box[MEG_Y])) return false;
+        if (!like_output(r, i) || !meg_cpu_holds(r, MEG_X + i, &r->work.out)) return false;
         s->format[MEG_X + i] = f;
     }
     s->format[MEG_Y] = f;
@@ -68,17 +80,28 @@ static bool describe_forward(meg_device *d, const meg_request *r, meg_spec *s)
     return true;
 }
 
+/* Gradients lie on the one that comes in, or in one slot, where all have its box. */
+static bool alike(const meg_request *r)
+{
+    for (int i = 0; i < r->node->inputs; i++)
+        if (!meg_box_empty(&r->box[MEG_DX + i]) &&
+            !meg_box_equal(&r->box[MEG_DX + i], &r->box[MEG_DY]))
+            return false;
+    return true;
+}
+
 /* The rectifier's mask is the output's, so its format decides. */
 static bool describe_backward(meg_device *d, const meg_request *r, meg_spec *s)
 {
     int decides = rectifies(r->node) ? MEG_Y : MEG_DY;
     meg_format f = meg_cpu_common_format(meg_device_state(d), r, decides, decides);
+    for (int i = 0; i < r->node->inputs; i++)
+        if (!like_output(r, i) || !meg_cpu_holds(r, MEG_DX + i, &r->work.out)) return false;
     s->format[MEG_Y] = decides == MEG_Y ? f : r->format[MEG_Y];
     s->format[MEG_DY] = s->format[MEG_DY + 1] = f;
     for (int i = 0; i < r->node->inputs; i++) {
-        const meg_box *b = &r->box[MEG_DX + i];
-        if (!meg_box_empty(b) && !meg_box_equal(b, &r->box[MEG_DY])) return false;
         s->format[MEG_DX + i] = f;
+        if (!alike(r)) continue;
         s->in_place |= MEG_BIT(MEG_DX + i);
         if (r->node->inputs > 1) s->shared |= MEG_BIT(MEG_DX + i);
     }
@@ -91,9 +114,26 @@ static bool describe_node(meg_device *d, const meg_request *r, meg_spec *s)
 {
     bool back = r->pass == MEG_BACKWARD;
     if (!back && !meg_cpu_makes(r)) return false;
-    if (!meg_box_equal(&r->box[back ? MEG_DY : MEG_Y], &r->work.out)) return false;
-    if (back && rectifies(r->node) && !meg_box_equal(&r->box[MEG_Y], &r->work.out)) return false;
+    if (meg_box_empty(&r->work.out) || !meg_cpu_holds(r, MEG_Y, &r->work.out)) return false;
+    if (back && !meg_cpu_holds(r, MEG_DY, &r->work.out)) return false;
     return back ? describe_backward(d, r, s) : describe_forward(d, r, s);
+}
+
+/* Row by row, if the kernel does. */
+static void run_job(const own *o, const meg_simd_flat *job, const meg_simd_side *const x[],
+                    const meg_simd_side *const y[])
+{
+    if (!o->by_rows) {
+        o->kernel(job);
+        return;
+    }
+    meg_simd_flat_part p = {.job = *job, .part = o->part, .sign = o->side[MEG_Y]};
+    for (int i = 0; i < job->inputs; i++)
+        p.x[i] = *x[i];
+    for (int i = 0; i < job->outputs; i++)
+        p.y[i] = *y[i];
+    p.even = o->even;
+    o->by_rows(&p);
 }
 
 static void run_forward(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
@@ -101,18 +141,13 @@ static void run_forward(const meg_prepared *k, void *const at[MEG_OPERANDS], con
     (void)m;
     const own *o = k->own;
     meg_simd_flat job = o->job;
-    for (int i = 0; i < job.inputs; i++)
+    const meg_simd_side *x[MEG_INPUTS], *y[1] = {&o->side[MEG_Y]};
+    for (int i = 0; i < job.inputs; i++) {
         job.x[i] = at[MEG_X + i];
+        x[i] = &o->side[MEG_X + i];
+    }
     job.y[0] = at[MEG_Y];
-    o->kernel(&job);
-}
-
-/* Each gradient once, though several may lie in one slot. */
-static void add_output(meg_simd_flat *job, float *dx)
-{
-    for (int i = 0; i < job->outputs; i++)
-        if (job->y[i] == dx) return;
-    job->y[job->outputs++] = dx;
+    run_job(o, &job, x, y);
 }
 
 static void run_backward(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
@@ -120,13 +155,40 @@ static void run_backward(const meg_prepared *k, void *const at[MEG_OPERANDS], co
     (void)m;
     const own *o = k->own;
     meg_simd_flat job = o->job;
+    const meg_simd_side *x[] = {&o->side[MEG_DY], &o->side[MEG_DY]}, *y[MEG_INPUTS] = {NULL};
+    int inputs = k->request.node->inputs, block = meg_format_block(k->spec.format[MEG_DY]);
     job.x[0] = at[MEG_DY];
     job.x[1] = at[MEG_DY + 1];
     job.inputs = job.x[1] ? 2 : 1;
     job.sign = at[MEG_Y];
-    for (int i = 0; i < k->request.node->inputs; i++)
-        if (at[MEG_DX + i]) add_output(&job, at[MEG_DX + i]);
-    if (job.outputs > 0) o->kernel(&job);
+    for (int i = 0; i < inputs; i++) {
+        bool have = !at[MEG_DX + i]; /* each once, though several may lie in one slot */
+        for (int n = 0; n < job.outputs; n++)
+            have = have || job.y[n] == at[MEG_DX + i];
+        if (have) continue;
+        y[job.outputs] = &o->side[MEG_DX + i];
+        job.y[job.outputs++] = at[MEG_DX + i];
+    }
+    if (job.outputs > 0) run_job(o, &job, x, y);
+    for (int i = 0; i < inputs; i++)
+        meg_cpu_clear_rim(at[MEG_DX + i], &k->request.box[MEG_DX + i], &k->request.work.out, block);
+}
+
+/* Sets how rows lie; false: all operands cover just the work. */
+static bool set_rows(own *o, const meg_cpu *cpu, const meg_request *r, const meg_spec *s)
+{
+    bool rims = false;
+    int sides = 0, block = meg_format_block(s->format[r->pass == MEG_BACKWARD ? MEG_DY : MEG_Y]);
+    meg_simd_side *side[MEG_OPERANDS];
+    for (int i = 0; i < MEG_SCRATCH; i++) {
+        if (!meg_cpu_uses(r, i)) continue;
+        rims = rims || !meg_box_equal(&r->box[i], &r->work.out);
+        o->side[i] = meg_cpu_side(&r->box[i], &r->work.out, block);
+        side[sides++] = &o->side[i];
+    }
+    o->part = meg_cpu_part(&r->work.out, block, side, sides);
+    o->even = block == cpu->block;
+    return rims;
 }
 
 static bool prepare_node(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out)
@@ -138,6 +200,8 @@ static bool prepare_node(meg_device *d, const meg_request *r, const meg_spec *s,
     o->job.inputs = r->node->inputs;
     o->job.outputs = back ? 0 : 1;
     o->kernel = back && relu ? cpu->simd->mask : cpu->simd->add;
+    if (set_rows(o, cpu, r, s))
+        o->by_rows = back && relu ? cpu->simd->mask_part : cpu->simd->add_part;
     return finish(out, o, back ? run_backward : run_forward);
 }
 

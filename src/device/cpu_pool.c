@@ -1,7 +1,6 @@
 /* Pooling on the cpu device: maxpool, avgpool over windows, gap over all pixels. Values are
  * blocked, but what gap makes, which is small and goes to a dense layer, is plain. */
-#include "device/cpu.h"
-#include "device/simd/simd.h"
+#include "device/cpu_rows.h"
 #include "ops/attrs.h"
 
 #include <stdlib.h>
@@ -40,10 +39,10 @@ static bool fits(const meg_request *r)
     const meg_box *shape = &r->graph->value[r->node->in[0]].shape;
     bool indices = r->node->outputs > 1; /* count in whole planes */
     bool plain_taps = r->dtype[MEG_AUX] == MEG_U8 || meg_box_empty(aux);
-    return meg_box_equal(out, &r->work.out) && meg_box_holds(in, &need) &&
-           same_axes(in, out, MEG_N, MEG_C) && plain_taps &&
-           (!indices || same_axes(in, shape, MEG_D, MEG_W)) &&
-           (meg_box_empty(aux) || meg_box_equal(aux, out));
+    return meg_cpu_holds(r, side.out, &r->work.out) && !meg_box_empty(out) &&
+           meg_box_holds(in, &need) && same_axes(in, &r->work.out, MEG_N, MEG_C) && plain_taps &&
+           (!indices || (same_axes(in, shape, MEG_D, MEG_W) && meg_box_equal(out, &r->work.out))) &&
+           (meg_box_empty(aux) || meg_box_equal(aux, &r->work.out));
 }
 
 static bool describe_window(meg_device *d, const meg_request *r, meg_spec *s)
@@ -124,6 +123,7 @@ static void prepare_window(meg_device *d, const meg_request *r, meg_prepared *ou
     o->job.channels = meg_extent(made, MEG_C);
     o->job.blocks = (o->job.channels + cpu->block - 1) / cpu->block;
     o->job.threads = cpu->threads;
+    o->job.at = meg_cpu_side(&r->box[sides_of(r).out], made, cpu->block);
     for (int i = 0; i < MEG_SPACE; i++) {
         set_axis(o, r, i, span);
         span += o->job.out[i];
@@ -165,11 +165,10 @@ static bool describe_gap(meg_device *d, const meg_request *r, meg_spec *s)
 {
     const meg_cpu *cpu = meg_device_state(d);
     sides side = sides_of(r);
-    const meg_box *in = &r->box[side.in], *shape = &r->graph->value[r->node->in[0]].shape;
+    const meg_box *in = &r->box[side.in];
     if (!meg_cpu_makes(r) && r->pass != MEG_BACKWARD) return false;
     if (meg_box_empty(in) || !meg_box_equal(&r->box[side.out], &r->work.out)) return false;
-    if (!same_axes(in, &r->work.out, MEG_N, MEG_C) || !same_axes(in, shape, MEG_D, MEG_W) ||
-        !same_axes(&r->work.sum, shape, MEG_D, MEG_W))
+    if (!same_axes(in, &r->work.out, MEG_N, MEG_C) || !same_axes(in, &r->work.sum, MEG_D, MEG_W))
         return false;
     s->format[MEG_X] = s->format[MEG_DX] = meg_format_blocked(cpu->block);
     meg_cpu_price(d, r, s, 0);
@@ -195,7 +194,9 @@ static bool prepare_gap(meg_device *d, const meg_request *r, const meg_spec *s, 
     const meg_box *in = &r->box[sides_of(r).in];
     own_gap *o = meg_cpu_own(sizeof *o);
     int64_t channels = meg_extent(in, MEG_C);
+    const meg_box *x = &r->graph->value[r->node->in[0]].shape;
     o->job = (meg_simd_mean){
+        .count = (double)(meg_extent(x, MEG_D) * meg_extent(x, MEG_H) * meg_extent(x, MEG_W)),
         .samples = meg_extent(in, MEG_N),
         .channels = channels,
         .blocks = (channels + cpu->block - 1) / cpu->block,

@@ -27,6 +27,23 @@ void meg_lower_contribute(meg_lower *l, int value, int slot, const meg_node *fro
     p->slot[p->count++] = slot;
 }
 
+/* A rank that makes a copy which nobody reads (other segments took theirs elsewhere) has no gradient of
+ * it, but takes part in the sums that follow: it adds zeros. */
+void meg_lower_some(meg_lower *l, int value)
+{
+    if (l->parts[value].count > 0) return;
+    meg_slot s = {.role = MEG_ROLE_GRADIENT,
+                  .value = value,
+                  .box = l->out->box[value],
+                  .dtype = meg_entry_dtype(l->entry, l->g->value[value].dtype),
+                  .format = l->format[value],
+                  .region = MEG_FRAME};
+    int slot = meg_lower_slot(l, s);
+    meg_lower_zero(l, slot);
+    l->holders[slot]++;
+    l->parts[value].slot[l->parts[value].count++] = slot;
+}
+
 static bool covers(const meg_lower *l, int value, int slot)
 {
     return meg_box_equal(&l->out->slot[slot].box, &l->out->box[value]);
@@ -207,7 +224,7 @@ static void backward_node(meg_lower *l, const meg_node *v)
     meg_parts *p = &l->parts[v->out[0]];
     bool runs[2], two = true;
     take_coming(l, v);
-    if (p->count == 0) return;
+    meg_lower_some(l, v->out[0]);
     share(l, v->out[0]);
     for (int i = 0; i < 2; i++) {
         runs[i] = meg_lower_wants(l, v, order[i]);

@@ -309,6 +309,7 @@ void meg_lower_take(meg_lower *l, int value)
         int slot = came(l, x, first++);
         if (!meg_box_equal(&l->out->slot[slot].box, &l->out->box[value]))
             slot = meg_lower_cut(l, slot, &l->out->box[value], MEG_FORMAT_PLAIN);
+        if (slot == l->home[x->from]) l->goes[x->from] = l->goes[value] = true; /* both are there */
         l->home[value] = slot;
         l->format[value] = MEG_FORMAT_PLAIN;
     }
@@ -333,7 +334,8 @@ void meg_lower_send_back(meg_lower *l, int number)
 {
     const meg_exchange *x = &l->exchange[number];
     meg_parts *p = &l->parts[x->to];
-    if (!x->back || p->count == 0) return;
+    if (!x->back) return;
+    meg_lower_some(l, x->to);
     meg_lower_gather(l, x->to, 1);
     int all = p->slot[0];
     for (int k = 0; k < x->receives; k++) {

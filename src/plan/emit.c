@@ -40,18 +40,22 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
                    int64_t bytes)
 {
     const meg_value *x = &l->g->value[value];
+    bool part = role == MEG_ROLE_STATE && meg_lower_parted(l, value);
+    meg_box box = l->out->box[value];
     meg_slot s = {.role = role,
                   .value = value,
                   .index = index,
-                  .box = l->out->box[value],
+                  .box = part ? meg_lower_home(l, value, box) : box,
                   .dtype = meg_entry_dtype(l->entry, x->dtype),
                   .region = MEG_HELD};
     int *known = &l->held[value * MEG_HELD_KEYS + key_of(role, index)];
     if (*known >= 0) return *known;
-    if (l->odd[value] && l->out->spot.local == l->plan->local) format = MEG_FORMAT_PLAIN, bytes = 0;
+    bool odd = l->odd[value] && l->out->spot.local == l->plan->local;
+    if (odd || meg_lower_parted(l, value)) format = MEG_FORMAT_PLAIN, bytes = 0;
     if (bytes == 0) bytes = meg_format_bytes(format, &s.box, s.dtype);
     int at = l->plan->held_at[value * MEG_HELD_KEYS + key_of(role, index)];
-    if (l->strange[value]) { /* only looked at */
+    if (l->strange[value] || (l->foreign && (role != MEG_ROLE_VALUE || x->kind == MEG_STATE))) {
+        /* only looked at */
         s.format = format;
         s.bytes = bytes;
         return *known = meg_lower_slot(l, s);

@@ -77,6 +77,30 @@ static void widen_weight(rewrite *r, const meg_node *v, const meg_node *flatten)
         w->hi[a] = x->hi[a];
 }
 
+/* Is the operator the sum of what parts of the pixels give, or has each pixel for itself? */
+static bool goes_by_pixels(const meg_graph *g, const meg_node *v)
+{
+    if (is(v, "softmax_xent") || is(v, "gap")) return true;
+    for (int axis = MEG_D; axis < MEG_AXES; axis++)
+        if (!v->op->grain || v->op->grain(g, v, axis) != 1) return false;
+    return true;
+}
+
+/* Has the plan to see the phases? */
+static bool expands(const rewrite *r, const meg_node *v)
+{
+    switch (r->phases) {
+    case MEG_FUSED:
+        return false;
+    case MEG_PHASED_NORMS:
+        return is(v, "batchnorm");
+    case MEG_PHASED_PIXELS:
+        return !goes_by_pixels(r->old, v);
+    default:
+        return true;
+    }
+}
+
 static int add_node(rewrite *r, const meg_node *v)
 {
     int in[MEG_INPUTS];
@@ -91,8 +115,7 @@ static int add_node(rewrite *r, const meg_node *v)
     like.attr = meg_pool_alloc(r->new->pool, v->op->attr_bytes);
     if (v->op->attr_bytes) memcpy(like.attr, v->attr, v->op->attr_bytes);
     if (r->absorbed[v->id] >= 0) *relu_flag(&like) = true;
-    bool expand = r->phases == MEG_PHASED || (r->phases == MEG_PHASED_NORMS && is(v, "batchnorm"));
-    if (expand && v->op->expand) return v->op->expand(r->new, &like, in);
+    if (v->op->expand && expands(r, v)) return v->op->expand(r->new, &like, in);
     return meg_graph_add_like(r->new, &like, in);
 }
 

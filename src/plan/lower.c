@@ -7,20 +7,27 @@
 
 /* ---- one station ---- */
 
-/* Which stages read a value; how often the rank has the stage. */
+static void note(int *in, int number)
+{
+    if (*in == -1) *in = number;
+    if (*in != number) *in = MEG_SEVERAL;
+}
+
+/* Which stages and segments read a value; how often the rank has the stage. */
 static void find_users(meg_lower *l)
 {
     size_t values = (size_t)l->g->values + 1;
     l->mine = meg_pool_alloc(l->pool, (size_t)l->g->nodes + 1);
     l->goes = meg_pool_alloc(l->pool, values);
     l->used_in = meg_pool_alloc(l->pool, values * sizeof(int));
+    l->read_in = meg_pool_alloc(l->pool, values * sizeof(int));
     for (size_t i = 0; i < values; i++)
-        l->used_in[i] = -1;
+        l->used_in[i] = l->read_in[i] = -1;
     for (int i = 0; i < l->g->nodes; i++)
         for (int k = 0; k < l->g->node[i].inputs; k++) {
-            int x = l->g->node[i].in[k], stage = l->entry->stage[i];
-            if (l->used_in[x] == -1) l->used_in[x] = stage;
-            if (l->used_in[x] != stage) l->used_in[x] = MEG_SEVERAL;
+            int x = l->g->node[i].in[k];
+            note(&l->used_in[x], l->entry->stage[i]);
+            note(&l->read_in[x], l->entry->segment_of[i]);
         }
     for (int i = 0; i < l->entry->stations; i++)
         l->here += l->entry->station[i].stage == l->out->stage;
@@ -160,9 +167,10 @@ static void part_temporary(meg_station *t)
     free(travels);
 }
 
-static void lower_station(meg_plan *p, meg_entry *e, meg_station *t)
+static void lower_station(meg_plan *p, meg_entry *e, meg_station *t, bool foreign)
 {
-    meg_lower l = {.plan = p, .entry = e, .out = t, .g = e->graph, .pool = meg_pool_new()};
+    meg_lower l = {.plan = p, .entry = e, .out = t, .g = e->graph, .foreign = foreign};
+    l.pool = meg_pool_new();
     prepare(&l);
     meg_lower_spread(&l);
     if (e->train) meg_lower_keep(&l);
@@ -308,20 +316,19 @@ static void write_lines(const meg_plan *p, meg_entry *e)
     link_frames(e);
 }
 
-static void lower_stations(meg_plan *p, meg_entry *e, meg_spot spot)
+static void lower_stations(meg_plan *p, meg_entry *e, meg_spot spot, bool foreign)
 {
     add_stations(p, e, spot);
     for (int i = 0; i < e->stations; i++)
-        lower_station(p, e, &e->station[i]);
+        lower_station(p, e, &e->station[i], foreign);
 }
 
 /* Kernels for other parts may want weights in other formats, but ranks that share weights sum
  * gradients as they lie: all lay them out as the rank with the largest part does. */
 static void lay_out(meg_plan *p, meg_entry *e)
 {
-    meg_spot own = {p->replica, p->local}, model = meg_plan_model(p);
-    if (model.replica == own.replica && model.local == own.local) return;
-    lower_stations(p, e, model);
+    if (p->world.ranks == 1) return;
+    lower_stations(p, e, meg_plan_model(p), true);
     meg_entry_clear_stations(e);
     e->bytes[MEG_STEP] = 0;
 }
@@ -332,15 +339,9 @@ static meg_status check_tags(const meg_station *t, meg_error *e)
     for (int i = 0; i < t->instrs; i++) {
         const meg_instr *in = &t->instr[i];
         bool message = in->code == MEG_SEND || in->code == MEG_RECV;
-        bool bucket = in->code == MEG_REDUCE && in->tag >= MEG_TAG_BUCKET &&
-                      in->tag < MEG_TAG_STATES;
         MEG_CHECK(e, !message || in->tag + t->entry->micro <= MEG_TAG_VALUE, MEG_EUNSUPPORTED,
                   "%s: too many messages between stages with micro=%d: use fewer micro-batches",
                   t->entry->name, t->entry->micro);
-        MEG_CHECK(e, !bucket || (in->tag - MEG_TAG_BUCKET) / MEG_BUCKETS == t->stage,
-                  MEG_EUNSUPPORTED,
-                  "%s: stage %d sums its gradients in more than %d buckets: use a larger bucket",
-                  t->entry->name, t->stage, MEG_BUCKETS);
     }
     return MEG_OK;
 }
@@ -349,7 +350,7 @@ meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out)
 {
     out->real = p->profile.real;
     lay_out(p, out);
-    lower_stations(p, out, (meg_spot){out->idle ? p->replicas - 1 : p->replica, p->local});
+    lower_stations(p, out, (meg_spot){out->idle ? p->replicas - 1 : p->replica, p->local}, false);
     for (int i = 0; i < out->stations; i++)
         MEG_TRY(e, check_tags(&out->station[i], e));
     write_lines(p, out);

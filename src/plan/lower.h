@@ -42,7 +42,6 @@ typedef struct meg_exchange { /* a value's rim, or a value that moves to another
 } meg_exchange;
 
 enum {
-    MEG_BUCKETS = 1 << 10,   /* of a stage, at most */
     MEG_TAG_VALUE = 1 << 20, /* messages between stages come before */
     MEG_TAG_GRADIENT = 1 << 23,
     MEG_TAG_BUCKET = 1 << 24,
@@ -50,7 +49,7 @@ enum {
 };
 
 enum {
-    MEG_SEVERAL = -2 /* stages */
+    MEG_SEVERAL = -2 /* stages, segments */
 };
 
 enum {
@@ -68,11 +67,14 @@ typedef struct meg_lower {
 
     bool *mine;   /* node: belongs to the station, and the rank is on its mesh */
     int *used_in; /* value: the stage whose nodes read it; MEG_SEVERAL */
-    bool *goes;   /* value: is sent as it lies */
+    int *read_in; /* value: the segment; MEG_SEVERAL */
+    bool *goes;   /* value: is sent, or moved, as it lies: nothing may be written over it */
     int here;     /* stations of the rank that have this stage */
     meg_team *sharers; /* weight: the ranks that hold the same of it */
     bool *odd;         /* weight: the model's rank holds another part, so its format says nothing */
     bool *strange;     /* weight: lowered as the model does, and not what this rank holds */
+    bool foreign;      /* lowered as the model does: it says formats of weights and no more, so that
+                          what is summed at once lies in the order of the rank's own program */
     bool *grad;   /* value: has a gradient */
     bool *active; /* node: lies on a way from a parameter to a loss */
     bool *keep;   /* value: stays from forward to backward */
@@ -98,7 +100,7 @@ typedef struct meg_lower {
     int *states_first, *states_last; /* segment: slots of the states that its nodes write; -1 */
     int *settled; /* parameters whose gradients are summed, in the order of completion */
     int settled_count;
-    int bucket_first, buckets; /* of `settled`: the first that no bucket has; how many there are */
+    int bucket_first; /* of `settled`: the first that no bucket has */
 } meg_lower;
 
 /* keep.c */
@@ -165,6 +167,9 @@ meg_team meg_lower_channels(const meg_lower *l, int segment);
 void meg_lower_idle(meg_lower *l); /* leaves what concerns other ranks */
 
 /* settle.c */
+/* zero=1: is the weight's home cut over those that share it, and which part is this rank's? */
+bool meg_lower_parted(const meg_lower *l, int value);
+meg_box meg_lower_home(const meg_lower *l, int value, meg_box box); /* of what it uses */
 bool meg_lower_direct(meg_lower *l, int value); /* may a kernel write the sum itself? */
 int meg_lower_gradient(meg_lower *l, int value); /* held memory of the sum */
 void meg_lower_states(meg_lower *l);
@@ -175,6 +180,7 @@ void meg_lower_finish(meg_lower *l);
 /* forward.c, backward.c */
 void meg_lower_gather(meg_lower *l, int value, int most);
 void meg_lower_contribute(meg_lower *l, int value, int slot, const meg_node *from);
+void meg_lower_some(meg_lower *l, int value); /* zeros, if nothing has been contributed */
 void meg_lower_begin(meg_lower *l);
 int meg_lower_step_slot(meg_lower *l, meg_slot s); /* lives for the step */
 void meg_lower_forward(meg_lower *l);

@@ -91,7 +91,7 @@ void meg_entry_place(meg_entry *e)
     int64_t frames = 0;
     for (int i = 0; i < e->stations; i++) {
         meg_station *t = &e->station[i];
-        t->frame_base = meg_aligned(frames);
+        t->frame_base = t->frame > 0 ? meg_aligned(frames) : frames;
         frames = t->frame_base + (t->frames - 1) * meg_station_stride(t) + t->frame;
         if (t->temporary > e->bytes[MEG_TEMPORARY]) e->bytes[MEG_TEMPORARY] = t->temporary;
     }

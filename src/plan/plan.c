@@ -43,6 +43,9 @@ const meg_param meg_plan_params[] = {
      "ranks that share each layer: 2x2 (h x w), c2, n2h2; of each stage: 2x2,1,1", NULL, 0, 0},
     {"channels", MEG_PARAM_CHOICE, AT(channels), "auto",
      "what a mesh with c cuts: filters, or sums over input channels", "auto|filter|channel", 0, 0},
+    {"zero", MEG_PARAM_BOOL, AT(zero), "no",
+     "each of the ranks that share a weight holds and updates its part of the optimizer's states",
+     NULL, 0, 0},
     {"allreduce", MEG_PARAM_TEXT, AT(allreduce), "ring",
      "how gradients are summed over ranks: `megalith list allreduce`", NULL, 0, 0},
     {"bucket", MEG_PARAM_BYTES, AT(bucket), "16MiB", "gradients that are summed at once", NULL, 0,
@@ -311,6 +314,14 @@ static meg_status place_nodes(const meg_plan *p, meg_error *e, meg_entry *out, m
     return MEG_OK;
 }
 
+/* Are layers cut along this axis? */
+static bool cuts(const meg_plan *p, int axis)
+{
+    for (int i = 0; i < p->segments; i++)
+        if (p->segment[i].dim[axis] > 1) return true;
+    return false;
+}
+
 static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch, int micro)
 {
     static const char *const names[] = {"train", "tail", "eval"};
@@ -319,13 +330,9 @@ static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch
     meg_graph *source = meg_graph_copy(p->source);
     set_norm(source, p->options.norm);
     bool spread = share_samples(p, out, batch / micro);
-    bool inside = false; /* are layers cut? */
-    for (int i = 0; i < p->segments; i++)
-        inside = inside || p->segment[i].size > p->segment[i].dim[MEG_N];
-    meg_phases phases = p->options.phases && train ? MEG_PHASED
-                        : inside                   ? MEG_PHASED
-                        : spread && train          ? MEG_PHASED_NORMS
-                                                   : MEG_FUSED;
+    meg_phases phases = spread && train ? MEG_PHASED_NORMS : MEG_FUSED;
+    if (cuts(p, MEG_D) || cuts(p, MEG_H) || cuts(p, MEG_W)) phases = MEG_PHASED_PIXELS;
+    if (cuts(p, MEG_C) || (p->options.phases && train)) phases = MEG_PHASED;
     meg_status status = meg_graph_rebatch(source, e, batch / micro);
     meg_graph *fused = NULL;
     if (status == MEG_OK) status = meg_graph_fuse(source, e, phases, &fused, &out->segment_of);

@@ -22,6 +22,7 @@ typedef struct meg_plan_options {
     int level, balance;                             /* of stages */
     char schedule[MEG_TEXT], assign[MEG_TEXT], allreduce[MEG_TEXT], mesh[MEG_TEXT];
     int channels;    /* cuts along c: 0 auto, 1 filter, 2 channel */
+    bool zero;       /* optimizer states are cut over the ranks that share a weight */
     int recompute;   /* 0 auto, 1 none */
     bool keep_grads; /* gradients stay readable after the step */
     bool phases;     /* reducing operators as several nodes, as a plan that cuts them has them */
@@ -91,6 +92,7 @@ int64_t meg_plan_base(const meg_plan *p, meg_region region); /* its first byte i
 typedef enum meg_phases {
     MEG_FUSED,
     MEG_PHASED_NORMS, /* batch norms, since their groups spread over several ranks */
+    MEG_PHASED_PIXELS, /* what cannot be cut between pixels as it is */
     MEG_PHASED        /* all that can be */
 } meg_phases;
 

@@ -14,19 +14,22 @@
 
 /* ---- who shares ---- */
 
-static void using_stages(const meg_lower *l, int value, bool stage[MEG_STAGES])
+/* Does a station of this rank read the weight? */
+static bool reads(const meg_lower *l, const meg_station *t, int value)
 {
-    for (int i = 0; i < MEG_STAGES; i++)
-        stage[i] = false;
-    for (int i = 0; i < l->g->nodes; i++)
-        for (int k = 0; k < l->g->node[i].inputs; k++)
-            if (l->g->node[i].in[k] == value) stage[l->entry->stage[i]] = true;
+    const meg_entry *e = l->entry;
+    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
+        const meg_segment *s = &e->segment[e->segment_of[e->reader[i]]];
+        if (s->stage == t->stage && t->spot.local < s->size) return true;
+    }
+    return false;
 }
 
-/* The team of a weight; *own: all its ranks have just the stage of this station, once. */
+/* The team of a weight; *own: all its ranks have just this segment of this station, once. So they
+ * complete the same gradients in the same order. */
 static meg_team sharers(const meg_lower *l, int value, bool *own)
 {
-    *own = l->used_in[value] != MEG_SEVERAL && l->here == 1;
+    *own = l->read_in[value] != MEG_SEVERAL && l->here == 1;
     return l->sharers[value];
 }
 
@@ -41,11 +44,8 @@ static bool same_team(const meg_team *a, const meg_team *b)
 /* Of the rank's stations that use the weight, is this the last? It reduces and updates. */
 static bool settles(const meg_lower *l, int value)
 {
-    bool stage[MEG_STAGES] = {false};
-    if (l->used_in[value] == MEG_SEVERAL) using_stages(l, value, stage);
-    else stage[l->out->stage] = true;
     for (const meg_station *t = l->out + 1; t < l->entry->station + l->entry->stations; t++)
-        if (stage[t->stage]) return false;
+        if (reads(l, t, value)) return false;
     return true;
 }
 
@@ -131,13 +131,47 @@ static void share_states(meg_lower *l)
 
 /* ---- gradients ---- */
 
-static void update(meg_lower *l, int value, int gradient)
+/* ---- homes ---- */
+
+bool meg_lower_parted(const meg_lower *l, int value)
+{
+    return l->plan->options.zero && l->g->value[value].kind == MEG_PARAMETER &&
+           l->sharers[value].count > 1;
+}
+
+/* An even part along the first axis that can be cut, so that it lies in one piece; it may be empty. */
+meg_box meg_lower_home(const meg_lower *l, int value, meg_box box)
+{
+    const meg_team *team = &l->sharers[value];
+    int axis = 0, own = 0;
+    while (axis < MEG_AXES - 1 && meg_extent(&box, axis) == 1)
+        axis++;
+    while (own < team->count - 1 && team->rank[own] != l->plan->world.rank)
+        own++;
+    int64_t lo = box.lo[axis], extent = meg_extent(&box, axis);
+    box.lo[axis] = lo + extent * own / team->count;
+    box.hi[axis] = lo + extent * (own + 1) / team->count;
+    return box;
+}
+
+/* Some elements of a plain slot, that lie side by side. */
+static int piece_of(meg_lower *l, int slot, int64_t first, int64_t count)
+{
+    meg_slot s = l->out->slot[slot];
+    int64_t each = meg_dtype_bytes(s.dtype);
+    s.offset += first * each;
+    s.bytes = count * each;
+    s.box = meg_box_of(1, count, 1, 1, 1);
+    return meg_lower_slot(l, s);
+}
+
+static void update_slots(meg_lower *l, int value, int weight, int gradient)
 {
     const meg_plan *p = l->plan;
     meg_instr i = meg_lower_instr(MEG_UPDATE, NULL, MEG_FORWARD);
-    const meg_slot w = l->out->slot[l->home[value]];
+    const meg_slot w = l->out->slot[weight];
     int states = meg_optimizer_states(p->optimizer, p->settings);
-    i.slot[MEG_X] = l->home[value];
+    i.slot[MEG_X] = weight;
     i.slot[MEG_X + 1] = gradient;
     i.slot[MEG_X + 2] = l->scalars;
     i.written = MEG_BIT(MEG_X);
@@ -147,6 +181,30 @@ static void update(meg_lower *l, int value, int gradient)
     }
     meg_lower_price(l, &i);
     meg_lower_emit(l, &i);
+}
+
+/* Each updates its part and clears the others': the sum is the whole weight, the same bits for all
+ * (Rajbhandari et al., ZeRO, SC 2020, stage 1). */
+static void update_part(meg_lower *l, int value, int gradient)
+{
+    int weight = l->home[value];
+    meg_box all = l->out->box[value], home = meg_lower_home(l, value, all);
+    int64_t size = meg_box_size(&all), count = meg_box_size(&home);
+    int64_t first = count ? meg_box_at(&all, home.lo) : 0;
+    if (count)
+        update_slots(l, value, piece_of(l, weight, first, count),
+                     piece_of(l, gradient, first, count));
+    if (first > 0) meg_lower_zero(l, piece_of(l, weight, 0, first));
+    if (first + count < size)
+        meg_lower_zero(l, piece_of(l, weight, first + count, size - first - count));
+    meg_instr r = meg_lower_reduce(l, weight, &l->sharers[value], MEG_TAG_GRADIENT + 4 * value + 3);
+    meg_lower_emit(l, &r);
+}
+
+static void update(meg_lower *l, int value, int gradient)
+{
+    if (meg_lower_parted(l, value)) update_part(l, value, gradient);
+    else update_slots(l, value, l->home[value], gradient);
 }
 
 int meg_lower_gradient(meg_lower *l, int value)
@@ -165,8 +223,7 @@ static void close_bucket(meg_lower *l)
     meg_team team = sharers(l, first, &own);
     if (!own || team.count == 1) return;
     int range = held_range(l, meg_lower_gradient(l, first), meg_lower_gradient(l, last));
-    meg_instr r = meg_lower_reduce(l, range, &team,
-                                   MEG_TAG_BUCKET + l->out->stage * MEG_BUCKETS + l->buckets++);
+    meg_instr r = meg_lower_reduce(l, range, &team, MEG_TAG_BUCKET + first);
     r.last = true;
     meg_lower_emit(l, &r);
 }
@@ -183,8 +240,9 @@ static bool joins(meg_lower *l, int value)
     meg_team theirs = sharers(l, l->settled[l->bucket_first], &own);
     bool before = own;
     meg_team its = sharers(l, value, &own);
-    return before && own && same_team(&theirs, &its) && next->offset >= end && next->offset < end + MEG_ALIGN &&
-           (end - first->offset < l->plan->options.bucket || l->buckets >= MEG_BUCKETS - 1);
+    bool alike = l->read_in[l->settled[l->bucket_first]] == l->read_in[value];
+    return before && own && alike && same_team(&theirs, &its) && next->offset >= end && next->offset < end + MEG_ALIGN &&
+           end - first->offset < l->plan->options.bucket;
 }
 
 /* Is the weight updated as soon as this station has its gradient? */
@@ -229,20 +287,20 @@ void meg_lower_settle(meg_lower *l, int value)
     l->block = here;
 }
 
-/* Has the weight a gradient from other stages only? */
+/* Has the weight a gradient from other stages or segments only? */
 static bool from_others(const meg_lower *l, int value)
 {
     const meg_entry *e = l->entry;
-    bool here = false, any = false, reads = false;
-    if (l->used_in[value] != MEG_SEVERAL) return false;
+    bool here = false, any = false, read = false;
+    if (l->read_in[value] != MEG_SEVERAL) return false;
     for (int i = e->reader_first[value]; i < e->reader_first[value + 1] && !here; i++) {
         int v = e->reader[i];
         bool gives = meg_lower_gives(l, &l->g->node[v], value);
         any = any || gives;
         here = gives && l->mine[v];
-        reads = reads || l->mine[v];
+        read = read || l->mine[v];
     }
-    return reads && any && !here;
+    return read && any && !here;
 }
 
 /* A tied weight that the station uses off the way to a loss: it adds nothing to the gradient, but

@@ -4,7 +4,8 @@
  * follows from the node alone (DESIGN's rule: cut the output, else the sum, else copy):
  *
  *     n        along the samples: cut.  Summed over samples: partial.  Neither: copied
- *     d h w    along pixels: cut.       Summed over pixels: partial.   Neither: copied
+ *     d h w    along pixels: cut.       Summed over pixels: partial.   Neither, or an operator that
+ *              cannot be cut (pixels become tokens): copied
  *     c        convolutions and dense layers: their filters are cut, or the sum over their input's
  *              channels (channels= says which; auto: the latter where the input is cut already).
  *              Others follow their inputs
@@ -92,13 +93,22 @@ static void along_samples(spreader *s)
         set(s, MEG_N, MEG_SPLIT_PARTIAL, cut_samples(s));
 }
 
+/* Of this axis alone: of a small last batch, replicas may have no samples. */
+static meg_status check_axis(const spreader *s, int axis)
+{
+    meg_layout alone = *s->l;
+    for (int a = 0; a < MEG_MESH_AXES; a++)
+        if (a != axis) alone.on[a].how = MEG_SPLIT_COPY;
+    return meg_layout_check(&alone, s->error, s->e->graph, s->v->out[0]);
+}
+
 static meg_status along_pixels(spreader *s, int axis)
 {
     int64_t out = meg_extent(&s->l->whole.out, axis), sum = meg_extent(&s->l->whole.sum, axis);
     int64_t grain = grain_of(s, axis);
-    if (out > 1) {
-        set(s, axis, MEG_SPLIT_CUT, meg_cuts_even(s->plan->pool, out, s->dim, grain ? grain : 1));
-        return meg_layout_check(s->l, s->error, s->e->graph, s->v->out[0]);
+    if (out > 1 && grain) {
+        set(s, axis, MEG_SPLIT_CUT, meg_cuts_even(s->plan->pool, out, s->dim, grain));
+        return check_axis(s, axis);
     }
     if (sum >= s->dim && reads_samples(s->e, s->v))
         set(s, axis, MEG_SPLIT_PARTIAL, meg_cuts_even(s->plan->pool, sum, s->dim, 1));
@@ -214,11 +224,49 @@ static void find_sampled(const meg_plan *p, meg_entry *e)
 static meg_status check_samples(const meg_plan *p, const meg_entry *e, meg_error *error)
 {
     for (int i = 0; i < e->segments; i++) {
-        int64_t n = e->segment[i].dim[MEG_N];
+        int64_t n = e->segment[i].dim[MEG_N], most = e->graph->batch / p->replicas;
         MEG_CHECK(error, n == 1 || n * p->replicas <= e->graph->batch, MEG_EARG,
                   "%s: %" PRId64 " samples of a micro-batch cannot be cut over %d replicas and "
-                  "mesh n%" PRId64 ": use a smaller n, or a larger batch",
-                  e->name, e->graph->batch, p->replicas, n);
+                  "mesh n%" PRId64 ": use n1..n%" PRId64 "%s, or a larger batch",
+                  e->name, e->graph->batch, p->replicas, n,
+                  most > 0 ? most : 1, most > 0 ? "" : " and fewer replicas");
+    }
+    return MEG_OK;
+}
+
+/* Is anything cut along this axis in a segment that asks for it? `dim`: the most parts asked for;
+ * `best`: of all values there, that with the largest extent. */
+static bool cuts_anything(const meg_entry *e, int axis, int *dim, int *best)
+{
+    const meg_graph *g = e->graph;
+    *dim = 1;
+    for (int i = 0; i < g->nodes; i++) {
+        int y = g->node[i].out[0], parts = e->segment[e->segment_of[i]].dim[axis];
+        if (parts == 1 || meg_is_move(&g->node[i])) continue;
+        if (e->layout[y].on[axis].how != MEG_SPLIT_COPY) return true;
+        if (*dim == 1 || g->value[y].shape.hi[axis] > g->value[*best].shape.hi[axis]) *best = y;
+        if (parts > *dim) *dim = parts;
+    }
+    return *dim == 1;
+}
+
+/* Ranks that all do the same are a mistake. */
+static meg_status check_use(const meg_plan *p, const meg_entry *e, meg_error *error)
+{
+    for (int a = MEG_C; a < MEG_AXES; a++) {
+        int dim, best = 0;
+        char letter = "ncdhw"[a];
+        if (cuts_anything(e, a, &dim, &best)) continue;
+        const meg_value *x = &e->graph->value[best];
+        int64_t most = x->shape.hi[a];
+        MEG_CHECK(error, most > 1, MEG_EARG,
+                  "mesh=%s: %d parts along %c, but no layer there has more than one, %s among them: "
+                  "leave %c out", p->options.mesh, dim, letter, x->name, letter);
+        return meg_fail(error, MEG_EARG,
+                        "mesh=%s: %d parts along %c, but no layer there can be cut so; the largest, "
+                        "%s (%s), has an extent of %" PRId64 ": use fewer parts, or leave %c out",
+                        p->options.mesh, dim, letter, x->name,
+                        e->graph->node[x->maker].op->name, most, letter);
     }
     return MEG_OK;
 }
@@ -245,7 +293,7 @@ meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error)
         s.l = &e->layout[s.v->out[0]];
         MEG_TRY(error, lay_out(&s));
     }
-    return MEG_OK;
+    return check_use(p, e, error);
 }
 
 /* ---- parts and rims ---- */
@@ -294,9 +342,13 @@ bool meg_entry_partial(const meg_entry *e, int value)
 /* ---- one station ---- */
 
 /* What a node's part reads of a weight. Terms outside a sum (a bias) are its first share's, but all
- * hold them: so who has the same outputs has the same of all weights. */
+ * hold them: so who has the same outputs has the same of all weights. Who has no samples holds what he
+ * would if he had: as the last does, which has some. */
 static meg_box weight_need(const meg_entry *e, const meg_node *v, int value, int position)
 {
+    const meg_mesh *mesh = meg_entry_mesh(e, 0, e->segment_of[v->id]);
+    int inner = mesh->size / mesh->dim[MEG_N];
+    position = (mesh->dim[MEG_N] - 1) * inner + position % inner;
     meg_box need = need_of(e, v, value, position);
     if (!meg_box_empty(&need)) return need;
     meg_work w = {work_at(e, v, position).out, meg_op_whole(e->graph, v).sum};

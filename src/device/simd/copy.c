@@ -138,10 +138,11 @@ typedef struct lift { /* a piece, made ready: which lanes of what go where */
     ivec order, mask;
 } lift;
 
-static lift lift_of(const meg_simd_gather *j, const meg_simd_piece *p, int64_t n)
+static lift lift_of(const meg_simd_gather *j, const meg_simd_piece *p, const int64_t at[4])
 {
-    lift f = {.from = j->from[p->source] +
-                      (n * j->from_blocks[p->source] + p->block) * j->pixels * B};
+    const meg_simd_side *s = &j->from_at[p->source];
+    lift f = {.from = j->from[p->source] + s->first + at[0] * s->sample + p->block * s->block +
+                      at[2] * s->slice + at[3] * s->row};
     for (int l = 0; l < B; l++) {
         bool in = l >= p->to && l < p->to + p->lanes;
         f.mask[l] = in ? -1 : 0;
@@ -150,13 +151,16 @@ static lift lift_of(const meg_simd_gather *j, const meg_simd_piece *p, int64_t n
     return f;
 }
 
-static void gather_block(const meg_simd_gather *j, int64_t n, int64_t b, int64_t lo, int64_t hi)
+/* Pixels lo..hi-1 of the row at (n, b, d, h). */
+static void gather_row(const meg_simd_gather *j, const int64_t at[4], int64_t lo, int64_t hi)
 {
     lift f[B]; /* every piece fills at least one lane */
-    int64_t first = j->first[b], count = j->first[b + 1] - first;
-    float *to = j->to + (n * j->blocks + b) * j->pixels * B;
+    const meg_simd_side *s = &j->to_at;
+    int64_t first = j->first[at[1]], count = j->first[at[1] + 1] - first;
+    float *to = j->to + s->first + at[0] * s->sample + at[1] * s->block + at[2] * s->slice +
+                at[3] * s->row;
     for (int64_t k = 0; k < count; k++)
-        f[k] = lift_of(j, &j->piece[first + k], n);
+        f[k] = lift_of(j, &j->piece[first + k], at);
     if (count == 1 && j->piece[first].lanes == B) {
         memcpy(to + lo * B, f[0].from + lo * B, (size_t)((hi - lo) * B) * sizeof(float));
         return;
@@ -173,10 +177,15 @@ static void gather_block(const meg_simd_gather *j, int64_t n, int64_t b, int64_t
 
 void MEG_SIMD(gather)(const meg_simd_gather *j)
 {
-    int64_t tiles = (j->pixels + TILE - 1) / TILE, tasks = j->samples * j->blocks * tiles;
+    const meg_simd_part *p = &j->part;
+    int64_t pixels = p->width / B, tiles = (pixels + TILE - 1) / TILE;
+    int64_t tasks = p->samples * p->blocks * p->slices * p->rows * tiles;
 #pragma omp parallel for schedule(static) num_threads(j->threads) if (tasks > 1)
     for (int64_t k = 0; k < tasks; k++) {
-        int64_t plane = k / tiles, lo = k % tiles * TILE;
-        gather_block(j, plane / j->blocks, plane % j->blocks, lo, least(lo + TILE, j->pixels));
+        int64_t row = k / tiles, lo = k % tiles * TILE;
+        int64_t at[4] = {row / (p->rows * p->slices * p->blocks),
+                         row / (p->rows * p->slices) % p->blocks, row / p->rows % p->slices,
+                         row % p->rows};
+        gather_row(j, at, lo, least(lo + TILE, pixels));
     }
 }

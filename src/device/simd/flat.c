@@ -147,3 +147,55 @@ void MEG_SIMD(mask)(const meg_simd_flat *j)
         flush();
     }
 }
+
+/* ---- parts ---- */
+
+MEG_INLINE int64_t place(const meg_simd_side *s, const int64_t at[4])
+{
+    return s->first + at[0] * s->sample + at[1] * s->block + at[2] * s->slice + at[3] * s->row;
+}
+
+/* One row as a job of its own. */
+static meg_simd_flat row_of(const meg_simd_flat_part *j, int64_t row)
+{
+    const meg_simd_part *p = &j->part;
+    int64_t at[4] = {row / (p->rows * p->slices * p->blocks),
+                     row / (p->rows * p->slices) % p->blocks, row / p->rows % p->slices,
+                     row % p->rows};
+    meg_simd_flat f = j->job;
+    f.count = p->width;
+    for (int k = 0; k < f.inputs; k++)
+        f.x[k] += place(&j->x[k], at);
+    for (int k = 0; k < f.outputs; k++)
+        f.y[k] += place(&j->y[k], at);
+    if (f.sign) f.sign += place(&j->sign, at);
+    return f;
+}
+
+typedef void range(const meg_simd_flat *j, int64_t lo, int64_t hi, int how);
+
+static void walk_part(const meg_simd_flat_part *j, range *over, int how)
+{
+    const meg_simd_part *p = &j->part;
+    int64_t tiles = (p->width + TILE - 1) / TILE;
+    int64_t tasks = p->samples * p->blocks * p->slices * p->rows * tiles;
+    if (!j->even) how &= ~PAST;
+#pragma omp parallel for schedule(static) num_threads(j->job.threads) if (tasks > 1)
+    for (int64_t t = 0; t < tasks; t++) {
+        int64_t lo = t % tiles * TILE, hi = least(lo + TILE, p->width);
+        meg_simd_flat row = row_of(j, t / tiles);
+        over(&row, lo, hi, how);
+        repeat_tile(&row, lo, hi);
+        flush();
+    }
+}
+
+void MEG_SIMD(add_part)(const meg_simd_flat_part *j)
+{
+    walk_part(j, add_range, how_of(&j->job) | (j->job.relu ? RELU : 0));
+}
+
+void MEG_SIMD(mask_part)(const meg_simd_flat_part *j)
+{
+    walk_part(j, mask_range, how_of(&j->job));
+}

@@ -46,6 +46,13 @@ MEG_INLINE int32_t tap_at(const meg_simd_pool *j, const window *v, int64_t d, in
     return (int32_t)(v->tap + (d * j->taps[1] + h) * j->taps[2]);
 }
 
+/* Where row (d, h) of a plane begins in what windows make, in floats. */
+MEG_INLINE int64_t row_at(const meg_simd_pool *j, int64_t plane, int64_t d, int64_t h)
+{
+    return j->at.first + plane / j->blocks * j->at.sample + plane % j->blocks * j->at.block +
+           d * j->at.slice + h * j->at.row;
+}
+
 /* ---- max ---- */
 
 /* The first of equals wins, and a NaN over all, as in the plain kernel. */
@@ -87,7 +94,6 @@ static void put_indices(const meg_simd_pool *j, const window *v, ivec tap, int32
 static void max_plane(const meg_simd_pool *j, int64_t plane)
 {
     const float *x = j->x + plane * volume(j->in) * B;
-    float *y = j->y + plane * volume(j->out) * B;
     uint8_t *winner = j->winner ? j->winner + plane * volume(j->out) * B : NULL;
     int64_t n = plane / j->blocks, b = plane % j->blocks;
     int lanes = lanes_of(j->channels, b);
@@ -100,8 +106,7 @@ static void max_plane(const meg_simd_pool *j, int64_t plane)
                 vec best;
                 ivec tap;
                 max_window(j, &v, x, &best, &tap);
-                store(y, best);
-                y += B;
+                store(j->y + row_at(j, plane, d, h) + w * B, best);
                 if (index) put_indices(j, &v, tap, index++, lanes);
                 if (!winner) continue;
                 *(bvec *)winner = __builtin_convertvector(tap & real, bvec);
@@ -139,15 +144,15 @@ MEG_INLINE vec gradient(const meg_simd_pool *j, int64_t at)
 
 static void max_plane_back(const meg_simd_pool *j, int64_t plane)
 {
-    int64_t at = plane * volume(j->out) * B;
+    const uint8_t *winner = j->winner + plane * volume(j->out) * B;
     float *dx = j->dx + plane * volume(j->in) * B;
     memset(dx, 0, (size_t)(volume(j->in) * B) * sizeof(float));
     for (int64_t d = 0; d < j->out[0]; d++)
         for (int64_t h = 0; h < j->out[1]; h++)
-            for (int64_t w = 0; w < j->out[2]; w++, at += B) {
+            for (int64_t w = 0; w < j->out[2]; w++, winner += B) {
                 window v = window_at(j, d, h, w);
-                ivec tap = __builtin_convertvector(*(const bvec *)(j->winner + at), ivec);
-                max_scatter(j, &v, dx, gradient(j, at), tap);
+                ivec tap = __builtin_convertvector(*(const bvec *)winner, ivec);
+                max_scatter(j, &v, dx, gradient(j, row_at(j, plane, d, h) + w * B), tap);
             }
 }
 
@@ -177,8 +182,9 @@ MEG_INLINE vec sum_window(const meg_simd_pool *j, const window *v, const float *
 static void avg_row(const meg_simd_pool *j, int64_t row)
 {
     int64_t h = row % j->out[1], d = row / j->out[1] % j->out[0];
-    const float *x = j->x + row / j->out[1] / j->out[0] * volume(j->in) * B;
-    float *y = j->y + row * j->out[2] * B;
+    int64_t plane = row / j->out[1] / j->out[0];
+    const float *x = j->x + plane * volume(j->in) * B;
+    float *y = j->y + row_at(j, plane, d, h);
     for (int64_t w = 0; w < j->out[2]; w++, y += B) {
         window v = window_at(j, d, h, w);
         store(y, sum_window(j, &v, x) / (float)v.count);
@@ -207,13 +213,13 @@ MEG_INLINE void avg_scatter(const meg_simd_pool *j, const window *v, float *dx, 
 
 static void avg_plane_back(const meg_simd_pool *j, int64_t plane)
 {
-    int64_t at = plane * volume(j->out) * B;
     float *dx = j->dx + plane * volume(j->in) * B;
     memset(dx, 0, (size_t)(volume(j->in) * B) * sizeof(float));
     for (int64_t d = 0; d < j->out[0]; d++)
         for (int64_t h = 0; h < j->out[1]; h++)
-            for (int64_t w = 0; w < j->out[2]; w++, at += B) {
+            for (int64_t w = 0; w < j->out[2]; w++) {
                 window v = window_at(j, d, h, w);
+                int64_t at = row_at(j, plane, d, h) + w * B;
                 avg_scatter(j, &v, dx, gradient(j, at) / (float)v.count);
             }
 }
@@ -237,7 +243,7 @@ static void avg_row_back(const meg_simd_pool *j, int64_t row)
     int64_t plane = row / j->in[1] / j->in[0], covered = j->out[2] * j->taps[2];
     float *dx = j->dx + row * j->in[2] * B;
     if (d >= j->out[0] || h >= j->out[1]) covered = 0;
-    int64_t at = ((plane * j->out[0] + d) * j->out[1] + h) * j->out[2] * B;
+    int64_t at = row_at(j, plane, d, h);
     for (int64_t w = 0; w < covered; w += j->taps[2], at += B) {
         window v = window_at(j, d, h, w / j->taps[2]);
         vec g = gradient(j, at) / (float)v.count;
@@ -281,7 +287,7 @@ static void mean_plane(const meg_simd_mean *j, int64_t plane)
             sum[l] += (double)s0[l];
     }
     for (int l = 0; l < lanes_of(j->channels, b); l++)
-        j->y[n * j->channels + b * B + l] = (float)(sum[l] / (double)j->pixels);
+        j->y[n * j->channels + b * B + l] = (float)(sum[l] / j->count);
 }
 
 void MEG_SIMD(mean)(const meg_simd_mean *j)
@@ -298,7 +304,7 @@ static void mean_plane_back(const meg_simd_mean *j, int64_t plane)
     int64_t n = plane / j->blocks, b = plane % j->blocks;
     vec g = {0};
     for (int l = 0; l < lanes_of(j->channels, b); l++)
-        g[l] = (float)((double)j->dy[n * j->channels + b * B + l] / (double)j->pixels);
+        g[l] = (float)((double)j->dy[n * j->channels + b * B + l] / j->count);
     for (int64_t i = 0; i < j->pixels; i++)
         store(dx + i * B, g);
 }

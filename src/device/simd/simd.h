@@ -20,6 +20,19 @@ enum {
     MEG_SIMD_PART = 4096 /* pixels that one thread sums: fixed, so that threads do not matter */
 };
 
+/* A part of tensors that may be larger, each in its own way: rows of `width` floats that lie side by
+ * side. Row (n, b, d, h) of a tensor begins at
+ *
+ *     first + n * sample + b * block + d * slice + h * row
+ */
+typedef struct meg_simd_part {
+    int64_t samples, blocks, slices, rows, width;
+} meg_simd_part;
+
+typedef struct meg_simd_side {
+    int64_t first, sample, block, slice, row; /* floats */
+} meg_simd_side;
+
 /* Element by element, any format: `count` floats of each. */
 typedef struct meg_simd_flat {
     int64_t count;
@@ -30,6 +43,13 @@ typedef struct meg_simd_flat {
     const float *sign;               /* mask: nothing passes where this is <= 0 */
     float *y[MEG_SIMD_INPUTS];       /* all get the same; any may be x[0] */
 } meg_simd_flat;
+
+typedef struct meg_simd_flat_part { /* the same of a part; job.count: all its floats */
+    meg_simd_flat job;
+    meg_simd_part part;
+    meg_simd_side x[MEG_SIMD_INPUTS], sign, y[MEG_SIMD_INPUTS];
+    bool even; /* rows begin and end at whole vectors */
+} meg_simd_flat_part;
 
 /* A value of one sample added to every sample, any format: positions, learned or not. */
 typedef struct meg_simd_spread {
@@ -80,6 +100,28 @@ typedef struct meg_simd_norm {
     void *scratch;              /* norm_bytes */
 } meg_simd_norm;
 
+/* The phases of batch normalisation, of a part of a value (simd/phases.c). A group of `norm` samples
+ * has its own moments; `skipped` of the first group's lie before the part. */
+typedef struct meg_simd_phase {
+    meg_simd_part part;
+    meg_simd_side at_x, at_y, at_dy, at_dx;
+    int64_t channels, norm, groups, skipped;
+    const double *count; /* (groups): elements of each that all ranks have of a channel */
+    int threads;
+    bool relu;
+    double epsilon;
+    const float *x;
+    const float *mean, *variance;          /* (groups, channels); NULL: the phase has none */
+    const float *weight, *bias;            /* (channels) */
+    float *moment;                         /* (groups, channels): what mean and var make */
+    const float *dmoment;                  /* its gradient */
+    const float *dy, *dy2;                 /* dy2 NULL: only one gradient */
+    float *y, *dx;                         /* may be x, dy; dx NULL: not wanted */
+    float *dmean, *dvariance;              /* (groups, channels); NULL: not wanted */
+    float *dweight, *dbias;                /* (channels); NULL: not wanted */
+    void *scratch;                         /* phase_bytes */
+} meg_simd_phase;
+
 /* Normalisation inside samples, of groups of channels or of pixels (ops/setnorm.h). */
 typedef struct meg_simd_setnorm {
     int64_t samples, channels, blocks, pixels;
@@ -109,10 +151,11 @@ typedef struct meg_simd_pool { /* windows over d, h, w; max, average */
     int64_t samples, channels, blocks;
     int64_t in[3], out[3], taps[3], dilation[3];
     const meg_simd_span *span[3]; /* of every output index */
+    meg_simd_side at;             /* of y and dy, which may have rims */
     int threads;
     const float *x;        /* (samples, blocks, in, block) */
     float *y;              /* (samples, blocks, out, block) */
-    uint8_t *winner;       /* as y: number of the largest tap, in d-h-w order */
+    uint8_t *winner;       /* (samples, blocks, out, block): number of the largest tap, in d-h-w order */
     int32_t *index;        /* (samples, channels, out): its place in (in); NULL: not wanted */
     const float *dy, *dy2; /* as y; dy2 NULL: only one gradient */
     float *dx;             /* as x */
@@ -120,6 +163,7 @@ typedef struct meg_simd_pool { /* windows over d, h, w; max, average */
 
 typedef struct meg_simd_mean { /* over the pixels of each channel; the mean is in plain format */
     int64_t samples, channels, blocks, pixels;
+    double count; /* that sums are divided by: of all pixels, where these are a part */
     int threads;
     const float *x;  /* (samples, blocks, pixels, block) */
     float *y;        /* (samples, channels) */
@@ -163,13 +207,13 @@ typedef struct meg_simd_piece {
 } meg_simd_piece;
 
 typedef struct meg_simd_gather {
-    int64_t samples, blocks, pixels;
+    meg_simd_part part; /* blocks: of the target */
     int threads;
     const meg_simd_piece *piece;
     const int64_t *first;               /* (blocks + 1) */
-    const float *from[MEG_SIMD_INPUTS]; /* (samples, from_blocks, pixels, block) */
-    int64_t from_blocks[MEG_SIMD_INPUTS];
-    float *to; /* (samples, blocks, pixels, block) */
+    const float *from[MEG_SIMD_INPUTS]; /* blocked, as is `to` */
+    meg_simd_side from_at[MEG_SIMD_INPUTS], to_at;
+    float *to;
 } meg_simd_gather;
 
 typedef struct meg_simd_copy { /* between plain and blocked */
@@ -235,6 +279,8 @@ typedef struct meg_simd {
     int block;
     void (*add)(const meg_simd_flat *j);           /* y = relu?(sum of x) */
     void (*mask)(const meg_simd_flat *j);          /* y = sign > 0 ? x0 [+ x1] : 0 */
+    void (*add_part)(const meg_simd_flat_part *j);
+    void (*mask_part)(const meg_simd_flat_part *j);
     void (*spread)(const meg_simd_spread *j);      /* y = relu?(a + b) */
     void (*spread_back)(const meg_simd_spread *j); /* y = sign > 0 ? a [+ a2] : 0, and its sum */
     void (*point)(const meg_simd_point *j);        /* y = f(a [+ a2], b) */
@@ -242,6 +288,13 @@ typedef struct meg_simd {
     void (*norm_train)(const meg_simd_norm *j);    /* sets mean and variance, too */
     void (*norm_apply)(const meg_simd_norm *j);    /* with given mean and variance */
     void (*norm_back)(const meg_simd_norm *j);
+    int64_t (*phase_bytes)(const meg_simd_phase *j);
+    void (*phase_mean)(const meg_simd_phase *j);
+    void (*phase_mean_back)(const meg_simd_phase *j);
+    void (*phase_var)(const meg_simd_phase *j);
+    void (*phase_var_back)(const meg_simd_phase *j);
+    void (*phase_apply)(const meg_simd_phase *j);
+    void (*phase_back)(const meg_simd_phase *j);
     int64_t (*groupnorm_bytes)(const meg_simd_setnorm *j);
     void (*groupnorm_train)(const meg_simd_setnorm *j);
     void (*groupnorm_apply)(const meg_simd_setnorm *j);

@@ -6,6 +6,8 @@
 
 void MEG_SIMD(add)(const meg_simd_flat *j);
 void MEG_SIMD(mask)(const meg_simd_flat *j);
+void MEG_SIMD(add_part)(const meg_simd_flat_part *j);
+void MEG_SIMD(mask_part)(const meg_simd_flat_part *j);
 void MEG_SIMD(spread)(const meg_simd_spread *j);
 void MEG_SIMD(spread_back)(const meg_simd_spread *j);
 void MEG_SIMD(point)(const meg_simd_point *j);
@@ -13,6 +15,13 @@ int64_t MEG_SIMD(norm_bytes)(const meg_simd_norm *j);
 void MEG_SIMD(norm_train)(const meg_simd_norm *j);
 void MEG_SIMD(norm_apply)(const meg_simd_norm *j);
 void MEG_SIMD(norm_back)(const meg_simd_norm *j);
+int64_t MEG_SIMD(phase_bytes)(const meg_simd_phase *j);
+void MEG_SIMD(phase_mean)(const meg_simd_phase *j);
+void MEG_SIMD(phase_mean_back)(const meg_simd_phase *j);
+void MEG_SIMD(phase_var)(const meg_simd_phase *j);
+void MEG_SIMD(phase_var_back)(const meg_simd_phase *j);
+void MEG_SIMD(phase_apply)(const meg_simd_phase *j);
+void MEG_SIMD(phase_back)(const meg_simd_phase *j);
 int64_t MEG_SIMD(groupnorm_bytes)(const meg_simd_setnorm *j);
 void MEG_SIMD(groupnorm_train)(const meg_simd_setnorm *j);
 void MEG_SIMD(groupnorm_apply)(const meg_simd_setnorm *j);
@@ -57,6 +66,8 @@ const meg_simd MEG_SIMD(simd) = {
     .block = MEG_BLOCK,
     .add = MEG_SIMD(add),
     .mask = MEG_SIMD(mask),
+    .add_part = MEG_SIMD(add_part),
+    .mask_part = MEG_SIMD(mask_part),
     .spread = MEG_SIMD(spread),
     .spread_back = MEG_SIMD(spread_back),
     .point = MEG_SIMD(point),
@@ -64,6 +75,13 @@ const meg_simd MEG_SIMD(simd) = {
     .norm_train = MEG_SIMD(norm_train),
     .norm_apply = MEG_SIMD(norm_apply),
     .norm_back = MEG_SIMD(norm_back),
+    .phase_bytes = MEG_SIMD(phase_bytes),
+    .phase_mean = MEG_SIMD(phase_mean),
+    .phase_mean_back = MEG_SIMD(phase_mean_back),
+    .phase_var = MEG_SIMD(phase_var),
+    .phase_var_back = MEG_SIMD(phase_var_back),
+    .phase_apply = MEG_SIMD(phase_apply),
+    .phase_back = MEG_SIMD(phase_back),
     .groupnorm_bytes = MEG_SIMD(groupnorm_bytes),
     .groupnorm_train = MEG_SIMD(groupnorm_train),
     .groupnorm_apply = MEG_SIMD(groupnorm_apply),
