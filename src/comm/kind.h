@@ -21,6 +21,7 @@ typedef struct meg_comm_kind {
     meg_status (*test)(meg_comm *c, meg_error *e, meg_letter **m, bool *done);
     void (*drop)(meg_comm *c, meg_letter *m); /* frees it, done or not */
     meg_status (*sleep)(meg_comm *c, meg_error *e, double seconds);
+    meg_status (*doze)(meg_comm *c, meg_error *e, double seconds); /* NULL: as sleep */
     void (*wake)(meg_comm *c);
     meg_status (*allreduce)(meg_comm *c, meg_error *e, const meg_numbers *data, meg_combine combine,
                             meg_letter **out);

@@ -289,6 +289,16 @@ static meg_status sleep_mpi(meg_comm *base, meg_error *e, double seconds)
     }
 }
 
+static meg_status doze_mpi(meg_comm *base, meg_error *e, double seconds)
+{
+    mpi *c = (mpi *)base;
+    meg_waker_sleep(&c->waker, seconds);
+    MEG_TRY(e, progress(c, e));
+    c->news = false;
+    c->idle = 0;
+    return MEG_OK;
+}
+
 static void wake(meg_comm *base)
 {
     meg_waker_wake(&((mpi *)base)->waker);
@@ -417,6 +427,7 @@ static const meg_comm_kind KIND = {
     .test = test,
     .drop = drop,
     .sleep = sleep_mpi,
+    .doze = doze_mpi,
     .wake = wake,
     .allreduce = allreduce,
     .split = split,

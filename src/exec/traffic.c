@@ -7,6 +7,7 @@
 #include <string.h>
 
 static const double NAP = 1e-3;       /* seconds: a wake may come between a look and the sleep */
+static const double DOZE = 2e-3;      /* seconds between looks at messages while the device works */
 static const double PATIENCE = 300.0; /* seconds: what the watchdog allows, unless told */
 
 typedef struct under_way {
@@ -266,7 +267,7 @@ meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e)
     uint64_t next = awaited(t, &pace);
     double begin = meg_clock();
     meg_device_watch(t->device, next, wake, t->comm);
-    meg_status status = meg_comm_sleep(t->comm, e, NAP);
+    meg_status status = next ? meg_comm_doze(t->comm, e, DOZE) : meg_comm_sleep(t->comm, e, NAP);
     meg_device_watch(t->device, 0, wake, t->comm);
     if (next == 0) t->exposed += meg_clock() - begin;
     return status;

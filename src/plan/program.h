@@ -27,7 +27,7 @@ enum {
     MEG_STAGES = 256,             /* at most */
     MEG_SEGMENTS = 512,           /* at most */
     MEG_ALIGN = 64,               /* of slots, in bytes */
-    MEG_REDUCE_PIECE = 128 << 10, /* bytes of a message of a reduction */
+    MEG_REDUCE_PIECE = 512 << 10, /* bytes of a message of a reduction */
     MEG_REDUCE_PIECES = 4,        /* that are under way at once */
     MEG_TAG_OUTCOME = (1 << 24) + (1 << 20) + MEG_SEGMENTS /* of losses; all others are below */
 };
