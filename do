@@ -9,7 +9,7 @@
 #   ./do test-onnx      runs ONNX's own tests of our operators (downloads onnx once, 40 MB)
 #   ./do fuzz [N SEED]  N random networks under random plans for many ranks, each against one rank, and
 #                       N convolutional ones under meshes (alone: --pipes N SEED, --meshes N SEED);
-#                       ./do fuzz --mesh-list: the zoo's under all kinds of meshes;
+#                       ./do fuzz --mesh-list [ref64|cpu]: the zoo's under all kinds of meshes;
 #                       ./do fuzz --matrix [ref64|cpu]: the zoo's under all kinds of plans;
 #                       ./do fuzz --mpi [N SEED]: as the first, under mpirun
 #   ./do fuzz-readers [SECONDS]  feeds nonsense to the readers of files, 10 minutes each

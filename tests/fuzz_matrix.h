@@ -133,9 +133,9 @@ static inline void matrix_group_run(matrix_job *j)
     _exit(0);
 }
 
-static inline void matrix_model_run(const char *device, const matrix_model *model, matrix_count *c)
+static inline void matrix_model_run(const char *device, const matrix_model *model, const matrix *m,
+                                    matrix_count *c)
 {
-    matrix *m = matrix_of(model);
     for (int i = 0; i < m->groups; i++) {
         int status = 0;
         fflush(NULL);
@@ -151,23 +151,31 @@ static inline void matrix_model_run(const char *device, const matrix_model *mode
         printf("FAILED: %s on one rank: %s\n", model->model, m->group[i].one);
         c->failed++;
     }
-    free(m);
+}
+
+typedef const matrix_model *matrix_at(int i, matrix **plans); /* plans: to be freed */
+
+static inline const matrix_model *matrix_at_plans(int i, matrix **plans)
+{
+    *plans = i < MATRIX_MODELS ? matrix_of(&matrix_models[i]) : NULL;
+    return i < MATRIX_MODELS ? &matrix_models[i] : NULL;
 }
 
 /* All models, or those with this word in name or options. */
-static inline int matrix_run(const char *device, const char *name)
+static inline int matrix_run(matrix_at *at, const char *device, const char *name)
 {
+    const matrix_model *m;
+    matrix *plans;
     matrix_count *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                            0);
     int cases = 0, failed = 0;
     if (c == MAP_FAILED) return 2;
     setenv("MEGALITH_WINOGRAD", "0", 1); /* its rounding is its own */
-    for (int i = 0; i < MATRIX_MODELS; i++) {
-        const matrix_model *m = &matrix_models[i];
+    for (int i = 0; (m = at(i, &plans)); i++, free(plans)) {
         if (name && !strstr(m->model, name) && !strstr(m->options, name)) continue;
         time_t start = time(NULL);
         *c = (matrix_count){0};
-        matrix_model_run(device, m, c);
+        matrix_model_run(device, m, plans, c);
         printf("%s %s on %s: %d cases, %d FAILED, %d by comparison with double, %d by other "
                "weights, worst %.1e, %lld s\n",
                m->model, m->options, device, c->cases, c->failed, c->doubles, c->again, c->worst,

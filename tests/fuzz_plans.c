@@ -2,7 +2,7 @@
  *     ones under plans that cut inside layers. --pipes, --meshes: the first, the second alone.
  * ./do fuzz --matrix [DEVICE [MODEL]]: all models under all plans of tests/matrix.h; DEVICE is
  *     ref64 (default) or cpu.
- * ./do fuzz --mesh-list [MODEL]: all models under all meshes of tests/mesh_list.h.
+ * ./do fuzz --mesh-list [DEVICE [MODEL]]: all models under all meshes of tests/mesh_list.h.
  * ./do fuzz --mpi N SEED runs, under mpirun, --case SEED on as many ranks as --ranks SEED says.
  */
 #include "fuzz_case.h"
@@ -35,17 +35,6 @@ static int meshes(int64_t count, uint64_t seed)
     return fuzz(mesh_case_of, "--meshes ", count, seed);
 }
 
-static int mesh_list(const char *name)
-{
-    int cases = 0;
-    double worst = 0;
-    for (int k = 0; k < MESH_MODELS; k++)
-        if (!name || strstr(mesh_models[k].model, name))
-            worst = fmax(worst, mesh_list_run(&mesh_models[k], 0, 1, &cases));
-    printf("%d cases: largest difference %.1e\n", cases, worst);
-    return !(worst <= fuzz_same) || cases == 0;
-}
-
 static int64_t number(int argc, char **argv, int at, int64_t otherwise)
 {
     return argc > at ? strtoll(argv[at], NULL, 10) : otherwise;
@@ -54,9 +43,10 @@ static int64_t number(int argc, char **argv, int at, int64_t otherwise)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "100";
+    const char *device = argc > 2 ? argv[2] : "ref64", *name = argc > 3 ? argv[3] : NULL;
     if (strcmp(what, "--matrix") == 0)
-        return matrix_run(argc > 2 ? argv[2] : "ref64", argc > 3 ? argv[3] : NULL);
-    if (strcmp(what, "--mesh-list") == 0) return mesh_list(argc > 2 ? argv[2] : NULL);
+        return matrix_run(matrix_at_plans, device, name);
+    if (strcmp(what, "--mesh-list") == 0) return matrix_run(mesh_at, device, name);
     bool word = what[0] == '-';
     uint64_t seed = (uint64_t)number(argc, argv, 2, 1);
     if (strcmp(what, "--ranks") == 0) return fuzz_mpi_ranks(seed);

@@ -21,7 +21,7 @@ typedef struct options {
     meg_zoo_common common;
     bool bn;
     double dropout;
-    int64_t hidden;
+    int64_t hidden, width;
 } options;
 
 /* Modules of torchvision's `features` are numbered through: conv, [bn,] relu, ..., pool. */
@@ -54,7 +54,7 @@ static int add_head(meg_graph *g, const options *o, int x)
 
 static int build(meg_graph *g, const meg_model *model, const void *settings, int x)
 {
-    static const int64_t width[GROUPS] = {64, 128, 256, 512, 512};
+    static const int64_t times[GROUPS] = {1, 2, 4, 8, 8};
     const options *o = settings;
     const layout *l = model->layout;
     const meg_axes *image = &o->common.image;
@@ -69,7 +69,7 @@ static int build(meg_graph *g, const meg_model *model, const void *settings, int
     int number = 0;
     for (int s = 0; s < GROUPS; s++) {
         for (int i = 0; i < l->convs[s]; i++)
-            x = add_conv(g, o->bn, width[s], &number, x);
+            x = add_conv(g, o->bn, times[s] * o->width, &number, x);
         char pool[24];
         snprintf(pool, sizeof pool, "features.%d", number++);
         x = meg_zoo_layer(&(meg_module){g, ""}, "maxpool", pool, "kernel=2", x);
@@ -92,6 +92,8 @@ static const meg_param params[] = {
      NULL, 0, 0.99},
     {"hidden", MEG_PARAM_INT, offsetof(options, hidden), "4096", "units of the first dense layers",
      NULL, 1, 1 << 24},
+    {"width", MEG_PARAM_INT, offsetof(options, width), "64",
+     "filters of the first convolution; all others in proportion", NULL, 1, 1 << 16},
     {.name = NULL},
 };
 
