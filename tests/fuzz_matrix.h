@@ -5,7 +5,7 @@
  * In float an activation within rounding of zero may come out on the other side of it, and batch norms
  * of few values magnify that, on one rank as on many. It does so for some weights, a wrong plan for
  * all. So a case on the cpu is compared with one rank on the cpu and, if that differs, with one
- * rank in double; and it may try five sets of first weights, of which one must do.
+ * rank in double; and it may try ten sets of first weights, of which one must do.
  */
 #ifndef TESTS_FUZZ_MATRIX_H
 #define TESTS_FUZZ_MATRIX_H
@@ -18,7 +18,7 @@
 
 enum {
     MATRIX_SECONDS = 600, /* a case that runs for so long hangs */
-    MATRIX_TRIES = 5
+    MATRIX_TRIES = 10
 };
 
 static const double matrix_double = 1e-10, matrix_float = 1e-4; /* STYLE 14 */
