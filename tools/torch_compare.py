@@ -27,8 +27,9 @@ flip, Adam, which makes full steps of gradients near zero. So the cases (CURVES)
 some batch's loss moves by 1e-2 or more, while PyTorch's own float stays within 3e-4 of its double;
 both are checked. Inception and AmoebaNet come with no such rate at sizes that take seconds: their last batch
 norms have few values (with 4, PyTorch in double loses Inception's curve by 8 % at the fourth step if
-weights differ by 1e-12). There batch norms begin with a bias of 2 (calm): most, not all, of what
-rectifiers get is positive, and gradients no longer grow from layer to layer.
+weights differ by 1e-12). There, and in ResNets of 50 layers and more, batch norms begin with a bias of
+2 (calm): most, not all, of what rectifiers get is positive, and gradients no longer grow from layer to
+layer.
 """
 import argparse
 import glob

@@ -152,6 +152,7 @@ def make_resnet(name, image, o):
     model = torchvision.models.get_model(name, num_classes=int(o["classes"]))
     if image[0] != 3:
         model.conv1 = nn.Conv2d(image[0], 64, 7, 2, 3, bias=False)
+    model.restless = isinstance(model.layer1[0], torchvision.models.resnet.Bottleneck)
     return model
 
 
@@ -213,8 +214,18 @@ CURVES = [
     ("resnet-cifar", "depth=11 version=2 image=1x16x16", 8,
      {"sgd": 1e-2, "adam": 1e-4}),
     ("resnet18", "image=3x64x64 classes=10", 8, {"sgd": 3e-5, "adam": 1e-5}),
+    ("resnet34", "image=3x64x64 classes=10", 8, {"sgd": 1e-6, "adam": 1e-6}),
+    ("resnet50", "image=3x64x64 classes=10", 8, {"sgd": 3e-5, "adam": 3e-6}),
+    ("resnet101", "image=3x64x64 classes=10", 4, {"sgd": 1e-5, "adam": 1e-6}),
+    ("resnet152", "image=3x64x64 classes=10", 4, {"sgd": 1e-5, "adam": 1e-6}),
     ("vgg11", "image=3x32x32 classes=10 hidden=64 dropout=0", 4,
      {"sgd": 1e-2, "adam": 3e-3}),
+    ("vgg13", "image=3x32x32 classes=10 hidden=64 dropout=0", 4,
+     {"sgd": 1e-2}),  # Adam: see "Winograd under Adam" in docs/oracle.md
+    ("vgg16", "image=3x32x32 classes=10 hidden=64 dropout=0", 4,
+     {"sgd": 1e-2, "adam": 3e-4}),
+    ("vgg19", "image=3x32x32 classes=10 hidden=64 dropout=0", 4,
+     {"sgd": 1e-2, "adam": 3e-4}),
 ]
 
 MAKERS = {"resnet-cifar": make_resnet_cifar, "cnn": make_cnn, "resnet": make_resnet,

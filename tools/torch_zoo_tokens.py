@@ -140,4 +140,8 @@ CURVES = [
      {"sgd": 1e-2, "adam": 1e-3}),
     ("vit_b_16", "image=3x32x32 classes=10 patch=8 layers=2 heads=3 width=24 mlp=48", 3,
      {"sgd": 1e-2, "adam": 1e-3}),
+    ("vit_b_32", "image=3x64x64 classes=10 heads=3 width=24 mlp=48", 3,
+     {"sgd": 1e-2, "adam": 3e-4}),
+    ("vit_l_16", "image=3x48x48 classes=10 heads=4 width=32 mlp=64", 3,
+     {"sgd": 1e-2, "adam": 1e-3}),
 ]
