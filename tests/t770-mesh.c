@@ -36,6 +36,8 @@ static const mesh_case cases[] = {
      "batch=4 norm=2 micro=2 stages=2 mesh=2x2,1", 5},
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4",
      "batch=8 norm=2 micro=2 stages=2 mesh=2x1 schedule=chimera replicas=2", 8},
+    {"resnet-cifar", "depth=11 version=2 image=3x20x20 classes=5 width=2",
+     "batch=4 norm=2 micro=2 stages=2 mesh=c2,1x2 schedule=mast replicas=2", 8},
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=h2w2/layer3.0:n4", 4},
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=2x1 wide=2", 2},
     {"resnet-cifar", "depth=11 version=2 image=3x19x23 classes=5 width=4", "batch=4 mesh=2x2 wide=3",

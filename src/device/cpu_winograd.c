@@ -224,8 +224,18 @@ static double direct_flops(const meg_winograd *j, int block, const meg_request *
     return 2 * 9 * from * (double)(j->to * block) * pixels / share;
 }
 
+/* Its rounding is a few times that of the direct kernels, and makes small numbers of exact zeros (of
+ * units that are never active, of taps that see padding alone). Optimizers that divide by the size of
+ * the gradient would take full steps along them. */
+static bool harmful(const meg_request *r)
+{
+    bool gradient = r->pass == MEG_BACKWARD || r->pass == MEG_WEIGHT;
+    return gradient && r->optimizer && r->optimizer->relative;
+}
+
 static bool worth(const meg_winograd *j, int block, const meg_request *r)
 {
+    if (harmful(r)) return false;
     return flops(j, block, r->pass) * margin < direct_flops(j, block, r);
 }
 

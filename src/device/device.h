@@ -32,7 +32,7 @@ typedef struct meg_request {
     const meg_node *node; /* KERNEL; COPY of a weight: the node that uses it; else NULL */
     meg_pass pass;
     meg_work work;
-    const meg_optimizer *optimizer; /* UPDATE, with its settings */
+    const meg_optimizer *optimizer; /* of the plan; UPDATE: with its settings */
     const void *settings;
     meg_box box[MEG_OPERANDS];
     meg_dtype dtype[MEG_OPERANDS];

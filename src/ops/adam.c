@@ -26,6 +26,7 @@ const meg_optimizer meg_optimizer_adam = {
     .settings_bytes = sizeof(meg_adam_settings),
     .states = 2,
     .state = {"mean", "square"},
+    .relative = true,
     .f32 = update,
     .f64 = meg_adam_f64,
 };

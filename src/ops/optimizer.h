@@ -33,6 +33,7 @@ typedef struct meg_optimizer {
     int states; /* at most; `used` may be fewer for these settings (no momentum) */
     const char *state[MEG_OPTIMIZER_STATES]; /* their names in checkpoints: "momentum" */
     int (*used)(const void *settings); /* NULL: all */
+    bool relative; /* steps do not shrink with the gradient: what is zero must come as zero */
     void (*f32)(const meg_update *u);
     void (*f64)(const meg_update *u);
 } meg_optimizer;

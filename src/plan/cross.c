@@ -144,17 +144,20 @@ static bool has_rim(const meg_layout *made, const meg_box box[])
 }
 
 /* Those of a transfer that concern this rank, as sender in one stage and receiver in another. */
-static void pick(meg_lower *l, meg_exchange *x, const meg_transfer *t, const bool ends[2],
-                 bool within)
+static void pick(meg_lower *l, meg_exchange *x, const meg_transfer *t, bool within)
 {
-    int own = meg_lower_rank(l);
+    int maker = l->g->value[x->from].maker, taker = l->g->value[x->to].maker, own[2];
+    for (int k = 0; k < 2; k++) {
+        int node = k ? taker : maker;
+        own[k] = l->mine[node] ? meg_lower_rank(l, l->entry->segment_of[node]) : -1;
+    }
     x->send = meg_pool_alloc(l->pool, ((size_t)t->messages + 1) * sizeof *x->send);
     x->receive = meg_pool_alloc(l->pool, ((size_t)t->messages + 1) * sizeof *x->receive);
     for (int64_t i = 0; i < t->messages; i++) {
         const meg_parcel *m = &t->message[i];
         bool stays = within && m->from == m->to;
-        if (ends[0] && m->from == own && !stays) x->send[x->sends++] = *m;
-        if (ends[1] && m->to == own) x->receive[x->receives++] = *m;
+        if (m->from == own[0] && !stays) x->send[x->sends++] = *m;
+        if (m->to == own[1]) x->receive[x->receives++] = *m;
     }
     x->came = meg_pool_alloc(l->pool, ((size_t)x->receives + 1) * sizeof(int));
     x->returned = meg_pool_alloc(l->pool, ((size_t)x->sends + 1) * sizeof(int));
@@ -181,15 +184,14 @@ static int add_move(meg_lower *l, const meg_node *v, int number)
     int x = v->in[0], y = v->out[0], maker = l->g->value[x].maker;
     const meg_segment *from = &e->segment[e->segment_of[maker]];
     const meg_segment *to = &e->segment[e->segment_of[v->id]];
-    bool ends[2] = {l->mine[maker], l->mine[v->id]}, within = from->stage == to->stage;
-    if (!ends[0] && !ends[1]) return number + 1;
+    if (!l->mine[maker] && !l->mine[v->id]) return number + 1;
     meg_layout made = summed(l, x);
     meg_held held = {.mesh = meg_entry_mesh(e, l->out->direction, e->segment_of[v->id])};
     held.box = held_boxes(l, held.mesh, y);
     meg_transfer t = meg_transfer_new(l->pool, &made, &held);
     meg_exchange exchange = {.from = x, .to = y, .tag = tag_of(l, number)};
     exchange.back = returns(l, y);
-    pick(l, &exchange, &t, ends, within);
+    pick(l, &exchange, &t, from->stage == to->stage);
     add_exchange(l, exchange, &l->moved[y]);
     return number + 1;
 }
@@ -203,12 +205,11 @@ static int add_rim(meg_lower *l, int value, int number)
     meg_held held = {.mesh = made.mesh, .in_place = true};
     held.box = held_boxes(l, held.mesh, value);
     if (!has_rim(&made, held.box)) return number;
-    bool ends[2] = {l->mine[maker], l->mine[maker]};
-    if (!ends[0]) return number + 1;
+    if (!l->mine[maker]) return number + 1;
     meg_transfer t = meg_transfer_new(l->pool, &made, &held);
     meg_exchange x = {.from = value, .to = value, .tag = tag_of(l, number)};
     x.back = returns(l, value);
-    pick(l, &x, &t, ends, false);
+    pick(l, &x, &t, false);
     add_exchange(l, x, &l->rim[value]);
     return number + 1;
 }

@@ -50,11 +50,10 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
                   .region = MEG_HELD};
     int *known = &l->held[value * MEG_HELD_KEYS + key_of(role, index)];
     if (*known >= 0) return *known;
-    bool odd = l->odd[value] && l->out->spot.local == l->plan->local;
-    if (odd || meg_lower_parted(l, value)) format = MEG_FORMAT_PLAIN, bytes = 0;
+    if (l->odd[value] || meg_lower_parted(l, value)) format = MEG_FORMAT_PLAIN, bytes = 0;
     if (bytes == 0) bytes = meg_format_bytes(format, &s.box, s.dtype);
     int at = l->plan->held_at[value * MEG_HELD_KEYS + key_of(role, index)];
-    if (l->strange[value] || (l->foreign && (role != MEG_ROLE_VALUE || x->kind == MEG_STATE))) {
+    if (l->foreign && (l->odd[value] || role != MEG_ROLE_VALUE || x->kind == MEG_STATE)) {
         /* only looked at */
         s.format = format;
         s.bytes = bytes;
@@ -221,8 +220,8 @@ int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, con
 {
     meg_kind kind = l->g->value[value].kind;
     if (kind == MEG_PARAMETER || kind == MEG_STATE) {
-        /* stages: their ranks need one format */
-        bool several = l->used_in[value] == MEG_SEVERAL || format == MEG_FORMAT_PLAIN;
+        /* segments: their ranks need one format */
+        bool several = l->read_in[value] == MEG_SEVERAL || format == MEG_FORMAT_PLAIN;
         l->home[value] = meg_lower_held(l, value, MEG_ROLE_VALUE, 0,
                                         several ? MEG_FORMAT_PLAIN : format, several ? 0 : bytes);
         l->format[value] = l->out->slot[l->home[value]].format;

@@ -13,20 +13,18 @@ static void note(int *in, int number)
     if (*in != number) *in = MEG_SEVERAL;
 }
 
-/* Which stages and segments read a value; how often the rank has the stage. */
+/* Which segments read a value; how often the rank has the stage. */
 static void find_users(meg_lower *l)
 {
     size_t values = (size_t)l->g->values + 1;
     l->mine = meg_pool_alloc(l->pool, (size_t)l->g->nodes + 1);
     l->goes = meg_pool_alloc(l->pool, values);
-    l->used_in = meg_pool_alloc(l->pool, values * sizeof(int));
     l->read_in = meg_pool_alloc(l->pool, values * sizeof(int));
     for (size_t i = 0; i < values; i++)
-        l->used_in[i] = l->read_in[i] = -1;
+        l->read_in[i] = -1;
     for (int i = 0; i < l->g->nodes; i++)
         for (int k = 0; k < l->g->node[i].inputs; k++) {
             int x = l->g->node[i].in[k];
-            note(&l->used_in[x], l->entry->stage[i]);
             note(&l->read_in[x], l->entry->segment_of[i]);
         }
     for (int i = 0; i < l->entry->stations; i++)
@@ -316,9 +314,10 @@ static void write_lines(const meg_plan *p, meg_entry *e)
     link_frames(e);
 }
 
-static void lower_stations(meg_plan *p, meg_entry *e, meg_spot spot, bool foreign)
+static void lower_stations(meg_plan *p, meg_entry *e, bool foreign)
 {
-    add_stations(p, e, spot);
+    /* a rank without samples is lowered like one that has some */
+    add_stations(p, e, (meg_spot){e->idle ? p->replicas - 1 : p->replica, p->local});
     for (int i = 0; i < e->stations; i++)
         lower_station(p, e, &e->station[i], foreign);
 }
@@ -328,7 +327,7 @@ static void lower_stations(meg_plan *p, meg_entry *e, meg_spot spot, bool foreig
 static void lay_out(meg_plan *p, meg_entry *e)
 {
     if (p->world.ranks == 1) return;
-    lower_stations(p, e, meg_plan_model(p), true);
+    lower_stations(p, e, true);
     meg_entry_clear_stations(e);
     e->bytes[MEG_STEP] = 0;
 }
@@ -350,7 +349,7 @@ meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out)
 {
     out->real = p->profile.real;
     lay_out(p, out);
-    lower_stations(p, out, (meg_spot){out->idle ? p->replicas - 1 : p->replica, p->local}, false);
+    lower_stations(p, out, false);
     for (int i = 0; i < out->stations; i++)
         MEG_TRY(e, check_tags(&out->station[i], e));
     write_lines(p, out);

@@ -49,7 +49,7 @@ enum {
 };
 
 enum {
-    MEG_SEVERAL = -2 /* stages, segments */
+    MEG_SEVERAL = -2 /* segments */
 };
 
 enum {
@@ -66,15 +66,14 @@ typedef struct meg_lower {
     meg_block_kind block; /* the one being written */
 
     bool *mine;   /* node: belongs to the station, and the rank is on its mesh */
-    int *used_in; /* value: the stage whose nodes read it; MEG_SEVERAL */
-    int *read_in; /* value: the segment; MEG_SEVERAL */
+    int *read_in; /* value: the segment whose nodes read it; MEG_SEVERAL */
     bool *goes;   /* value: is sent, or moved, as it lies: nothing may be written over it */
     int here;     /* stations of the rank that have this stage */
     meg_team *sharers; /* weight: the ranks that hold the same of it */
     bool *odd;         /* weight: the model's rank holds another part, so its format says nothing */
-    bool *strange;     /* weight: lowered as the model does, and not what this rank holds */
-    bool foreign;      /* lowered as the model does: it says formats of weights and no more, so that
-                          what is summed at once lies in the order of the rank's own program */
+    bool foreign;      /* lowered as the model of each segment (spread.c) is: it says formats of weights
+                          and no more, so that what is summed at once lies in the order of the rank's
+                          own program */
     bool *grad;   /* value: has a gradient */
     bool *active; /* node: lies on a way from a parameter to a loss */
     bool *keep;   /* value: stays from forward to backward */
@@ -145,9 +144,7 @@ meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error);
 /* wide.c: which rims ranks make themselves. */
 meg_status meg_entry_widen(const meg_plan *p, meg_entry *e, meg_error *error);
 void meg_lower_spread(meg_lower *l); /* what the station makes and holds */
-int meg_lower_rank(const meg_lower *l); /* whose part this is */
-/* Whom the formats of weights are chosen for: ranks that share them sum gradients as they lie. */
-meg_spot meg_plan_model(const meg_plan *p);
+int meg_lower_rank(const meg_lower *l, int segment); /* whose part of it is lowered */
 
 /* cross.c */
 void meg_lower_exchanges(meg_lower *l);

@@ -358,40 +358,47 @@ static int rank_at(const meg_plan *p, meg_spot spot)
     return spot.replica * p->seat_first[p->seats] + p->seat_first[p->seat] + spot.local;
 }
 
-/* The rank whose part is lowered: an idle one is lowered like one that has samples. */
-int meg_lower_rank(const meg_lower *l)
+/* Of a segment's positions with the same channels, the one whose part of everything is the largest: even
+ * cuts leave the rest to the last. */
+static int model_of(const meg_entry *e, int segment, int position)
 {
-    return rank_at(l->plan, l->out->spot);
+    const int *dim = meg_entry_mesh(e, 0, segment)->dim;
+    int inner = dim[MEG_D] * dim[MEG_H] * dim[MEG_W];
+    int channel = position / inner % dim[MEG_C];
+    return ((dim[MEG_N] - 1) * dim[MEG_C] + channel) * inner + inner - 1;
 }
 
-/* The spot whose part of everything is the largest (even cuts leave the rest to the last), but of the
- * rank's own channels. */
-meg_spot meg_plan_model(const meg_plan *p)
+int meg_lower_rank(const meg_lower *l, int segment)
 {
-    meg_spot model = {p->replicas - 1, p->local};
-    for (int i = 0; i < p->segments; i++) {
-        const meg_segment *s = &p->segment[i];
-        int inner = s->dim[MEG_D] * s->dim[MEG_H] * s->dim[MEG_W];
-        int channel = p->local / inner % s->dim[MEG_C];
-        if (s->size <= p->local || s->stage % p->seats != p->seat) continue;
-        model.local = s->size - s->dim[MEG_C] * inner + channel * inner + inner - 1;
+    return meg_entry_mesh(l->entry, l->out->direction, segment)->rank[l->out->position[segment]];
+}
+
+/* The model's rank among those that read the weight as this rank does; -1: this rank does not. */
+static int model_rank(const meg_lower *l, int value)
+{
+    const meg_entry *e = l->entry;
+    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
+        int segment = e->segment_of[e->reader[i]], position = l->out->position[segment];
+        if (position >= 0)
+            return meg_entry_mesh(e, l->out->direction, segment)
+                ->rank[model_of(e, segment, position)];
     }
-    return model;
+    return -1;
 }
 
 /* The rank's box of a weight, and the ranks that hold just the same. */
 static void share_weight(meg_lower *l, int value)
 {
     const meg_plan *p = l->plan;
-    int ranks = p->world.ranks, own = meg_lower_rank(l);
+    int ranks = p->world.ranks, own = rank_at(p, l->out->spot), model = model_rank(l, value);
     meg_box *box = calloc((size_t)ranks, sizeof *box);
     meg_team *team = &l->sharers[value];
     if (!box) abort();
     weight_boxes(l->entry, value, box);
     if (!l->entry->whole) make_alike(&l->g->value[value].shape, box, ranks);
+    l->odd[value] = model >= 0 && !meg_box_equal(&box[own], &box[model]);
+    if (l->odd[value] && l->foreign) own = model;
     l->out->box[value] = box[own];
-    l->odd[value] = !meg_box_equal(&box[own], &box[rank_at(p, meg_plan_model(p))]);
-    l->strange[value] = !meg_box_equal(&box[own], &box[p->world.rank]) && !l->entry->idle;
     for (int r = 0; r < ranks; r++)
         team->count += !meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[own]);
     team->rank = meg_pool_alloc(p->pool, ((size_t)team->count + 1) * sizeof(int));
@@ -420,11 +427,11 @@ void meg_lower_spread(meg_lower *l)
     t->work = meg_pool_alloc(l->plan->pool, ((size_t)g->nodes + 1) * sizeof *t->work);
     t->box = meg_pool_alloc(l->plan->pool, ((size_t)g->values + 1) * sizeof *t->box);
     l->odd = meg_pool_alloc(l->pool, (size_t)g->values + 1);
-    l->strange = meg_pool_alloc(l->pool, (size_t)g->values + 1);
     l->sharers = meg_pool_alloc(l->pool, ((size_t)g->values + 1) * sizeof *l->sharers);
     for (int i = 0; i < e->segments; i++) {
         bool here = e->segment[i].stage == t->stage;
-        t->position[i] = here ? meg_segment_position(&e->segment[i], t->spot) : -1;
+        int position = here ? meg_segment_position(&e->segment[i], t->spot) : -1;
+        t->position[i] = l->foreign && position >= 0 ? model_of(e, i, position) : position;
     }
     for (int i = 0; i < g->nodes; i++) {
         int position = t->position[e->segment_of[i]];
