@@ -41,7 +41,7 @@ for mpi in openmpi mpich; do
         --checkpoint "$dir" --resume yes >> "$work/moved" 2> "$work/2.err" || fail "$mpi: three replicas"
     mpi_run $mpi 2 100 "$build/megalith" $words --mesh 2x1 --steps 23 \
         --checkpoint "$dir" --resume yes >> "$work/moved" 2> "$work/5.err" || fail "$mpi: pixels"
-    mpi_run $mpi 4 100 "$build/megalith" $words --mesh c2 --replicas 2 --zero --steps 26 \
+    mpi_run $mpi 4 100 "$build/megalith" $words --mesh c2 --replicas 2 --zero 1 --steps 26 \
         --checkpoint "$dir" --resume yes >> "$work/moved" 2> "$work/6.err" || fail "$mpi: channels"
     "$build/megalith" $words --steps 30 --checkpoint "$dir" --resume yes \
         >> "$work/moved" 2> "$work/3.err" || fail "one rank"

@@ -43,9 +43,10 @@ const meg_param meg_plan_params[] = {
      "ranks that share each layer: 2x2 (h x w), c2, n2h2; of each stage: 2x2,1,1", NULL, 0, 0},
     {"channels", MEG_PARAM_CHOICE, AT(channels), "auto",
      "what a mesh with c cuts: filters, or sums over input channels", "auto|filter|channel", 0, 0},
-    {"zero", MEG_PARAM_BOOL, AT(zero), "no",
-     "each of the ranks that share a weight holds and updates its part of the optimizer's states",
-     NULL, 0, 0},
+    {"zero", MEG_PARAM_CHOICE, AT(zero), "0",
+     "what each of the ranks that share a weight holds a part of: 1: optimizer states; 3: weights "
+     "and gradients, too (as 1 where several stages share a weight)",
+     "0|1|3", 0, 0},
     {"allreduce", MEG_PARAM_TEXT, AT(allreduce), "ring",
      "how gradients are summed over ranks: `megalith list allreduce`", NULL, 0, 0},
     {"bucket", MEG_PARAM_BYTES, AT(bucket), "16MiB", "gradients that are summed at once", NULL, 0,
