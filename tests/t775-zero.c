@@ -181,20 +181,23 @@ static void test_held(void **state)
 /* A network of many weights and few pixels: its arena is weights. */
 static void test_arena(void **state)
 {
-    static const char *const words[] = {"batch=8 momentum=0.9 zero=0", "batch=8 momentum=0.9 zero=1",
-                                        "batch=8 momentum=0.9 zero=3"};
-    int64_t arena[3];
+    enum { PLANS = 4 };
+    static const char *const words[PLANS] = {"zero=0", "zero=1", "zero=3", "zero=3 bucket=1"};
+    int64_t arena[PLANS];
     (void)state;
     meg_graph *g = network_zoo("vgg11", "image=3x32x32 classes=10 hidden=256");
-    for (int i = 0; i < 3; i++) {
-        meg_plan *p = plan_of(g, words[i], 1, 4);
+    for (int i = 0; i < PLANS; i++) {
+        char plan[64];
+        snprintf(plan, sizeof plan, "batch=8 momentum=0.9 %s", words[i]);
+        meg_plan *p = plan_of(g, plan, 1, 4);
         arena[i] = p->arena;
         print_message("%s: %.1f MB\n", words[i], (double)p->arena / 1e6);
         meg_plan_destroy(p);
     }
     meg_graph_destroy(g);
     assert_true(arena[1] < arena[0]);
-    assert_true(arena[2] < arena[0] / 2);
+    assert_true(arena[2] < arena[1]);
+    assert_true(arena[3] < arena[2] && arena[3] < arena[0] / 2); /* nothing is fetched ahead */
 }
 
 static void test_refused(void **state)

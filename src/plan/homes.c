@@ -5,7 +5,7 @@
  *     1       whole    whole      part     each updates its part; then the parts are summed from zeros
  *     3       part     part       part     forward and backward fetch the whole where they need it
  *
- *     fetch      ZERO whole; COPY part to whole; REDUCE whole     lives for a few kernels
+ *     fetch      ZERO whole; COPY part to whole; REDUCE whole     a few kernels ahead
  *     gradient   REDUCE whole; ADD whole's part to part
  *
  * A sum from zeros is a gather that gives all ranks the same bits, and it may stand anywhere in a
@@ -114,15 +114,19 @@ void meg_lower_update(meg_lower *l, int value, int gradient)
 
 /* ---- weights come and go ---- */
 
+static int64_t whole_bytes(const meg_lower *l, int value)
+{
+    meg_dtype type = meg_entry_dtype(l->entry, l->g->value[value].dtype);
+    return meg_box_size(&l->out->box[value]) * meg_dtype_bytes(type);
+}
+
 /* Of all scattered weights that the station reads. */
 static int64_t largest(const meg_lower *l)
 {
     int64_t most = 0;
     for (int i = 0; i < l->g->values; i++) {
-        meg_dtype type = meg_entry_dtype(l->entry, l->g->value[i].dtype);
-        if (l->g->value[i].kind != MEG_PARAMETER || !meg_lower_scattered(l, i)) continue;
-        if (l->used_in[i] != l->out->stage) continue;
-        int64_t bytes = meg_box_size(&l->out->box[i]) * meg_dtype_bytes(type);
+        if (!meg_lower_scattered(l, i) || l->used_in[i] != l->out->stage) continue;
+        int64_t bytes = whole_bytes(l, i);
         if (bytes > most) most = bytes;
     }
     return most;
@@ -151,6 +155,56 @@ int meg_lower_fetch(meg_lower *l, int value)
     if (!meg_box_empty(&home)) meg_lower_fill(l, slot, part_of(l, value));
     sum(l, value, slot, &l->fetching, MEG_TAG_VALUE + 4 * value + (l->block != MEG_BLOCK_FORWARD));
     return slot;
+}
+
+/* Bytes of the scattered weights that a pass of a node reads; `fetch`: they are fetched. */
+static int64_t weights_of(meg_lower *l, const meg_node *v, meg_pass pass, bool fetch)
+{
+    meg_mask reads = meg_node_reads(v, pass);
+    int64_t bytes = 0;
+    for (int k = 0; k < v->inputs; k++) {
+        if (!(reads & MEG_BIT(MEG_X + k)) || !meg_lower_scattered(l, v->in[k])) continue;
+        bytes += whole_bytes(l, v->in[k]);
+        if (fetch) meg_lower_get(l, v->in[k], MEG_FORMAT_PLAIN, 0, v);
+    }
+    return bytes;
+}
+
+/* Also of what is recomputed for it. */
+static int64_t weights_back(meg_lower *l, const meg_node *v, meg_pass pass, bool fetch)
+{
+    meg_mask reads = meg_node_reads(v, pass);
+    int64_t bytes = 0;
+    if (!meg_lower_wants(l, v, pass)) return 0;
+    for (int k = 0; k < v->inputs; k++) {
+        int x = v->in[k];
+        if (reads & MEG_BIT(MEG_X + k) && l->replay[x] && l->home[x] < 0)
+            bytes += weights_of(l, &l->g->node[l->g->value[x].maker], MEG_REPLAY, fetch);
+    }
+    return bytes + weights_of(l, v, pass, fetch);
+}
+
+static int64_t weights(meg_lower *l, const meg_node *v, bool back, bool fetch)
+{
+    if (!back) return weights_of(l, v, l->entry->train ? MEG_FORWARD : MEG_EVAL, fetch);
+    int64_t bytes = weights_back(l, v, MEG_WEIGHT, fetch);
+    return bytes + weights_back(l, v, MEG_BACKWARD, fetch);
+}
+
+void meg_lower_ahead(meg_lower *l, int node, bool back)
+{
+    enum { AHEAD = 2 }; /* nodes; with a convolution, its norm and the next convolution */
+    int count = 0, step = back ? -1 : 1;
+    int64_t ahead = 0;
+    if (l->plan->options.zero != MEG_HOMES_PARTS) return;
+    for (int i = node; i >= 0 && i < l->g->nodes && count <= AHEAD; i += step) {
+        if (!l->mine[i]) continue;
+        int64_t bytes = weights(l, &l->g->node[i], back, false);
+        if (i != node) ahead += bytes;
+        if (ahead > l->plan->options.bucket) return;
+        weights(l, &l->g->node[i], back, true);
+        count += bytes > 0;
+    }
 }
 
 int meg_lower_sum(meg_lower *l, int value, int slot)

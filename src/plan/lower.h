@@ -178,6 +178,9 @@ bool meg_lower_parted(const meg_lower *l, int value);
 bool meg_lower_scattered(const meg_lower *l, int value);
 meg_box meg_lower_home(const meg_lower *l, int value, meg_box box); /* this rank's part of the box */
 int meg_lower_fetch(meg_lower *l, int value); /* all that the rank uses of a scattered weight, plain */
+/* Fetches what the node reads, and some of what those after it (back: before it) read: while kernels
+ * work, the next one's weights come. */
+void meg_lower_ahead(meg_lower *l, int node, bool back);
 void meg_lower_update(meg_lower *l, int value, int gradient);
 /* A scattered weight's complete gradient, of a micro-batch, is summed over the team: slot of it. */
 int meg_lower_sum(meg_lower *l, int value, int slot);

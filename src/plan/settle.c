@@ -233,6 +233,7 @@ void meg_lower_settle(meg_lower *l, int value)
         take_summed(l); /* the one before */
         l->summed = value;
         l->summed_slot = slot;
+        if (l->out->slot[slot].bytes > l->plan->options.bucket) take_summed(l); /* no room for two */
     } else take_in(l, value, slot);
     l->block = here;
 }
