@@ -76,10 +76,9 @@ bool meg_traffic_holds(const meg_traffic_list *t, const char *data, int64_t byte
     return false;
 }
 
-/* The library's own reductions have no working memory, and must start in the order they were added. */
 static bool share_scratch(const meg_reduction_spec *a, const meg_reduction_spec *b)
 {
-    return a->algorithm->step && a->scratch == b->scratch;
+    return a->scratch && a->scratch == b->scratch;
 }
 
 /* Earlier traffic with the same memory goes first, a reduction with the same working memory, and the

@@ -1,6 +1,5 @@
 /* Communication of one rank: see events.h. */
 #include "plan/events.h"
-#include "comm/allreduce.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,6 @@ typedef struct walk {
     const meg_entry *entry;
     meg_events *out;
     int64_t base[MEG_REGIONS];
-    bool scratches; /* reductions have working memory: all but the library's own */
     span *open;
     int opens;
     size_t room;
@@ -83,13 +81,13 @@ static void post(walk *w, const meg_station *t, const meg_line *line, const meg_
     }
     int64_t lo = place(w, t, s, line);
     span mine = {v->notes, lo, lo + s->bytes, -1, in->code == MEG_SEND};
-    if (in->code == MEG_REDUCE && w->scratches)
+    if (in->code == MEG_REDUCE && in->slot[MEG_SCRATCH] >= 0)
         mine.scratch = place(w, t, &t->slot[in->slot[MEG_SCRATCH]], line);
     for (int i = 0; i < w->opens; i++) { /* as exec/traffic.c has it */
         const span *o = &w->open[i];
         const meg_traffic_note *other = &v->note[o->note];
         bool sums = n.code == MEG_REDUCE && other->code == MEG_REDUCE &&
-                    (n.tag == other->tag || (o->scratch == mine.scratch && w->scratches));
+                    (n.tag == other->tag || (o->scratch == mine.scratch && mine.scratch >= 0));
         bool meet = o->lo < mine.hi && mine.lo < o->hi && !(o->reads && mine.reads);
         if (sums || meet) add_after(v, &n, o->note);
     }
@@ -128,7 +126,6 @@ void meg_events_of(const meg_plan *p, int entry, meg_events *out)
     const meg_entry *e = &p->entry[entry];
     *out = (meg_events){.rank = p->world.rank};
     walk w = {.plan = p, .entry = e, .out = out};
-    w.scratches = meg_allreduce_find(p->options.allreduce)->step != NULL;
     for (int r = 0; r < MEG_REGIONS; r++)
         w.base[r] = meg_plan_base(p, (meg_region)r);
     for (int i = 0; i < e->lines; i++)

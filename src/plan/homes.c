@@ -2,14 +2,13 @@
  * 2020). Each of a team has an even part along the weight's first axis.
  *
  *     zero=   weight   gradient   states
- *     1       whole    whole      part     each updates its part; then the parts are summed from zeros
+ *     1       whole    whole      part     each updates its part; then the parts are gathered
  *     3       part     part       part     forward and backward fetch the whole where they need it
  *
- *     fetch      ZERO whole; COPY part to whole; REDUCE whole     a few kernels ahead
- *     gradient   REDUCE whole; ADD whole's part to part
+ *     fetch      COPY part to whole; REDUCE whole, the gathering half     a few kernels ahead
+ *     gradient   REDUCE whole, the summing half; ADD whole's part to part
  *
- * A sum from zeros is a gather that gives all ranks the same bits, and it may stand anywhere in a
- * block. Under zero=3 the ranks of a team must fetch in step: weights that several stages or segments
+ * Under zero=3 the ranks of a team must fetch in step: weights that several stages or segments
  * read, or both directions of a pipeline, are cut as under zero=1.
  */
 #include "plan/lower.h"
@@ -32,9 +31,7 @@ bool meg_lower_scattered(const meg_lower *l, int value)
 meg_box meg_lower_home(const meg_lower *l, int value, meg_box box)
 {
     const meg_team *team = &l->sharers[value];
-    int axis = 0, own = 0;
-    while (axis < MEG_AXES - 1 && meg_extent(&box, axis) == 1)
-        axis++;
+    int axis = meg_home_axis(&box), own = 0;
     while (own < team->count - 1 && team->rank[own] != l->plan->world.rank)
         own++;
     int64_t lo = box.lo[axis], extent = meg_extent(&box, axis);
@@ -74,21 +71,24 @@ static int piece_of(meg_lower *l, int slot, int64_t first, int64_t count)
     return meg_lower_slot(l, s);
 }
 
-/* Each updates its part and clears the others': the sum is the whole weight. */
+/* Of parts in plain format. */
+static void gather(meg_lower *l, int value, int slot, int tag)
+{
+    meg_instr r = meg_lower_reduce_in(l, slot, -1, &l->sharers[value], tag);
+    r.half = MEG_HALF_GATHER;
+    meg_lower_emit(l, &r);
+}
+
+/* Each updates its part, and gets the others'. */
 static void update_part(meg_lower *l, int value, int gradient)
 {
     int weight = l->home[value];
     meg_box all = l->out->box[value], home = meg_lower_home(l, value, all);
-    int64_t size = meg_box_size(&all), count = meg_box_size(&home);
-    int64_t first = count ? meg_box_at(&all, home.lo) : 0;
+    int64_t count = meg_box_size(&home), first = count ? meg_box_at(&all, home.lo) : 0;
     if (count)
         update_slots(l, value, piece_of(l, weight, first, count),
                      piece_of(l, gradient, first, count));
-    if (first > 0) meg_lower_zero(l, piece_of(l, weight, 0, first));
-    if (first + count < size)
-        meg_lower_zero(l, piece_of(l, weight, first + count, size - first - count));
-    meg_instr r = meg_lower_reduce(l, weight, &l->sharers[value], MEG_TAG_GRADIENT + 4 * value + 3);
-    meg_lower_emit(l, &r);
+    gather(l, value, weight, MEG_TAG_GRADIENT + 4 * value + 3);
 }
 
 static int part_of(meg_lower *l, int value)
@@ -132,14 +132,6 @@ static int64_t largest(const meg_lower *l)
     return most;
 }
 
-/* One scratch for all, so that memory does not grow with the number of weights. */
-static void sum(meg_lower *l, int value, int slot, int *scratch, int tag)
-{
-    if (*scratch < 0) *scratch = meg_lower_reduce_scratch(l, largest(l));
-    meg_instr r = meg_lower_reduce_in(l, slot, *scratch, &l->sharers[value], tag);
-    meg_lower_emit(l, &r);
-}
-
 /* Values that kernels make have these tags; a weight is none. */
 int meg_lower_fetch(meg_lower *l, int value)
 {
@@ -151,9 +143,9 @@ int meg_lower_fetch(meg_lower *l, int value)
                   .format = MEG_FORMAT_PLAIN,
                   .region = MEG_FRAME};
     int slot = meg_lower_slot(l, s);
-    meg_lower_zero(l, slot);
-    if (!meg_box_empty(&home)) meg_lower_fill(l, slot, part_of(l, value));
-    sum(l, value, slot, &l->fetching, MEG_TAG_VALUE + 4 * value + (l->block != MEG_BLOCK_FORWARD));
+    if (meg_box_empty(&home)) meg_lower_zero(l, slot); /* what is gathered counts as read */
+    else meg_lower_fill(l, slot, part_of(l, value));
+    gather(l, value, slot, MEG_TAG_VALUE + 4 * value + (l->block != MEG_BLOCK_FORWARD));
     return slot;
 }
 
@@ -207,6 +199,7 @@ void meg_lower_ahead(meg_lower *l, int node, bool back)
     }
 }
 
+/* One scratch for all, so that memory does not grow with the number of weights. */
 int meg_lower_sum(meg_lower *l, int value, int slot)
 {
     if (l->holders[slot] > 1) { /* others read it */
@@ -214,6 +207,10 @@ int meg_lower_sum(meg_lower *l, int value, int slot)
         slot = meg_lower_copy(l, slot, MEG_FORMAT_PLAIN, 0, NULL);
         l->holders[slot]++;
     }
-    sum(l, value, slot, &l->summing, MEG_TAG_GRADIENT + 4 * value);
+    if (l->summing < 0) l->summing = meg_lower_reduce_scratch(l, largest(l));
+    meg_instr r = meg_lower_reduce_in(l, slot, l->summing, &l->sharers[value],
+                                      MEG_TAG_GRADIENT + 4 * value);
+    r.half = MEG_HALF_SCATTER;
+    meg_lower_emit(l, &r);
     return slot;
 }

@@ -93,7 +93,7 @@ typedef struct meg_lower {
     meg_duplicate *duplicate; /* valid within one block */
     size_t duplicate_room;
     int scalars; /* slot */
-    int fetching, summing; /* slots: scratch of all fetches, of all sums of gradients; -1: none yet */
+    int summing; /* slot: scratch of all sums of scattered weights' gradients; -1: none yet */
     int *held;   /* value * MEG_HELD_KEYS + key: slot; -1 */
 
     int exchanges;
@@ -161,7 +161,7 @@ void meg_lower_take_back(meg_lower *l, int value);    /* what came of its gradie
 
 /* Sums a slot over a team of ranks; returns the instruction, which is not emitted yet. */
 meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag);
-/* The same with scratch memory that others use, too: one waits for the other. */
+/* The same with scratch memory that others use, too (one waits for the other), or none (-1). */
 meg_instr meg_lower_reduce_in(meg_lower *l, int slot, int scratch, const meg_team *team, int tag);
 int meg_lower_reduce_scratch(meg_lower *l, int64_t bytes); /* enough for sums of so many bytes */
 /* Ranks that make shares of a value's sum; of all directions, if told. */
