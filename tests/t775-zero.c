@@ -91,7 +91,9 @@ static void test_parts(void **state)
 static void test_at_once(void **state)
 {
     (void)state;
-    compare_all("3", "ref64", true);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (!strstr(cases[i].many, "micro=") || cases[i].samples)
+            compare(&cases[i], "3", "ref64", true);
 }
 
 static void test_cpu(void **state)
