@@ -55,6 +55,14 @@ static inline fuzz_pipe fuzz_pipe_of(fuzz_dice *d)
     return p;
 }
 
+/* Adds what each rank holds of shared weights; drawn last, so that the rest stays what it was. */
+static inline void fuzz_homes(fuzz_dice *d, fuzz_plan *p)
+{
+    static const char *const word[] = {"", " zero=1", " zero=3", " zero=3"};
+    size_t used = strlen(p->many);
+    snprintf(p->many + used, sizeof p->many - used, "%s", word[fuzz_pick(d, 4)]);
+}
+
 static inline fuzz_plan fuzz_plan_of(fuzz_dice *d, const meg_graph *g)
 {
     static const char *const bucket[] = {"16MiB", "1", "300", "4KiB"};
@@ -81,6 +89,7 @@ static inline fuzz_plan fuzz_plan_of(fuzz_dice *d, const meg_graph *g)
              out.one, p.micro, p.stages, p.chunks, replicas, p.schedule, p.replications,
              level[fuzz_pick(d, 3)], fuzz_pick(d, 2) ? "compute" : "memory", bucket[fuzz_pick(d, 4)],
              reduce[fuzz_pick(d, 3)], fuzz_pick(d, 2) ? "auto" : "none", fuzz_pick(d, 4) == 0);
+    fuzz_homes(d, &out);
     if (micro) snprintf(out.one + used, sizeof out.one - (size_t)used, " micro=%d", p.micro);
     return out;
 }

@@ -19,25 +19,40 @@ static inline int fuzz_mpi_ranks(uint64_t seed)
     return !agreed;
 }
 
-/* What this rank does not hold is taken from the answer; `seen` says what somebody has. */
+/* Marks the elements that the rank holds of a tensor; with zero= it may hold a part. */
+static inline void fuzz_mpi_mark(const ranks_one *one, int tensor, unsigned char mine[])
+{
+    const double *data = one->result->data[tensor];
+    bool parts = strstr(one->c->plan, "zero=") != NULL;
+    for (int64_t k = 0; k < one->result->count[tensor]; k++)
+        mine[k] = one->has[tensor] && !(parts && isnan(data[k]));
+}
+
+/* What this rank does not hold is taken from the answer. Has somebody every element? */
 static inline bool fuzz_mpi_fill(meg_comm *c, ranks_one *one, const network_result *answer)
 {
     meg_error e;
-    int n = answer->tensors, size = meg_comm_size(c);
-    bool *all = calloc((size_t)(n * size), sizeof *all), complete = n == one->result->tensors;
-    if (meg_comm_gather(c, &e, one->has, n, all) != MEG_OK) meg_comm_abort(c, 1, e.message);
-    for (int i = 0; i < n && complete; i++) {
-        bool somebody = false;
-        for (int r = 0; r < size; r++)
-            somebody = somebody || all[r * n + i];
-        if (!somebody) fprintf(stderr, "nobody has %s\n", answer->name[i]);
-        complete = complete && somebody;
-        if (!one->has[i])
-            memcpy(one->result->data[i], answer->data[i],
-                   (size_t)answer->count[i] * sizeof(double));
+    int size = meg_comm_size(c);
+    if (answer->tensors != one->result->tensors) return false;
+    for (int i = 0; i < answer->tensors; i++) {
+        size_t count = (size_t)answer->count[i], missing = 0;
+        unsigned char *mine = calloc(count, 1), *all = calloc(count * (size_t)size, 1);
+        fuzz_mpi_mark(one, i, mine);
+        if (meg_comm_gather(c, &e, mine, (int64_t)count, all) != MEG_OK)
+            meg_comm_abort(c, 1, e.message);
+        for (size_t k = 0; k < count; k++) {
+            bool somebody = false;
+            for (size_t r = 0; r < (size_t)size; r++)
+                somebody = somebody || all[r * count + k];
+            missing += !somebody;
+            if (!mine[k]) one->result->data[i][k] = answer->data[i][k];
+        }
+        free(mine);
+        free(all);
+        if (missing) fprintf(stderr, "nobody has %zu elements of %s\n", missing, answer->name[i]);
+        if (missing) return false;
     }
-    free(all);
-    return complete;
+    return true;
 }
 
 static inline bool fuzz_mpi_good(meg_comm *c, const meg_graph *g, const fuzz_plan *p)

@@ -41,7 +41,7 @@ static inline double reduce_get(const meg_numbers *n, int64_t i)
 static inline void reduce_fill(meg_reduction_spec *s, int rank, int place)
 {
     size_t bytes = (size_t)(s->data.count * meg_number_bytes(s->data.type));
-    meg_allreduce a = {s->ranks, place, s->data.count, s->groups};
+    meg_allreduce a = {s->ranks, place, s->data.count, s->groups, 0};
     s->data.data = malloc(bytes + !bytes);
     int64_t scratch = meg_reduction_scratch(s->algorithm, &a, s->data.type, s->piece);
     s->scratch = malloc((size_t)scratch + !scratch);

@@ -28,7 +28,7 @@ typedef struct walk { /* of all ranks */
     const meg_topology *nodes;
     const meg_allreduce_rates *rates;
     int ranks;
-    int64_t count;
+    int64_t count, rows;
     double *data[RANKS_MAX];
     int k[RANKS_MAX];
     bool sent[RANKS_MAX], done[RANKS_MAX];
@@ -87,7 +87,7 @@ static bool receive(walk *w, int r, const meg_allreduce_step *s)
 
 static bool advance(walk *w, int r)
 {
-    meg_allreduce a = {w->ranks, r, w->count, w->nodes};
+    meg_allreduce a = {w->ranks, r, w->count, w->nodes, w->rows};
     meg_allreduce_step s;
     if (w->done[r]) return false;
     if (!w->kind->step(&a, w->k[r], &s)) {
@@ -186,6 +186,39 @@ enum {
     RANKS_COUNT = sizeof RANKS / sizeof *RANKS
 };
 
+/* Rank p has rows [rows * p / n, rows * (p + 1) / n). */
+static void check_half(const meg_allreduce_kind *kind, int ranks, int64_t rows, int64_t row)
+{
+    walk *w = walk_new(kind, ranks, rows * row, NULL, true);
+    w->rows = rows;
+    walk_run(w);
+    bool gather = kind == &meg_ring_gather;
+    for (int p = 0; p < ranks; p++) {
+        int64_t first = rows * p / ranks * row, last = rows * (p + 1) / ranks * row;
+        assert_true(w->volume[p] <= rows * row);
+        for (int64_t i = first; i < last; i++) {
+            double sum = 0;
+            for (int r = 0; r < ranks; r++)
+                sum += element(r, i, true);
+            if (!gather) assert_true(w->data[p][i] == sum);
+            for (int r = 0; r < ranks && gather; r++)
+                assert_true(w->data[r][i] == element(p, i, true));
+        }
+    }
+    walk_free(w);
+}
+
+static void halves_have_owners(void **unused)
+{
+    (void)unused;
+    for (int n = 0; n < RANKS_COUNT; n++)
+        for (int64_t rows = 1; rows < 40; rows += 3)
+            for (int64_t row = 1; row < 30; row += 9) {
+                check_half(&meg_ring_scatter, RANKS[n], rows, row);
+                check_half(&meg_ring_gather, RANKS[n], rows, row);
+            }
+}
+
 static void sums_are_exact(void **unused)
 {
     (void)unused;
@@ -275,7 +308,7 @@ static void cost_is_the_time_of_the_steps(void **unused)
                 meg_topology *nodes = manner(n, m);
                 bool flat = kind != &meg_allreduce_hierarchical;
                 bool even = n % nodes->count == 0 && nodes->smallest == n / nodes->count;
-                meg_allreduce a = {n, 0, count, flat ? NULL : nodes};
+                meg_allreduce a = {n, 0, count, flat ? NULL : nodes, 0};
                 double expected = kind->cost(&a, 8, &rates);
                 double got = simulated(kind, n, count, a.groups, &rates);
                 double allowed = flat || even ? 1e-3 : 0.5;
@@ -295,7 +328,7 @@ static void ring_is_as_drawn(void **unused)
         int send, recv;
         bool add;
     } place0[] = {{0, 2, true}, {2, 1, true}, {1, 0, false}, {0, 2, false}};
-    meg_allreduce a = {3, 0, 30, NULL};
+    meg_allreduce a = {3, 0, 30, NULL, 0};
     meg_allreduce_step s;
     for (int k = 0; k < 4; k++) {
         assert_true(meg_allreduce_ring.step(&a, k, &s));
@@ -327,6 +360,7 @@ int main(void)
         cmocka_unit_test(registry_is_complete),
         cmocka_unit_test(ring_is_as_drawn),
         cmocka_unit_test(sums_are_exact),
+        cmocka_unit_test(halves_have_owners),
         cmocka_unit_test(volume_is_that_of_the_formula),
         cmocka_unit_test(cost_is_the_time_of_the_steps),
     };

@@ -106,7 +106,7 @@ static void mistakes_are_told(void **unused)
 static void scratch_is_small(void **unused)
 {
     (void)unused;
-    meg_allreduce a = {4, 0, 1000, NULL};
+    meg_allreduce a = {4, 0, 1000, NULL, 0};
     assert_int_equal(meg_reduction_scratch(&meg_allreduce_ring, &a, MEG_NUMBER_F32, 0), 1000);
     assert_int_equal(meg_reduction_scratch(&meg_allreduce_halving_doubling, &a, MEG_NUMBER_F64, 0),
                      4000);

@@ -20,13 +20,13 @@ static const journey journeys[] = {
     {"resnet-cifar",
      "depth=8 image=3x13x11 classes=5 width=8",
      "batch=12 norm=3 optimizer=sgd momentum=0.9 weight_decay=1e-3 nesterov",
-     {{"stages=4 micro=4 schedule=1f1b", 4, 10}, {"replicas=3", 3, 20}, {"", 1, 30}}},
+     {{"stages=4 micro=4 schedule=1f1b", 4, 10}, {"replicas=3 zero=3", 3, 20}, {"", 1, 30}}},
     {"cnn",
      "image=1x13x11 classes=7 width=4 dropout=0.3",
      "batch=12 norm=3 optimizer=adamw",
      {{"replicas=2 stages=2 micro=4 schedule=chimera", 4, 5},
       {"", 1, 8},
-      {"stages=3 micro=4 schedule=gpipe", 3, 13},
+      {"stages=2 micro=4 schedule=gpipe replicas=2 zero=3", 4, 13},
       {"replicas=2", 2, 16}}},
 };
 
@@ -96,7 +96,7 @@ static void test_devices(void **state)
     static const struct {
         const char *device, *words;
         int ranks;
-    } other[] = {{"cpu", "", 1}, {"ref", "replicas=2", 2}, {"ref64", "stages=2 micro=2", 2}};
+    } other[] = {{"cpu", "", 1}, {"ref", "replicas=2 zero=3", 2}, {"ref64", "stages=2 micro=2", 2}};
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         char words[256];
         snprintf(words, sizeof words, "batch=4 norm=2 optimizer=adam %s", other[i].words);

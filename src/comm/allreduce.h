@@ -33,6 +33,7 @@ typedef struct meg_allreduce { /* one rank's view; ranks are counted within the 
     int ranks, rank;
     int64_t count;              /* elements */
     const meg_topology *groups; /* of these ranks; only `hierarchical` and costs look at it */
+    int64_t rows;               /* of halves: parts are whole rows, row r * p / n the first; 0: count */
 } meg_allreduce;
 
 typedef struct meg_range { /* elements [at, at + count) */
@@ -61,6 +62,10 @@ typedef struct meg_allreduce_kind {
 #define MEG_ALLREDUCE(id) extern const meg_allreduce_kind meg_allreduce_##id;
 #include "comm/allreduce.def"
 #undef MEG_ALLREDUCE
+
+/* Halves, which are no allreduce: rank p ends with the sum of part p, the rest being nothing; or gives
+ * part p, and all end with all. */
+extern const meg_allreduce_kind meg_ring_scatter, meg_ring_gather;
 
 const meg_allreduce_kind *meg_allreduce_at(int i); /* NULL past the end */
 const meg_allreduce_kind *meg_allreduce_find(const char *name);

@@ -89,6 +89,7 @@ meg_status meg_reduction_start(meg_reduction *r, meg_comm *c, meg_error *e,
         .rank = place_of(spec, meg_comm_rank(c)),
         .count = spec->data.count,
         .groups = spec->groups,
+        .rows = spec->rows,
     };
     if (spec->algorithm->step) return MEG_OK;
     return meg_comm_allreduce_native(c, e, &spec->data, spec->combine, &r->native);

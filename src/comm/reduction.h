@@ -25,6 +25,7 @@ typedef struct meg_reduction_spec { /* equal on all ranks of the group, but for 
     void *scratch; /* meg_reduction_scratch bytes, aligned to 8; not in use by others meanwhile */
     int tag;       /* reductions under way at the same time on the same ranks have different ones */
     int64_t piece; /* bytes; 0: MEG_REDUCTION_PIECE */
+    int64_t rows;  /* of halves: as in meg_allreduce */
 } meg_reduction_spec;
 
 typedef struct meg_reduction { /* the caller's memory; its members are this file's business */

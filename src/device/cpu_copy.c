@@ -88,6 +88,8 @@ typedef struct own_part {
     bool add;
     bool runs;     /* rows lie alike on both sides, all lanes at once */
     int64_t lanes; /* of a row in one step */
+    meg_box starts; /* of runs of neighbours that both sides have, in plain formats */
+    int64_t run;    /* their length */
     int threads;
 } own_part;
 
@@ -171,6 +173,46 @@ static void run_part(const meg_prepared *k, void *const at[MEG_OPERANDS], const 
     }
 }
 
+static void nth_point(const meg_box *b, int64_t i, int64_t p[MEG_AXES])
+{
+    for (int a = MEG_AXES - 1; a >= 0; i /= meg_extent(b, a--))
+        p[a] = b->lo[a] + i % meg_extent(b, a);
+}
+
+/* Plain weights, whose rows are short: by runs that are as long as both sides have them. */
+static void run_runs(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
+{
+    enum { PIECE = 1 << 15 }; /* elements of a thread at once */
+    (void)m;
+    const own_part *o = k->own;
+    const float *from = at[o->add ? MEG_X + 1 : MEG_X];
+    float *to = at[MEG_Y];
+    int64_t pieces = (o->run + PIECE - 1) / PIECE, count = meg_box_size(&o->starts) * pieces;
+    if (o->add && to != at[MEG_X])
+        memcpy(to, at[MEG_X], (size_t)meg_operand_bytes(&k->request, &k->spec, MEG_Y));
+#pragma omp parallel for schedule(static) num_threads(o->threads) if (count > 1)
+    for (int64_t i = 0; i < count; i++) {
+        int64_t p[MEG_AXES], first = i % pieces * PIECE, left = o->run - first;
+        nth_point(&o->starts, i / pieces, p);
+        const float *x = from + meg_box_at(&o->from.box, p) + first;
+        float *y = to + meg_box_at(&o->to.box, p) + first;
+        if (left > PIECE) left = PIECE;
+        if (!o->add) memcpy(y, x, (size_t)left * sizeof *y);
+        for (int64_t n = 0; n < left && o->add; n++)
+            y[n] += x[n];
+    }
+}
+
+static void find_runs(own_part *o)
+{
+    meg_box starts;
+    int64_t run = meg_box_runs(&o->from.box, &o->part, &starts);
+    o->run = meg_box_runs(&o->to.box, &o->part, &o->starts);
+    if (run >= o->run) return;
+    o->run = run;
+    o->starts = starts;
+}
+
 /* Any two boxes of activations, plain or in blocks. */
 static bool describe_part(meg_device *d, const meg_request *r, meg_spec *s)
 {
@@ -207,6 +249,9 @@ static bool prepare_part(meg_device *d, const meg_request *r, const meg_spec *s,
     out->own = o;
     out->free_own = free;
     out->run = run_part;
+    if (o->from.block > 1 || o->to.block > 1 || meg_box_empty(&o->part)) return true;
+    find_runs(o);
+    if (o->run > meg_extent(&o->part, MEG_W)) out->run = run_runs;
     return true;
 }
 

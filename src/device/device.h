@@ -16,7 +16,7 @@ typedef enum meg_code { /* instructions; docs/design.md says more of each */
     MEG_LOAD,           /* input or label from the data set      (the engine) */
     MEG_KERNEL,         /* a pass of a node                                   */
     MEG_COPY,           /* X0 -> Y where their boxes meet, between formats     */
-    MEG_ADD,            /* Y = X0 + X1, like boxes and formats; Y may be X0, X1 a part of it */
+    MEG_ADD,            /* Y = X0 + X1, like boxes and formats; Y may be X0, X1 another box */
     MEG_ZERO,           /* Y = 0                                               */
     MEG_UPDATE,         /* optimizer: X0 weight and AUX states in place, X1 gradient, X2 scalars */
     MEG_FREE,           /* the slot of X0 is dead                              */

@@ -131,8 +131,11 @@ meg_reduction_spec meg_compiled_reduction(const meg_compiled *c, const meg_team 
 {
     static const meg_number number[] = {
         [MEG_F32] = MEG_NUMBER_F32, [MEG_F64] = MEG_NUMBER_F64, [MEG_I32] = MEG_NUMBER_I32};
+    const meg_allreduce_kind *const algorithm[] = {c->allreduce, &meg_ring_scatter,
+                                                   &meg_ring_gather};
     return (meg_reduction_spec){
-        .algorithm = c->allreduce,
+        .algorithm = algorithm[in->half],
+        .rows = in->half ? meg_extent(&slot->box, meg_home_axis(&slot->box)) : 0,
         .ranks = team->count,
         .rank = team->rank,
         .groups = c->groups[in->peer],

@@ -138,10 +138,10 @@ static void post_traffic(run *r, const meg_station *t, const meg_line *line, con
     if (in->code == MEG_REDUCE) {
         meg_reduction_spec *s = &r->compiled->reduction[r->reductions++];
         const meg_team *team = &r->entry->team[in->peer];
-        const meg_slot *scratch = &t->slot[in->slot[MEG_SCRATCH]];
+        int scratch = in->slot[MEG_SCRATCH];
         *s = meg_compiled_reduction(r->compiled, team, in, &t->slot[slot]);
         s->data.data = item.data;
-        s->scratch = address(x, t, scratch, line);
+        s->scratch = scratch < 0 ? NULL : address(x, t, &t->slot[scratch], line);
         item.reduce = s;
     }
     meg_traffic_add(x->traffic, &item);

@@ -76,15 +76,21 @@ bool meg_traffic_holds(const meg_traffic_list *t, const char *data, int64_t byte
     return false;
 }
 
-/* Earlier traffic with the same memory goes first, and the same reduction of earlier micro-batches:
- * its messages have the same tag, and its working memory is the same. */
+static bool share_scratch(const meg_reduction_spec *a, const meg_reduction_spec *b)
+{
+    return a->scratch && a->scratch == b->scratch;
+}
+
+/* Earlier traffic with the same memory goes first, a reduction with the same working memory, and the
+ * same reduction of earlier micro-batches, whose messages have the same tag. */
 static bool blocked(const meg_traffic_list *t, int i)
 {
     const meg_traffic_item *a = &t->at[i].item;
     for (int k = 0; k < i; k++) {
         const meg_traffic_item *b = &t->at[k].item;
         bool reads = a->code == MEG_SEND && b->code == MEG_SEND;
-        bool sums = a->code == MEG_REDUCE && b->code == MEG_REDUCE && a->tag == b->tag;
+        bool sums = a->code == MEG_REDUCE && b->code == MEG_REDUCE &&
+                    (a->tag == b->tag || share_scratch(a->reduce, b->reduce));
         if (sums || (!reads && meet(b, a->data, a->bytes))) return true;
     }
     return false;

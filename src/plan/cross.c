@@ -81,22 +81,32 @@ static int team_id(meg_entry *e, const meg_team *team)
     return e->teams++;
 }
 
-meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag)
+int meg_lower_reduce_scratch(meg_lower *l, int64_t bytes)
 {
-    meg_instr i = meg_lower_instr(MEG_REDUCE, NULL, MEG_FORWARD);
-    i.slot[MEG_X] = i.slot[MEG_Y] = slot;
-    i.written = MEG_BIT(MEG_Y);
-    i.peer = team_id(&l->plan->entry[l->entry - l->plan->entry], team);
-    i.tag = tag;
-    int64_t most = (int64_t)MEG_REDUCE_PIECE * MEG_REDUCE_PIECES, bytes = l->out->slot[slot].bytes;
+    int64_t most = (int64_t)MEG_REDUCE_PIECE * MEG_REDUCE_PIECES;
     meg_slot scratch = {.role = MEG_ROLE_SCRATCH,
                         .value = -1,
                         .dtype = MEG_U8,
                         .bytes = bytes < most ? bytes : most};
     scratch.box = meg_box_of(1, scratch.bytes, 1, 1, 1);
-    i.slot[MEG_SCRATCH] = meg_lower_step_slot(l, scratch);
-    i.written |= MEG_BIT(MEG_SCRATCH);
+    return meg_lower_step_slot(l, scratch);
+}
+
+meg_instr meg_lower_reduce_in(meg_lower *l, int slot, int scratch, const meg_team *team, int tag)
+{
+    meg_instr i = meg_lower_instr(MEG_REDUCE, NULL, MEG_FORWARD);
+    i.slot[MEG_X] = i.slot[MEG_Y] = slot;
+    i.slot[MEG_SCRATCH] = scratch;
+    i.written = MEG_BIT(MEG_Y) | MEG_BIT(MEG_SCRATCH);
+    i.peer = team_id(&l->plan->entry[l->entry - l->plan->entry], team);
+    i.tag = tag;
     return i;
+}
+
+meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag)
+{
+    int scratch = meg_lower_reduce_scratch(l, l->out->slot[slot].bytes);
+    return meg_lower_reduce_in(l, slot, scratch, team, tag);
 }
 
 /* ---- exchanges ---- */

@@ -40,7 +40,8 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
                    int64_t bytes)
 {
     const meg_value *x = &l->g->value[value];
-    bool part = role == MEG_ROLE_STATE && meg_lower_parted(l, value);
+    bool part = role == MEG_ROLE_STATE ? meg_lower_parted(l, value)
+                                       : meg_lower_scattered(l, value);
     meg_box box = l->out->box[value];
     meg_slot s = {.role = role,
                   .value = value,
@@ -216,10 +217,31 @@ static int remember(meg_lower *l, int value, int slot)
     return slot;
 }
 
+/* A copy of the value that the block has made; -1: none. */
+static int find_duplicate(const meg_lower *l, int value, meg_format format, const meg_box *box)
+{
+    for (int i = 0; i < l->duplicates; i++) {
+        const meg_duplicate *d = &l->duplicate[i];
+        const meg_slot *t = &l->out->slot[d->slot];
+        if (d->value == value && t->format == format && meg_box_equal(&t->box, box)) return d->slot;
+    }
+    return -1;
+}
+
+/* Once in a block. */
+static int fetched(meg_lower *l, int value)
+{
+    int slot = find_duplicate(l, value, MEG_FORMAT_PLAIN, &l->out->box[value]);
+    return slot >= 0 ? slot : remember(l, value, meg_lower_fetch(l, value));
+}
+
 int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, const meg_node *user)
 {
     meg_kind kind = l->g->value[value].kind;
-    if (kind == MEG_PARAMETER || kind == MEG_STATE) {
+    if (meg_lower_scattered(l, value)) {
+        l->home[value] = fetched(l, value);
+        l->format[value] = MEG_FORMAT_PLAIN;
+    } else if (kind == MEG_PARAMETER || kind == MEG_STATE) {
         /* segments: their ranks need one format */
         bool several = l->read_in[value] == MEG_SEVERAL || format == MEG_FORMAT_PLAIN;
         l->home[value] = meg_lower_held(l, value, MEG_ROLE_VALUE, 0,
@@ -230,14 +252,8 @@ int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, con
     if (l->home[value] < 0 && kind == MEG_MADE) meg_lower_replay(l, value);
     int slot = l->home[value];
     if (l->out->slot[slot].format == format) return slot;
-    for (int i = 0; i < l->duplicates; i++) {
-        const meg_duplicate *d = &l->duplicate[i];
-        const meg_slot *t = &l->out->slot[d->slot];
-        if (d->value == value && t->format == format &&
-            meg_box_equal(&t->box, &l->out->box[value]))
-            return d->slot;
-    }
-    return remember(l, value, meg_lower_copy(l, slot, format, bytes, user));
+    int copy = find_duplicate(l, value, format, &l->out->box[value]);
+    return copy >= 0 ? copy : remember(l, value, meg_lower_copy(l, slot, format, bytes, user));
 }
 
 /* Another box than the home's; a weight goes through plain format, which can be cut. */
@@ -245,12 +261,8 @@ static int get_exact(meg_lower *l, wish w, const meg_node *user)
 {
     if (meg_box_equal(&w.box, &l->out->box[w.value]))
         return meg_lower_get(l, w.value, w.format, w.bytes, user);
-    for (int i = 0; i < l->duplicates; i++) {
-        const meg_duplicate *d = &l->duplicate[i];
-        const meg_slot *t = &l->out->slot[d->slot];
-        if (d->value == w.value && t->format == w.format && meg_box_equal(&t->box, &w.box))
-            return d->slot;
-    }
+    int copy = find_duplicate(l, w.value, w.format, &w.box);
+    if (copy >= 0) return copy;
     bool weight = meg_format_block(w.format) == 0;
     meg_kind kind = l->g->value[w.value].kind;
     bool leaf = kind == MEG_PARAMETER || kind == MEG_STATE;

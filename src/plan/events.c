@@ -7,7 +7,8 @@
 typedef struct span { /* memory of traffic that nobody has waited for yet */
     int note;
     int64_t lo, hi;
-    bool reads; /* only */
+    int64_t scratch; /* of a reduction; -1: none */
+    bool reads;      /* only */
 } span;
 
 typedef struct walk {
@@ -79,11 +80,14 @@ static void post(walk *w, const meg_station *t, const meg_line *line, const meg_
         n.team = hash_team(team);
     }
     int64_t lo = place(w, t, s, line);
-    span mine = {v->notes, lo, lo + s->bytes, in->code == MEG_SEND};
+    span mine = {v->notes, lo, lo + s->bytes, -1, in->code == MEG_SEND};
+    if (in->code == MEG_REDUCE && in->slot[MEG_SCRATCH] >= 0)
+        mine.scratch = place(w, t, &t->slot[in->slot[MEG_SCRATCH]], line);
     for (int i = 0; i < w->opens; i++) { /* as exec/traffic.c has it */
         const span *o = &w->open[i];
         const meg_traffic_note *other = &v->note[o->note];
-        bool sums = n.code == MEG_REDUCE && other->code == MEG_REDUCE && n.tag == other->tag;
+        bool sums = n.code == MEG_REDUCE && other->code == MEG_REDUCE &&
+                    (n.tag == other->tag || (o->scratch == mine.scratch && mine.scratch >= 0));
         bool meet = o->lo < mine.hi && mine.lo < o->hi && !(o->reads && mine.reads);
         if (sums || meet) add_after(v, &n, o->note);
     }

@@ -292,10 +292,12 @@ void meg_lower_forward(meg_lower *l)
         l->block = now ? MEG_BLOCK_LABELS : MEG_BLOCK_FORWARD;
         l->duplicates = 0;
         if (!now) meg_lower_receive(l);
-        for (int i = 0; i < g->nodes; i++)
+        for (int i = 0; i < g->nodes; i++) {
             if (!l->mine[i] || early[i] != now) continue;
-            else if (meg_is_move(&g->node[i])) forward_move(l, &g->node[i]);
+            if (!now) meg_lower_ahead(l, i, false);
+            if (meg_is_move(&g->node[i])) forward_move(l, &g->node[i]);
             else forward_node(l, &g->node[i]);
+        }
         if (now) count_labels(l);
     }
 }

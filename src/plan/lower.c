@@ -60,6 +60,7 @@ static void prepare(meg_lower *l)
     l->settled = meg_pool_alloc(l->pool, values * sizeof(int));
     l->format = l->out->format = meg_grow(NULL, &none, values, sizeof(meg_format));
     l->aux = meg_pool_alloc(l->pool, nodes * MEG_AUXES * sizeof(int));
+    l->summing = l->summed = -1;
     for (size_t i = 0; i < values; i++)
         l->home[i] = -1;
     for (size_t i = 0; i < values * MEG_HELD_KEYS; i++)

@@ -5,6 +5,7 @@
  *     forward.c    the blocks begin, labels, forward
  *     backward.c   the blocks backward, weights
  *     settle.c     complete gradients: sums over ranks, the block update
+ *     homes.c      zero=: what of a weight a rank holds; fetching, updating
  *     cross.c      what goes from stage to stage
  *     idle.c       stations without samples
  *     lower.c      puts them together
@@ -91,6 +92,7 @@ typedef struct meg_lower {
     meg_duplicate *duplicate; /* valid within one block */
     size_t duplicate_room;
     int scalars; /* slot */
+    int summing; /* slot: scratch of all sums of scattered weights' gradients; -1: none yet */
     int *held;   /* value * MEG_HELD_KEYS + key: slot; -1 */
 
     int exchanges;
@@ -100,6 +102,7 @@ typedef struct meg_lower {
     int *settled; /* parameters whose gradients are summed, in the order of completion */
     int settled_count;
     int bucket_first; /* of `settled`: the first that no bucket has */
+    int summed, summed_slot; /* scattered weight whose gradient is being summed, if any, else -1 */
 } meg_lower;
 
 /* keep.c */
@@ -157,6 +160,9 @@ void meg_lower_take_back(meg_lower *l, int value);    /* what came of its gradie
 
 /* Sums a slot over a team of ranks; returns the instruction, which is not emitted yet. */
 meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag);
+/* The same with scratch memory that others use, too (one waits for the other), or none (-1). */
+meg_instr meg_lower_reduce_in(meg_lower *l, int slot, int scratch, const meg_team *team, int tag);
+int meg_lower_reduce_scratch(meg_lower *l, int64_t bytes); /* enough for sums of so many bytes */
 /* Ranks that make shares of a value's sum; of all directions, if told. */
 meg_team meg_lower_shares(const meg_lower *l, int value, bool all);
 /* Ranks that have the same channels of the segment, in all directions. */
@@ -165,10 +171,20 @@ meg_team meg_lower_channels(const meg_lower *l, int segment);
 /* idle.c */
 void meg_lower_idle(meg_lower *l); /* leaves what concerns other ranks */
 
-/* settle.c */
-/* zero=1: is the weight's home cut over those that share it, and which part is this rank's? */
+/* homes.c */
+/* Are the weight's optimizer states cut over those that share it? Is all of it? */
 bool meg_lower_parted(const meg_lower *l, int value);
-meg_box meg_lower_home(const meg_lower *l, int value, meg_box box); /* of what it uses */
+bool meg_lower_scattered(const meg_lower *l, int value);
+meg_box meg_lower_home(const meg_lower *l, int value, meg_box box); /* this rank's part of the box */
+int meg_lower_fetch(meg_lower *l, int value); /* all that the rank uses of a scattered weight, plain */
+/* Fetches what the node reads, and some of what those after it (back: before it) read: while kernels
+ * work, the next one's weights come. */
+void meg_lower_ahead(meg_lower *l, int node, bool back);
+void meg_lower_update(meg_lower *l, int value, int gradient);
+/* A scattered weight's complete gradient, of a micro-batch, is summed over the team: slot of it. */
+int meg_lower_sum(meg_lower *l, int value, int slot);
+
+/* settle.c */
 bool meg_lower_direct(meg_lower *l, int value); /* may a kernel write the sum itself? */
 int meg_lower_gradient(meg_lower *l, int value); /* held memory of the sum */
 void meg_lower_states(meg_lower *l);

@@ -15,6 +15,12 @@ typedef struct meg_profile { /* what planning knows of a device */
 
 extern const meg_profile meg_profile_plain; /* the ref devices' formats, no seconds: for tests */
 
+typedef enum meg_homes { /* zero=: what is cut over the ranks that share a weight */
+    MEG_HOMES_WHOLE,
+    MEG_HOMES_STATES, /* of the optimizer */
+    MEG_HOMES_PARTS   /* weights and gradients, too */
+} meg_homes;
+
 typedef struct meg_plan_options {
     int64_t batch, micro, norm, budget;
     int64_t replicas, stages, chunks, replications; /* 0: as many as there are ranks for */
@@ -23,7 +29,7 @@ typedef struct meg_plan_options {
     char schedule[MEG_TEXT], assign[MEG_TEXT], allreduce[MEG_TEXT], mesh[MEG_TEXT];
     int64_t wide;    /* rims in a row that come in one exchange */
     int channels;    /* cuts along c: 0 auto, 1 filter, 2 channel */
-    bool zero;       /* optimizer states are cut over the ranks that share a weight */
+    int zero;        /* meg_homes */
     int recompute;   /* 0 auto, 1 none */
     bool keep_grads; /* gradients stay readable after the step */
     bool phases;     /* reducing operators as several nodes, as a plan that cuts them has them */

@@ -5,6 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+int meg_home_axis(const meg_box *box)
+{
+    int axis = 0;
+    while (axis < MEG_AXES - 1 && meg_extent(box, axis) == 1)
+        axis++;
+    return axis;
+}
+
 const char *meg_block_name(meg_block_kind b)
 {
     static const char *const name[MEG_BLOCKS] = {"begin",    "labels",  "counted", "forward",
@@ -135,7 +143,8 @@ static void print_peers(const meg_station *t, const meg_instr *i, FILE *out)
         fprintf(out, " %s rank %d, tag %d", i->code == MEG_SEND ? "to" : "from", i->peer, i->tag);
     if (i->code != MEG_REDUCE) return;
     const meg_team *team = &t->entry->team[i->peer];
-    fprintf(out, " %s over ranks", i->max ? "largest" : "sum");
+    static const char *const half[] = {"sum", "sum of parts", "all parts"};
+    fprintf(out, " %s over ranks", i->max ? "largest" : half[i->half]);
     for (int k = 0; k < team->count; k++)
         fprintf(out, "%s%d", k ? "," : " ", team->rank[k]);
     fprintf(out, "%s, tag %d", i->last ? ", last micro-batch" : "", i->tag);

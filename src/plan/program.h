@@ -65,6 +65,12 @@ typedef struct meg_slot {
     int born, dies;    /* frame slots: first and last instruction that touches them */
 } meg_slot;
 
+typedef enum meg_half { /* of a REDUCE of a weight, or its gradient, that ranks have even parts of */
+    MEG_HALF_BOTH,
+    MEG_HALF_SCATTER, /* each gets the sum of its part; the rest is spoilt */
+    MEG_HALF_GATHER   /* each gives its part; all get all */
+} meg_half;
+
 typedef struct meg_instr {
     meg_code code;
     meg_pass pass;
@@ -76,6 +82,7 @@ typedef struct meg_instr {
     int peer;  /* SEND, RECV: a rank; REDUCE: a team of the entry */
     int tag;   /* of these: what tells the message from others; SEND, RECV: plus the micro-batch */
     bool max;  /* REDUCE: the largest instead of the sum */
+    meg_half half;
     bool last; /* only for the last micro-batch of the station */
 } meg_instr;
 
@@ -171,6 +178,7 @@ typedef struct meg_entry {
 } meg_entry;
 
 const char *meg_block_name(meg_block_kind b);
+int meg_home_axis(const meg_box *box); /* along which ranks have even parts: the first that can be cut */
 
 /* What each rank makes and holds (rims.c). A value that is partial is summed, then copied: the
  * parts of the layout are what ranks have after that. */

@@ -131,82 +131,6 @@ static void share_states(meg_lower *l)
 
 /* ---- gradients ---- */
 
-/* ---- homes ---- */
-
-bool meg_lower_parted(const meg_lower *l, int value)
-{
-    return l->plan->options.zero && l->g->value[value].kind == MEG_PARAMETER &&
-           l->sharers[value].count > 1;
-}
-
-/* An even part along the first axis that can be cut, so that it lies in one piece; it may be empty. */
-meg_box meg_lower_home(const meg_lower *l, int value, meg_box box)
-{
-    const meg_team *team = &l->sharers[value];
-    int axis = 0, own = 0;
-    while (axis < MEG_AXES - 1 && meg_extent(&box, axis) == 1)
-        axis++;
-    while (own < team->count - 1 && team->rank[own] != l->plan->world.rank)
-        own++;
-    int64_t lo = box.lo[axis], extent = meg_extent(&box, axis);
-    box.lo[axis] = lo + extent * own / team->count;
-    box.hi[axis] = lo + extent * (own + 1) / team->count;
-    return box;
-}
-
-/* Some elements of a plain slot, that lie side by side. */
-static int piece_of(meg_lower *l, int slot, int64_t first, int64_t count)
-{
-    meg_slot s = l->out->slot[slot];
-    int64_t each = meg_dtype_bytes(s.dtype);
-    s.offset += first * each;
-    s.bytes = count * each;
-    s.box = meg_box_of(1, count, 1, 1, 1);
-    return meg_lower_slot(l, s);
-}
-
-static void update_slots(meg_lower *l, int value, int weight, int gradient)
-{
-    const meg_plan *p = l->plan;
-    meg_instr i = meg_lower_instr(MEG_UPDATE, NULL, MEG_FORWARD);
-    const meg_slot w = l->out->slot[weight];
-    int states = meg_optimizer_states(p->optimizer, p->settings);
-    i.slot[MEG_X] = weight;
-    i.slot[MEG_X + 1] = gradient;
-    i.slot[MEG_X + 2] = l->scalars;
-    i.written = MEG_BIT(MEG_X);
-    for (int k = 0; k < states; k++) {
-        i.slot[MEG_AUX + k] = meg_lower_held(l, value, MEG_ROLE_STATE, k, w.format, w.bytes);
-        i.written |= MEG_BIT(MEG_AUX + k);
-    }
-    meg_lower_price(l, &i);
-    meg_lower_emit(l, &i);
-}
-
-/* Each updates its part and clears the others': the sum is the whole weight, the same bits for all
- * (Rajbhandari et al., ZeRO, SC 2020, stage 1). */
-static void update_part(meg_lower *l, int value, int gradient)
-{
-    int weight = l->home[value];
-    meg_box all = l->out->box[value], home = meg_lower_home(l, value, all);
-    int64_t size = meg_box_size(&all), count = meg_box_size(&home);
-    int64_t first = count ? meg_box_at(&all, home.lo) : 0;
-    if (count)
-        update_slots(l, value, piece_of(l, weight, first, count),
-                     piece_of(l, gradient, first, count));
-    if (first > 0) meg_lower_zero(l, piece_of(l, weight, 0, first));
-    if (first + count < size)
-        meg_lower_zero(l, piece_of(l, weight, first + count, size - first - count));
-    meg_instr r = meg_lower_reduce(l, weight, &l->sharers[value], MEG_TAG_GRADIENT + 4 * value + 3);
-    meg_lower_emit(l, &r);
-}
-
-static void update(meg_lower *l, int value, int gradient)
-{
-    if (meg_lower_parted(l, value)) update_part(l, value, gradient);
-    else update_slots(l, value, l->home[value], gradient);
-}
-
 int meg_lower_gradient(meg_lower *l, int value)
 {
     const meg_slot w = l->out->slot[l->home[value]];
@@ -221,7 +145,7 @@ static void close_bucket(meg_lower *l)
     int first = l->settled[l->bucket_first], last = l->settled[l->settled_count - 1];
     l->bucket_first = l->settled_count;
     meg_team team = sharers(l, first, &own);
-    if (!own || team.count == 1) return;
+    if (!own || team.count == 1 || meg_lower_scattered(l, first)) return;
     int range = held_range(l, meg_lower_gradient(l, first), meg_lower_gradient(l, last));
     meg_instr r = meg_lower_reduce(l, range, &team, MEG_TAG_BUCKET + first);
     r.last = true;
@@ -241,6 +165,7 @@ static bool joins(meg_lower *l, int value)
     bool before = own;
     meg_team its = sharers(l, value, &own);
     bool alike = l->read_in[l->settled[l->bucket_first]] == l->read_in[value];
+    alike = alike && !meg_lower_scattered(l, value);
     return before && own && alike && same_team(&theirs, &its) && next->offset >= end && next->offset < end + MEG_ALIGN &&
            end - first->offset < l->plan->options.bucket;
 }
@@ -250,7 +175,8 @@ static bool at_once(const meg_lower *l, int value)
 {
     bool own;
     meg_team team = sharers(l, value, &own);
-    return own && team.count == 1 && l->out->micros == 1 && !l->plan->options.keep_grads;
+    bool alone = team.count == 1 || meg_lower_scattered(l, value);
+    return own && alone && l->out->micros == 1 && !l->plan->options.keep_grads;
 }
 
 /* One contribution in the whole step of this rank: nothing to be added to. */
@@ -259,6 +185,7 @@ bool meg_lower_direct(meg_lower *l, int value)
     bool own;
     if (l->g->value[value].kind != MEG_PARAMETER || l->owed[value] != 1) return false;
     sharers(l, value, &own);
+    if (meg_lower_scattered(l, value)) return false; /* summed over the team first */
     return own && l->parts[value].count == 0 && l->out->micros == 1 && !at_once(l, value);
 }
 
@@ -273,6 +200,25 @@ static void sum_up(meg_lower *l, int value, int slot)
     meg_lower_zero(l, sum);
 }
 
+static void take_in(meg_lower *l, int value, int slot)
+{
+    if (at_once(l, value)) meg_lower_update(l, value, slot);
+    else sum_up(l, value, slot);
+}
+
+/* Of a scattered weight, the rank's part of the sum over its team, which was under way while backward
+ * went on to the next. */
+static void take_summed(meg_lower *l)
+{
+    int value = l->summed;
+    if (value < 0) return;
+    meg_block_kind here = l->block;
+    l->summed = -1;
+    meg_box home = meg_lower_home(l, value, l->out->box[value]);
+    if (!meg_box_empty(&home)) take_in(l, value, l->summed_slot);
+    l->block = here;
+}
+
 void meg_lower_settle(meg_lower *l, int value)
 {
     meg_parts *p = &l->parts[value];
@@ -282,8 +228,13 @@ void meg_lower_settle(meg_lower *l, int value)
     meg_lower_gather(l, value, 1);
     int slot = p->slot[0];
     p->count = 0;
-    if (at_once(l, value)) update(l, value, slot);
-    else sum_up(l, value, slot);
+    if (meg_lower_scattered(l, value)) {
+        slot = meg_lower_sum(l, value, slot);
+        take_summed(l); /* the one before */
+        l->summed = value;
+        l->summed_slot = slot;
+        if (l->out->slot[slot].bytes > l->plan->options.bucket) take_summed(l); /* no room for two */
+    } else take_in(l, value, slot);
     l->block = here;
 }
 
@@ -318,6 +269,7 @@ static void follow(meg_lower *l)
 void meg_lower_finish(meg_lower *l)
 {
     if (l->entry->timetable->split) l->block = MEG_BLOCK_WEIGHTS;
+    take_summed(l);
     close_bucket(l);
     follow(l);
     l->block = MEG_BLOCK_UPDATE;
@@ -330,7 +282,7 @@ void meg_lower_finish(meg_lower *l)
             meg_instr r = meg_lower_reduce(l, sum, &team, MEG_TAG_VALUE + 4 * value + 3);
             meg_lower_emit(l, &r);
         }
-        update(l, value, sum);
+        meg_lower_update(l, value, sum);
     }
     share_states(l);
 }
