@@ -10,7 +10,7 @@ enum {
 };
 
 struct meg_need { /* of a rank */
-    int replica, seat, first, last; /* stages */
+    int replica, first, last; /* stages */
     int64_t held, step, frames, arena;
     double seconds;
 };
@@ -19,7 +19,6 @@ static meg_need need_of(const meg_plan *p)
 {
     const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
     meg_need n = {.replica = p->replica,
-                  .seat = p->seat,
                   .first = t->stations ? t->station[0].stage : 0,
                   .held = p->bytes[MEG_HELD],
                   .step = p->bytes[MEG_STEP],

@@ -147,7 +147,7 @@ static bool has_rim(const meg_layout *made, const meg_box box[])
 static void pick(meg_lower *l, meg_exchange *x, const meg_transfer *t, const bool ends[2],
                  bool within)
 {
-    int own = meg_lower_rank(l);
+    int own = l->out->rank;
     x->send = meg_pool_alloc(l->pool, ((size_t)t->messages + 1) * sizeof *x->send);
     x->receive = meg_pool_alloc(l->pool, ((size_t)t->messages + 1) * sizeof *x->receive);
     for (int64_t i = 0; i < t->messages; i++) {

@@ -50,8 +50,7 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
                   .region = MEG_HELD};
     int *known = &l->held[value * MEG_HELD_KEYS + key_of(role, index)];
     if (*known >= 0) return *known;
-    bool odd = l->odd[value] && l->out->spot.local == l->plan->local;
-    if (odd || meg_lower_parted(l, value)) format = MEG_FORMAT_PLAIN, bytes = 0;
+    if (l->odd[value] || meg_lower_parted(l, value)) format = MEG_FORMAT_PLAIN, bytes = 0;
     if (bytes == 0) bytes = meg_format_bytes(format, &s.box, s.dtype);
     int at = l->plan->held_at[value * MEG_HELD_KEYS + key_of(role, index)];
     if (l->strange[value] || (l->foreign && (role != MEG_ROLE_VALUE || x->kind == MEG_STATE))) {

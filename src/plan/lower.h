@@ -143,9 +143,6 @@ int meg_lower_write(meg_lower *l, const meg_node *v, int operand, const meg_spec
 const int64_t *meg_plan_samples(const meg_plan *p, int64_t count, int parts);
 meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error);
 void meg_lower_spread(meg_lower *l); /* what the station makes and holds */
-int meg_lower_rank(const meg_lower *l); /* whose part this is */
-/* Whom the formats of weights are chosen for: ranks that share them sum gradients as they lie. */
-meg_spot meg_plan_model(const meg_plan *p);
 
 /* cross.c */
 void meg_lower_exchanges(meg_lower *l);

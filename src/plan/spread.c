@@ -12,6 +12,7 @@
  */
 #include "ops/attrs.h"
 #include "plan/lower.h"
+#include "plan/places.h"
 #include "plan/segments.h"
 
 #include <inttypes.h>
@@ -23,26 +24,6 @@
 const meg_mesh *meg_entry_mesh(const meg_entry *e, int direction, int segment)
 {
     return e->mesh[direction * e->segments + segment];
-}
-
-int meg_segment_position(const meg_segment *s, meg_spot spot)
-{
-    if (spot.local >= s->size) return -1;
-    return spot.replica * s->size + spot.local; /* n, which counts replicas, is the first axis */
-}
-
-static const meg_mesh *make_mesh(const meg_plan *p, const meg_entry *e, int direction,
-                                 const meg_segment *s)
-{
-    int dim[MEG_MESH_AXES], size = p->replicas * s->size;
-    int first = p->seat_first[meg_timetable_seat(e->timetable, direction, s->stage)];
-    int *rank = meg_pool_alloc(p->pool, (size_t)size * sizeof *rank);
-    for (int a = 0; a < MEG_AXES; a++)
-        dim[a] = s->dim[a] * (a == MEG_N ? p->replicas : 1);
-    dim[MEG_AXES] = 1;
-    for (int i = 0; i < size; i++)
-        rank[i] = i / s->size * p->seat_first[p->seats] + first + i % s->size;
-    return meg_mesh_new(p->pool, dim, rank);
 }
 
 /* ---- layouts ---- */
@@ -280,7 +261,7 @@ meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error)
     e->whole = true;
     for (int i = 0; i < e->segments; i++) {
         for (int d = 0; d < directions; d++)
-            e->mesh[d * e->segments + i] = make_mesh(p, e, d, &e->segment[i]);
+            e->mesh[d * e->segments + i] = meg_plan_mesh(p, d, &e->segment[i]);
         e->whole = e->whole && e->segment[i].size == e->segment[i].dim[MEG_N];
     }
     find_sampled(p, e);
@@ -394,44 +375,20 @@ static void make_alike(const meg_box *shape, meg_box box[], int ranks)
     free(first);
 }
 
-static int rank_at(const meg_plan *p, meg_spot spot)
-{
-    return spot.replica * p->seat_first[p->seats] + p->seat_first[p->seat] + spot.local;
-}
-
-/* The rank whose part is lowered: an idle one is lowered like one that has samples. */
-int meg_lower_rank(const meg_lower *l)
-{
-    return rank_at(l->plan, l->out->spot);
-}
-
-/* The spot whose part of everything is the largest (even cuts leave the rest to the last), but of the
- * rank's own channels. */
-meg_spot meg_plan_model(const meg_plan *p)
-{
-    meg_spot model = {p->replicas - 1, p->local};
-    for (int i = 0; i < p->segments; i++) {
-        const meg_segment *s = &p->segment[i];
-        int inner = s->dim[MEG_D] * s->dim[MEG_H] * s->dim[MEG_W];
-        int channel = p->local / inner % s->dim[MEG_C];
-        if (s->size <= p->local || s->stage % p->seats != p->seat) continue;
-        model.local = s->size - s->dim[MEG_C] * inner + channel * inner + inner - 1;
-    }
-    return model;
-}
-
 /* The rank's box of a weight, and the ranks that hold just the same. */
 static void share_weight(meg_lower *l, int value)
 {
     const meg_plan *p = l->plan;
-    int ranks = p->world.ranks, own = meg_lower_rank(l);
+    const meg_station *t = l->out;
+    int ranks = p->world.ranks, own = t->rank;
+    int model = meg_plan_model(p, t->direction, t->stage, own);
     meg_box *box = calloc((size_t)ranks, sizeof *box);
     meg_team *team = &l->sharers[value];
     if (!box) abort();
     weight_boxes(l->entry, value, box);
     if (!l->entry->whole) make_alike(&l->g->value[value].shape, box, ranks);
     l->out->box[value] = box[own];
-    l->odd[value] = !meg_box_equal(&box[own], &box[rank_at(p, meg_plan_model(p))]);
+    l->odd[value] = !meg_box_equal(&box[own], &box[model]);
     l->strange[value] = !meg_box_equal(&box[own], &box[p->world.rank]) && !l->entry->idle;
     for (int r = 0; r < ranks; r++)
         team->count += !meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[own]);
@@ -457,16 +414,11 @@ void meg_lower_spread(meg_lower *l)
     meg_station *t = l->out;
     const meg_entry *e = l->entry;
     const meg_graph *g = l->g;
-    t->position = meg_pool_alloc(l->plan->pool, (size_t)e->segments * sizeof(int));
     t->work = meg_pool_alloc(l->plan->pool, ((size_t)g->nodes + 1) * sizeof *t->work);
     t->box = meg_pool_alloc(l->plan->pool, ((size_t)g->values + 1) * sizeof *t->box);
     l->odd = meg_pool_alloc(l->pool, (size_t)g->values + 1);
     l->strange = meg_pool_alloc(l->pool, (size_t)g->values + 1);
     l->sharers = meg_pool_alloc(l->pool, ((size_t)g->values + 1) * sizeof *l->sharers);
-    for (int i = 0; i < e->segments; i++) {
-        bool here = e->segment[i].stage == t->stage;
-        t->position[i] = here ? meg_segment_position(&e->segment[i], t->spot) : -1;
-    }
     for (int i = 0; i < g->nodes; i++) {
         int position = t->position[e->segment_of[i]];
         l->mine[i] = position >= 0;
