@@ -6,6 +6,7 @@
  */
 #include "plan/events.h"
 #include "plan/named.h"
+#include "plan/places.h"
 #include "ranks.h"
 
 static const double same = 1e-10;
@@ -49,16 +50,21 @@ static char stage_at(const meg_entry *e, int direction)
     return found;
 }
 
-/* Tiles are numbered by rank: the first rank of a stage has the first. */
-static void check_tiles(const meg_entry *e, int rank, int each, const char *row, int direction)
+/* Tiles are numbered by rank: the first rank of a stage has the first. Formats are chosen for the last
+ * of the last replica, in either direction. */
+static void check_tiles(const meg_plan *p, const char *row, int direction)
 {
+    const meg_entry *e = &p->entry[MEG_ENTRY_TRAIN];
+    int rank = p->world.rank, each = (int)strlen(row);
     for (int i = 0; i < e->stations; i++) {
         const meg_station *t = &e->station[i];
         if (t->direction != direction) continue;
         int first = (int)(strchr(row, '0' + t->stage) - row);
-        const meg_segment *s = &e->segment[t->stage];
-        int position = rank / each * s->size + rank % each - first;
+        int last = (int)(strrchr(row, '0' + t->stage) - row);
+        int position = rank / each * e->segment[t->stage].size + rank % each - first;
         assert_int_equal(t->position[t->stage], position);
+        assert_int_equal(meg_plan_model(p, direction, t->stage, rank),
+                         p->world.ranks - each + last);
     }
 }
 
@@ -70,8 +76,8 @@ static void check_rank(const meg_plan *p, const shape_case *c)
     if (there != c->there[at] || back != want)
         fail_msg("%s %s: rank %d has %c and %c, not %c and %c", c->name, c->words, rank, there,
                  back, c->there[at], want);
-    check_tiles(t, rank, each, c->there, 0);
-    check_tiles(t, rank, each, c->back, 1);
+    check_tiles(p, c->there, 0);
+    check_tiles(p, c->back, 1);
 }
 
 /* Every rank's place, and that the job's messages match and nobody waits for ever. */
