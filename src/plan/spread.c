@@ -231,6 +231,18 @@ static bool cuts_anything(const meg_entry *e, int axis, int *dim, int *best)
     return *dim == 1;
 }
 
+/* In what multiples a value may be cut, if not by one, and how many parts that makes. */
+static void say_grain(const meg_entry *e, const meg_value *x, int axis, char has[48], char use[48])
+{
+    const meg_node *v = &e->graph->node[x->maker];
+    int64_t grain = v->op->grain ? v->op->grain(e->graph, v, axis) : 1, extent = x->shape.hi[axis];
+    has[0] = '\0';
+    strcpy(use, "fewer parts");
+    if (grain < 2) return;
+    snprintf(has, 48, " in multiples of %" PRId64, grain);
+    snprintf(use, 48, "1..%" PRId64 " parts", (extent + grain - 1) / grain);
+}
+
 /* Ranks that all do the same are a mistake. */
 static meg_status check_use(const meg_plan *p, const meg_entry *e, meg_error *error)
 {
@@ -243,11 +255,13 @@ static meg_status check_use(const meg_plan *p, const meg_entry *e, meg_error *er
         MEG_CHECK(error, most > 1, MEG_EARG,
                   "mesh=%s: %d parts along %c, but no layer there has more than one, %s among them: "
                   "leave %c out", p->options.mesh, dim, letter, x->name, letter);
+        char grain[48], use[48];
+        say_grain(e, x, a, grain, use);
         return meg_fail(error, MEG_EARG,
                         "mesh=%s: %d parts along %c, but no layer there can be cut so; the largest, "
-                        "%s (%s), has an extent of %" PRId64 ": use fewer parts, or leave %c out",
+                        "%s (%s), has an extent of %" PRId64 "%s: use %s, or leave %c out",
                         p->options.mesh, dim, letter, x->name,
-                        e->graph->node[x->maker].op->name, most, letter);
+                        e->graph->node[x->maker].op->name, most, grain, use, letter);
     }
     return MEG_OK;
 }
