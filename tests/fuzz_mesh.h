@@ -185,6 +185,11 @@ static inline fuzz_plan mesh_plan_of(mesh_draw *m, const meg_graph *g)
              "%s micro=%d stages=%d replicas=%d schedule=%s %s channels=%s bucket=%s recompute=%s",
              out.one, m->micro, m->stages, m->replicas, m->schedule, mesh,
              channels[fuzz_pick(d, 3)], bucket[fuzz_pick(d, 4)], fuzz_pick(d, 3) ? "auto" : "none");
+    bool pixels = m->floor[MEG_D] > 1 || m->floor[MEG_H] > 1 || m->floor[MEG_W] > 1;
+    if (pixels && fuzz_pick(d, 3) == 0) {
+        size_t end = strlen(out.many);
+        snprintf(out.many + end, sizeof out.many - end, " wide=%d", 2 + (int)fuzz_pick(d, 4));
+    }
     if (micro) snprintf(out.one + used, sizeof out.one - (size_t)used, " micro=%d", m->micro);
     return out;
 }

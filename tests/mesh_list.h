@@ -40,6 +40,8 @@ static const mesh_row mesh_rows[] = {
     {"mesh=c3 channels=channel", 3},
     {"mesh=c2 channels=filter", 2},
     {"mesh=2x2,1,1 stages=3 micro=2", 6},
+    {"mesh=2x1 wide=2", 2},
+    {"mesh=1x2 stages=2 micro=2 wide=4", 4},
     {"mesh=2x1 stages=2 micro=2 schedule=chimera replicas=2", 8},
     {"mesh=1x2 stages=2 micro=2 schedule=1f1b replicas=2", 8},
     {"mesh=c2,1x2 stages=2 micro=2 schedule=mast replicas=2", 8},

@@ -37,7 +37,13 @@ static const mesh_case cases[] = {
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4",
      "batch=8 norm=2 micro=2 stages=2 mesh=2x1 schedule=chimera replicas=2", 8},
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=h2w2/layer3.0:n4", 4},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=2x1 wide=2", 2},
+    {"resnet-cifar", "depth=11 version=2 image=3x19x23 classes=5 width=4", "batch=4 mesh=2x2 wide=3",
+     4},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4",
+     "batch=4 norm=2 micro=2 stages=2 mesh=2x2,1x2 wide=2", 6},
     {"unet", "image=3x48x80 width=4 classes=3", "batch=2 mesh=2x2", 4},
+    {"unet", "image=3x48x80 width=4 classes=3", "batch=2 mesh=2x2 wide=4", 4},
     {"cosmoflow", "image=2x18x21x16 pools=2", "batch=2 mesh=2x2x2", 8},
 };
 

@@ -1,5 +1,5 @@
-/* `megalith explain MODEL`: the program of a plan, one instruction a line, and where its memory
- * goes: what is alive at the instruction where most is.
+/* `megalith explain MODEL`: the program of a plan, one instruction a line, its messages, and where its
+ * memory goes: what is alive at the instruction where most is.
  */
 #include "cli/session.h"
 
@@ -115,6 +115,15 @@ static void print_station(const meg_station *e)
     print_alive(e, &top);
 }
 
+static void print_messages(const meg_plan *p, const meg_entry *e)
+{
+    meg_messages m = meg_entry_messages(e);
+    if (p->world.ranks == 1) return;
+    printf("messages of a step: rank %d sends %" PRId64 " of %" PRId64 " bytes, and takes part in %"
+           PRId64 " sums of %" PRId64 " bytes\n",
+           p->world.rank, m.sent, m.bytes, m.sums, m.sum_bytes);
+}
+
 static void print_memory(const meg_plan *p, const meg_entry *e)
 {
     print_regions(p, e);
@@ -136,6 +145,11 @@ static void print_json(const meg_session *s, const meg_entry *e)
     meg_record_int(&r, "frame_bytes", e->bytes[MEG_FRAME]);
     meg_record_int(&r, "frame_lower_bound_bytes", top.bytes);
     meg_record_int(&r, "peak_instruction", top.at);
+    meg_messages m = meg_entry_messages(e);
+    meg_record_int(&r, "messages", m.sent);
+    meg_record_int(&r, "message_bytes", m.bytes);
+    meg_record_int(&r, "sums", m.sums);
+    meg_record_int(&r, "sum_bytes", m.sum_bytes);
     meg_record_end(&r);
 }
 
@@ -159,6 +173,7 @@ static meg_status explain(meg_session *s, const settings *o)
         return MEG_OK;
     }
     meg_entry_print(e, o->slots, stdout);
+    print_messages(s->plan, e);
     print_memory(s->plan, e);
     return MEG_OK;
 }

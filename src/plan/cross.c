@@ -198,7 +198,7 @@ static int add_rim(meg_lower *l, int value, int number)
 {
     const meg_entry *e = l->entry;
     int maker = l->g->value[value].maker;
-    if (e->whole || meg_is_move(&l->g->node[maker])) return number;
+    if (e->whole || e->made[value] || meg_is_move(&l->g->node[maker])) return number;
     meg_layout made = summed(l, value);
     meg_held held = {.mesh = made.mesh, .in_place = true};
     held.box = held_boxes(l, held.mesh, value);

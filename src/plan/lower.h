@@ -142,6 +142,8 @@ int meg_lower_write(meg_lower *l, const meg_node *v, int operand, const meg_spec
 /* (parts + 1) where the samples of a micro-batch are cut */
 const int64_t *meg_plan_samples(const meg_plan *p, int64_t count, int parts);
 meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error);
+/* wide.c: which rims ranks make themselves. */
+meg_status meg_entry_widen(const meg_plan *p, meg_entry *e, meg_error *error);
 void meg_lower_spread(meg_lower *l); /* what the station makes and holds */
 
 /* cross.c */

@@ -44,6 +44,8 @@ const meg_param meg_plan_params[] = {
      "ranks that share each layer: 2x2 (h x w), c2, n2h2; of each stage: 2x2,1,1", NULL, 0, 0},
     {"channels", MEG_PARAM_CHOICE, AT(channels), "auto",
      "what a mesh with c cuts: filters, or sums over input channels", "auto|filter|channel", 0, 0},
+    {"wide", MEG_PARAM_INT, AT(wide), "1",
+     "rims of pixels that come in one exchange: ranks make those between themselves", NULL, 1, 64},
     {"zero", MEG_PARAM_BOOL, AT(zero), "no",
      "each of the ranks that share a weight holds and updates its part of the optimizer's states",
      NULL, 0, 0},
@@ -502,6 +504,12 @@ void meg_plan_summary(const meg_plan *p, FILE *out)
     line(out, "labels, sums", p->bytes[MEG_STEP]);
     line(out, "activations, gradients", p->bytes[MEG_FRAME] + p->bytes[MEG_TEMPORARY]);
     line(out, "predicted peak (arena)", p->arena);
+    meg_messages m = meg_entry_messages(t);
+    if (p->world.ranks > 1)
+        fprintf(out,
+                "  %-28s %14" PRId64 " messages of %" PRId64 " bytes, %" PRId64 " sums of %" PRId64
+                " bytes\n",
+                "sent in a step by this rank", m.sent, m.bytes, m.sums, m.sum_bytes);
     fprintf(out, "  %-28s %14.4f s, %.1f images/s\n", "predicted step time", p->seconds,
             p->seconds > 0 ? (double)t->batch / p->seconds : 0);
 }

@@ -21,6 +21,7 @@ typedef struct meg_plan_options {
     int64_t bucket;                                 /* bytes */
     int level, balance;                             /* of stages */
     char schedule[MEG_TEXT], assign[MEG_TEXT], allreduce[MEG_TEXT], mesh[MEG_TEXT];
+    int64_t wide;    /* rims in a row that come in one exchange */
     int channels;    /* cuts along c: 0 auto, 1 filter, 2 channel */
     bool zero;       /* optimizer states are cut over the ranks that share a weight */
     int recompute;   /* 0 auto, 1 none */

@@ -154,6 +154,7 @@ typedef struct meg_entry {
     const meg_mesh **mesh; /* (directions, segments) over all replicas: n counts them, too */
     bool whole;            /* nothing is cut but samples */
     meg_layout *layout;    /* value: as its maker's ranks make it, on the first direction's mesh */
+    const meg_box **made;  /* value: what each position makes of it, the rim included; NULL: its part */
     int *reader_first, *reader; /* value: the nodes that read it */
     const meg_timetable *timetable; /* who runs which task when */
     int stations, lines, teams;
@@ -167,13 +168,16 @@ typedef struct meg_entry {
 
 const char *meg_block_name(meg_block_kind b);
 
-/* What each rank makes and holds (spread.c). A value that is partial is summed, then copied: the
+/* What each rank makes and holds (rims.c). A value that is partial is summed, then copied: the
  * parts of the layout are what ranks have after that. */
 meg_part meg_entry_part(const meg_entry *e, int value, int position);
 /* With its rim: what the position's nodes of the same segment read. */
 meg_box meg_entry_held(const meg_entry *e, int value, int position);
 /* Do the ranks make shares of this value, to be summed (or of which the largest counts)? */
 bool meg_entry_partial(const meg_entry *e, int value);
+/* What the position makes of a node's outputs, and what it reads of a value for it. */
+meg_work meg_entry_work(const meg_entry *e, const meg_node *v, int position);
+meg_box meg_entry_need(const meg_entry *e, const meg_node *v, int value, int position);
 const meg_mesh *meg_entry_mesh(const meg_entry *e, int direction, int segment);
 
 /* What an instruction asks of the device. The same words go to `describe` when the plan is made
@@ -195,6 +199,13 @@ void meg_entry_place(meg_entry *e);
 /* Proves: every operand was written before it is read and not freed yet; slots that are alive at
  * once do not overlap; frame slots are freed once, at their last use; offsets lie in the region. */
 meg_status meg_entry_check(const meg_entry *e, meg_error *error);
+
+typedef struct meg_messages { /* of one rank, in one step */
+    int64_t sent, bytes;     /* to single ranks */
+    int64_t sums, sum_bytes; /* reductions over several */
+} meg_messages;
+
+meg_messages meg_entry_messages(const meg_entry *e);
 
 /* Text: every instruction, one a line. `figures`: with bytes, offsets and seconds. */
 void meg_entry_print(const meg_entry *e, bool figures, FILE *out);

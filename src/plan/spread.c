@@ -282,56 +282,15 @@ meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error)
     find_readers(p, e);
     MEG_TRY(error, check_samples(p, e, error));
     e->layout = meg_pool_alloc(p->pool, ((size_t)e->graph->values + 1) * sizeof *e->layout);
+    e->made = meg_pool_alloc(p->pool, ((size_t)e->graph->values + 1) * sizeof *e->made);
     spreader s = {.plan = p, .e = e, .error = error};
     for (int i = 0; i < e->graph->nodes; i++) {
         s.v = &e->graph->node[i];
         s.l = &e->layout[s.v->out[0]];
         MEG_TRY(error, lay_out(&s));
     }
-    return check_use(p, e, error);
-}
-
-/* ---- parts and rims ---- */
-
-meg_part meg_entry_part(const meg_entry *e, int value, int position)
-{
-    meg_part part = meg_layout_part(&e->layout[value], position);
-    part.work.out = meg_box_meet(part.work.out, e->graph->value[value].shape);
-    return part;
-}
-
-static meg_work work_at(const meg_entry *e, const meg_node *v, int position)
-{
-    return meg_layout_part(&e->layout[v->out[0]], position).work;
-}
-
-/* What a node at this position reads of a value. A move reads what its own readers want. */
-static meg_box need_of(const meg_entry *e, const meg_node *v, int value, int position)
-{
-    meg_box need = {{0}, {0}};
-    meg_work w = work_at(e, v, position);
-    for (int k = 0; k < v->inputs; k++)
-        if (v->in[k] == value) need = meg_box_hull(need, meg_op_need(e->graph, v, k, &w));
-    return need;
-}
-
-meg_box meg_entry_held(const meg_entry *e, int value, int position)
-{
-    const meg_node *maker = &e->graph->node[e->graph->value[value].maker];
-    meg_box box = meg_entry_part(e, value, position).work.out;
-    if (e->whole) return box;
-    if (meg_is_move(maker)) box = (meg_box){{0}, {0}}; /* nothing is made: all is wanted */
-    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
-        const meg_node *v = &e->graph->node[e->reader[i]];
-        if (e->segment_of[v->id] != e->segment_of[maker->id]) continue;
-        box = meg_box_hull(box, need_of(e, v, value, position));
-    }
-    return box;
-}
-
-bool meg_entry_partial(const meg_entry *e, int value)
-{
-    return e->graph->value[value].maker >= 0 && meg_layout_shares(&e->layout[value]) > 1;
+    MEG_TRY(error, check_use(p, e, error));
+    return meg_entry_widen(p, e, error);
 }
 
 /* ---- one station ---- */
@@ -344,9 +303,9 @@ static meg_box weight_need(const meg_entry *e, const meg_node *v, int value, int
     const meg_mesh *mesh = meg_entry_mesh(e, 0, e->segment_of[v->id]);
     int inner = mesh->size / mesh->dim[MEG_N];
     position = (mesh->dim[MEG_N] - 1) * inner + position % inner;
-    meg_box need = need_of(e, v, value, position);
+    meg_box need = meg_entry_need(e, v, value, position);
     if (!meg_box_empty(&need)) return need;
-    meg_work w = {work_at(e, v, position).out, meg_op_whole(e->graph, v).sum};
+    meg_work w = {meg_entry_work(e, v, position).out, meg_op_whole(e->graph, v).sum};
     for (int k = 0; k < v->inputs; k++)
         if (v->in[k] == value) need = meg_box_hull(need, meg_op_need(e->graph, v, k, &w));
     return need;
@@ -419,7 +378,7 @@ static void input_box(meg_lower *l, int value)
     meg_box *box = &l->out->box[value];
     for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
         int v = e->reader[i], position = l->out->position[e->segment_of[v]];
-        if (l->mine[v]) *box = meg_box_hull(*box, need_of(e, &e->graph->node[v], value, position));
+        if (l->mine[v]) *box = meg_box_hull(*box, meg_entry_need(e, &e->graph->node[v], value, position));
     }
 }
 
@@ -437,7 +396,7 @@ void meg_lower_spread(meg_lower *l)
         int position = t->position[e->segment_of[i]];
         l->mine[i] = position >= 0;
         if (!l->mine[i]) continue;
-        t->work[i] = work_at(e, &g->node[i], position);
+        t->work[i] = meg_entry_work(e, &g->node[i], position);
         for (int k = 0; k < g->node[i].outputs; k++)
             t->box[g->node[i].out[k]] = meg_entry_held(e, g->node[i].out[k], position);
     }
