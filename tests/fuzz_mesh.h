@@ -72,6 +72,11 @@ static inline void mesh_stages(mesh_draw *m)
         }
 }
 
+static inline bool mesh_two(const mesh_draw *m)
+{
+    return strstr("mast chimera", m->schedule) != NULL;
+}
+
 static inline mesh_draw mesh_draw_of(fuzz_dice *d)
 {
     static const char *const rows[] = {"serial", "gpipe", "1f1b", "zb_h1", "mast", "chimera"};
@@ -84,6 +89,11 @@ static inline mesh_draw mesh_draw_of(fuzz_dice *d)
     if (m.stages > 1) m.schedule = rows[fuzz_pick(d, m.stages % 2 ? 5 : 6)];
     if (strstr("mast chimera", m.schedule) && m.micro < 2) m.micro = 2;
     mesh_stages(&m);
+    if (mesh_two(&m) && fuzz_pick(d, 2)) { /* many ranks in front of single ones */
+        m.size[0] = mesh_words(&m, MESH_RANKS / m.replicas - (m.stages - 1), m.mesh[0]);
+        for (int i = 1; i < m.stages; i++)
+            m.size[i] = 1, m.also[i] = 0, strcpy(m.mesh[i], "1"), m.more[i][0] = '\0';
+    }
     return m;
 }
 
@@ -132,16 +142,22 @@ static inline void mesh_text(mesh_draw *m, char *text, size_t size)
     }
 }
 
-/* Ranks of a seat: as many as its largest mesh, of both directions. */
+/* Ranks of a replica: those of the stages' largest meshes; but where a stage of two directions, the
+ * second in reverse order, would meet a part of itself, opposite stages have the larger number. */
 static inline int mesh_ranks(const mesh_draw *m)
 {
-    bool two = strstr("mast chimera", m->schedule) != NULL;
-    int ranks = 0;
+    int sum = 0, paired = 0, at = 0;
+    bool meets = false;
     for (int i = 0; i < m->stages; i++) {
         int other = m->size[m->stages - 1 - i];
-        ranks += two && other > m->size[i] ? other : m->size[i];
+        sum += m->size[i];
+        paired += other > m->size[i] ? other : m->size[i];
     }
-    return ranks * m->replicas;
+    for (int i = 0; i < m->stages; at += m->size[i++]) {
+        int behind = sum - at - m->size[i], apart = behind > at ? behind - at : at - behind;
+        meets = meets || (apart > 0 && apart < m->size[i]);
+    }
+    return (mesh_two(m) && meets ? paired : sum) * m->replicas;
 }
 
 static inline fuzz_plan mesh_plan_of(mesh_draw *m, const meg_graph *g)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum {
-    RANKS_MOST = 8
+    RANKS_MOST = 16
 };
 
 typedef struct ranks_case {
@@ -36,18 +36,18 @@ typedef struct ranks_one { /* one rank's work */
     bool *has; /* of the result's tensors */
 } ranks_one;
 
-/* Does a stage of this rank compute with the value? Told from the stages of the nodes and the rule
- * which seat has which stage, not from what the plan made of them. */
+/* Does a stage of this rank compute with the value? Told from the stages of the nodes and the
+ * places of the stages, not from what the plan made of them. */
 static inline bool ranks_uses(const meg_plan *p, int value)
 {
     const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
     bool two = strstr("mast master chimera", p->options.schedule) != NULL;
-    for (int i = 0; i < t->graph->nodes; i++) {
-        int s = t->stage[i];
-        if (s % p->seats != p->seat && !(two && p->options.stages - 1 - s == p->seat)) continue;
-        if (p->segment[t->segment_of[i]].size <= p->local) continue;
-        for (int k = 0; k < t->graph->node[i].inputs; k++)
-            if (t->graph->node[i].in[k] == value) return true;
+    for (int i = 0; i < (two ? 2 : 1) * t->graph->nodes; i++) {
+        int v = i % t->graph->nodes, at = (i / t->graph->nodes) * (int)p->options.stages;
+        int local = p->world.rank % p->each - p->place[at + t->stage[v]];
+        if (local < 0 || local >= p->segment[t->segment_of[v]].size) continue;
+        for (int k = 0; k < t->graph->node[v].inputs; k++)
+            if (t->graph->node[v].in[k] == value) return true;
     }
     return false;
 }
@@ -67,8 +67,8 @@ static inline int ranks_check_held(const meg_plan *p)
         bool part = p->options.zero && weight; /* its part of the states, or of all, may be empty */
         bool all = p->options.zero == MEG_HOMES_PARTS;
         if (held == want || (part && want && (held == 2 || (all && held == 0)))) continue;
-        fprintf(stderr, "rank %d, seat %d: %d held slots of %s, expected %d\n", p->world.rank,
-                p->seat, held, v->name, want);
+        fprintf(stderr, "rank %d: %d held slots of %s, expected %d\n", p->world.rank, held,
+                v->name, want);
         wrong++;
     }
     return wrong;

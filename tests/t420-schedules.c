@@ -61,6 +61,10 @@ typedef struct drawing {
 
 static const double slow_f[] = {1, 2, 1}, slow_b[] = {1, 3, 1}, slow_w[] = {1, 2, 1};
 
+/* 0 0 0 0 1 2 3 4 and back (plan/places.h) */
+static const int wide_seat[] = {0, 4, 5, 6, 7, 4, 3, 2, 1, 0};
+static const int wide_width[] = {4, 1, 1, 1, 1, 4, 1, 1, 1, 1};
+
 static const drawing GOLDEN[] = {
     {"serial", {.stages = 1, .ranks = 1, .micro = 3}},
     {"gpipe", {.stages = 3, .ranks = 3, .micro = 5}},
@@ -79,6 +83,9 @@ static const drawing GOLDEN[] = {
     {"chimera", {.stages = 4, .ranks = 4, .micro = 8}},
     {"chimera", {.stages = 4, .ranks = 4, .micro = 7}},
     {"chimera", {.stages = 8, .ranks = 8, .micro = 8}},
+    {"master", {.stages = 5, .ranks = 8, .micro = 4, .seat = wide_seat, .width = wide_width}},
+    {"mast", {.stages = 5, .ranks = 8, .micro = 4, .seat = wide_seat, .width = wide_width}},
+    {"gpipe", {.stages = 5, .ranks = 8, .micro = 3, .seat = wide_seat, .width = wide_width}},
 };
 
 static void test_golden(void **state)
@@ -173,6 +180,31 @@ static void test_tables(void **state)
                 passes(t, &(meg_rendezvous){1, 1, NULL, 0}); /* one send under way is enough */
                 meg_pool_free(pool);
             }
+}
+
+/* Stages of several ranks, which others share in the other direction: every row, as far as it can. */
+static void test_wide(void **state)
+{
+    (void)state;
+    static const int seat[] = {0, 4, 5, 6, 7, 8, 5, 4, 3, 2, 1, 0}; /* 4,4,1,1,1,1: nine tracks */
+    static const int width[] = {4, 1, 1, 1, 1, 1, 4, 1, 1, 1, 1, 1};
+    for (int i = 0; meg_row_at(i); i++)
+        for (int M = 1; M <= 12; M++) {
+            const meg_row *w = meg_row_at(i);
+            meg_error e = {0};
+            meg_pipe p = {.stages = 6, .ranks = 9, .micro = M, .seat = seat, .width = width};
+            if (meg_row_check(&e, w, &p) != MEG_OK) continue;
+            meg_pool *pool = meg_pool_new();
+            meg_timetable *t = draw(pool, w->name, p);
+            int tasks = 0;
+            for (int m = 0; m < M; m++)
+                tasks += 9 * (w->split ? 3 : 2); /* every track has every micro-batch once */
+            assert_int_equal(t->first[9], tasks);
+            frames_hold(t);
+            clock_holds(pool, t, (unit){w->unit[0], w->unit[1], w->unit[2]});
+            assert_int_equal(meg_timetable_check(&e, t, NULL), MEG_EUNSUPPORTED);
+            meg_pool_free(pool);
+        }
 }
 
 /* Drawn with true costs, uneven and some of them zero: still whole, and what replay says. */
@@ -300,8 +332,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pictures), cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_tables),   cmocka_unit_test(test_true_costs),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_speed),
+        cmocka_unit_test(test_tables),   cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_true_costs), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,6 +88,7 @@ check cnn.losses 3 cnn '--norm 3'
 check cnn.losses 2 cnn '--norm 3 --stages 2 --micro 4'
 check cifar.losses 3 cifar '--norm 2 --stages 3 --micro 6 --schedule gpipe'
 check cifar.losses 4 cifar '--norm 2 --stages 2 --replicas 2 --micro 2 --schedule chimera'
+check cifar.losses 8 cifar '--norm 2 --plan hyfi-8' # tiles and both directions, by name
 check whole.losses 3 cifar '' # norms are reduced over the ranks
 check whole.losses 2 cifar '--allreduce mpi --bucket 0'
 

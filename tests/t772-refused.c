@@ -86,8 +86,36 @@ static void test_operator(void **state)
     meg_graph_destroy(g);
 }
 
+/* Groups of a convolution stay whole: filters are cut in multiples of a group's. */
+static void test_grain(void **state)
+{
+    static const refused_case four = {"groups", "", "batch=2 mesh=c4", 4,
+                                      {"4 parts along c", "by_three (conv)",
+                                       "extent of 12 in multiples of 4", "use 1..3 parts"}};
+    (void)state;
+    meg_error e;
+    meg_plan *p = NULL;
+    meg_graph *g = meg_graph_create("groups");
+    int x = meg_graph_input(g, "image", 4, (int64_t[]){1, 6, 5, 5});
+    x = meg_graph_add(g, "conv", "by_three", "filters=12 kernel=5 groups=3", 1, &x);
+    x = meg_graph_add(g, "flatten", "logits", "", 1, &x);
+    meg_graph_add_loss(g, "softmax_xent", "", x, 1);
+    if (g->error.status != MEG_OK) fail_msg("%s", g->error.message);
+    refuse(g, &four);
+    for (int parts = 2; parts <= 3; parts++) { /* what it says would do */
+        char words[32];
+        snprintf(words, sizeof words, "batch=2 mesh=c%d", parts);
+        meg_world world = {0, parts};
+        if (meg_plan_make_for(g, &e, &meg_profile_plain, &world, words, 0, &p) != MEG_OK)
+            fail_msg("%s: %s", words, e.message);
+        meg_plan_destroy(p);
+    }
+    meg_graph_destroy(g);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_zoo), cmocka_unit_test(test_operator)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_zoo), cmocka_unit_test(test_operator),
+                                       cmocka_unit_test(test_grain)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,10 +84,32 @@ run 1 explain cnn --classes 7 --plan cnn.plan
 has err 'cnn.plan was made for another graph'
 run 1 plan cnn --plan nothing.plan
 has err 'cannot open plan nothing.plan: No such file'
+has err 'plans that need no file: hyfi-5 hyfi-8 hyfi-9 hyfi-12'
 run 1 plan cnn --plan summary
 has err "summary:1: not a plan"
 run 0 bench cnn --plan cnn.plan --device ref --warmup 1 --repeat 1 --iterations 1
 run 0 explain cnn --plan cnn.plan
+
+echo "== plans with names"
+run 0 list plans hyfi-8
+has out 'words: stages=5 mesh=2x2,1,1,1,1 schedule=master micro=2'
+has out 'paper: Jain et al., Hy-Fi'
+run 0 plan resnet-cifar --ranks 8 --plan hyfi-8 --batch 8 --norm 4
+has out '1 replica of 5 stages, master, batch 8 in 2 micro-batches'
+has out '^ *0 *0 *0,4 '
+has out '^ *6 *0 *0,3 '
+run 0 plan resnet-cifar --ranks 10 --plan hyfi-5 --batch 8
+has out '2 replicas of 2 stages, 1f1b, batch 8 in 1 micro-batch'
+run 0 plan resnet-cifar --ranks 8 --plan hyfi-8 --batch 8 --norm 2 --micro 4 --schedule gpipe
+has out '1 replica of 5 stages, gpipe, batch 8 in 4 micro-batches'
+run 0 explain resnet-cifar --ranks 12 --rank 11 --plan hyfi-12 --batch 8 --norm 4
+run 1 plan resnet-cifar --ranks 6 --plan hyfi-8 --batch 8 --norm 4
+has err '6 ranks, but .*want 8: use -np 8'
+run 0 plan resnet-cifar --ranks 8 --plan hyfi-8 --batch 8 --norm 4 --save hyfi-5
+run 0 plan resnet-cifar --ranks 8 --plan ./hyfi-5 # a file of that name, by its path
+has out '5 stages, master'
+
+echo "== files of plans in training"
 small="--data synthetic:image=1x28x28\ classes=10\ count=32"
 eval run 0 train cnn $small --plan cnn.plan --epochs 1 --device ref --save w.safetensors --shard 40KB
 [ -e w.safetensors.index.json ] || fail "$what: no index"

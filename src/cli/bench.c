@@ -10,6 +10,7 @@
 #include "cli/measure.h"
 #include "cli/ranks.h"
 #include "cli/session.h"
+#include "plan/named.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -107,9 +108,10 @@ static meg_status make_ready(job *j)
 {
     meg_session *s = &j->s;
     const meg_arguments *a = s->arguments;
+    const char *plan = meg_arguments_value(a, MEG_TO_PLAN_FILE, "plan");
     bool plain = meg_arguments_has(a, MEG_TO_PLAN, "momentum") ||
                  meg_arguments_has(a, MEG_TO_PLAN, "optimizer") ||
-                 meg_arguments_has(a, MEG_TO_PLAN_FILE, "plan");
+                 (plan && !meg_named_plan_find(plan)); /* names leave the optimizer open */
     MEG_TRY(s->error, meg_session_graph(s));
     MEG_TRY(s->error, meg_session_plan(s, plain ? "" : "momentum=0.9"));
     MEG_TRY(s->error, open_data(j));

@@ -4,6 +4,7 @@
 #include "data/data.h"
 #include "device/device.h"
 #include "import/onnx.h"
+#include "plan/named.h"
 #include "plan/schedule.h"
 #include "zoo/zoo.h"
 
@@ -14,6 +15,7 @@ typedef struct thing { /* an entry of any registry */
     const meg_param *params;
     const meg_op *op;   /* NULL: is none */
     const meg_row *row; /* the same */
+    const meg_named_plan *plan;
 } thing;
 
 typedef struct registry {
@@ -26,7 +28,7 @@ typedef struct registry {
 static bool op_at(int i, thing *out)
 {
     const meg_op *o = meg_op_at(i);
-    if (o) *out = (thing){o->name, o->doc, o->paper, o->params, o, NULL};
+    if (o) *out = (thing){o->name, o->doc, o->paper, o->params, o, NULL, NULL};
     return o != NULL;
 }
 
@@ -47,14 +49,14 @@ static bool reader_at(int i, thing *out)
 static bool optimizer_at(int i, thing *out)
 {
     const meg_optimizer *o = meg_optimizer_at(i);
-    if (o) *out = (thing){o->name, o->doc, o->paper, o->params, NULL, NULL};
+    if (o) *out = (thing){o->name, o->doc, o->paper, o->params, NULL, NULL, NULL};
     return o != NULL;
 }
 
 static bool model_at(int i, thing *out)
 {
     const meg_model *m = meg_zoo_at(i);
-    if (m) *out = (thing){m->name, m->doc, m->paper, m->params, NULL, NULL};
+    if (m) *out = (thing){m->name, m->doc, m->paper, m->params, NULL, NULL, NULL};
     return m != NULL;
 }
 
@@ -72,6 +74,13 @@ static bool allreduce_at(int i, thing *out)
     return k != NULL;
 }
 
+static bool plan_at(int i, thing *out)
+{
+    const meg_named_plan *p = meg_named_plan_at(i);
+    if (p) *out = (thing){.name = p->name, .doc = p->doc, .paper = p->paper, .plan = p};
+    return p != NULL;
+}
+
 static bool onnx_at(int i, thing *out)
 {
     const char *name = meg_onnx_operator(i);
@@ -87,6 +96,7 @@ static const registry REGISTRIES[] = {
     {"devices", "who computes", device_at},
     {"allreduce", "how ranks sum their gradients", allreduce_at},
     {"schedules", "how a pipeline of stages takes its micro-batches", schedule_at},
+    {"plans", "published shapes: --plan NAME, on as many ranks or a multiple of them", plan_at},
     {"onnx", "operators of ONNX files that can be read (docs/onnx.md)", onnx_at},
 };
 enum {
@@ -107,6 +117,7 @@ static void print_thing(const thing *t)
 {
     printf("%s: %s\n", t->name, t->doc ? t->doc : "");
     meg_options_help(t->params, stdout);
+    if (t->plan) printf("  words: %s\n  ranks: %d\n", t->plan->words, t->plan->ranks);
     if (t->paper) printf("  paper: %s\n", t->paper);
 }
 
@@ -169,7 +180,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
     const registry *r = find_registry(a->place[0]);
     MEG_CHECK(e, r, MEG_EARG,
               "nothing is listed under '%s'; known: models ops optimizers readers devices "
-              "schedules allreduce onnx",
+              "schedules allreduce plans onnx",
               a->place[0]);
     if (a->places == 2) return print_one(r, a->place[1], e);
     for (int i = 0; r->at(i, &t); i++)
@@ -179,7 +190,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 
 const meg_command meg_command_list = {
     .name = "list",
-    .usage = "[models|ops|optimizers|readers|devices|schedules|allreduce|onnx [NAME]]",
+    .usage = "[models|ops|optimizers|readers|devices|schedules|allreduce|plans|onnx [NAME]]",
     .doc = "lists what there is to choose from, with words and papers",
     .places_max = 2,
     .run = run,

@@ -1,6 +1,7 @@
 /* Plan files on disk: see planfile.h. */
 #include "cli/planfile.h"
 #include "import/outfile.h"
+#include "plan/named.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,8 +10,11 @@
 meg_status meg_plan_file_read(meg_error *e, const char *path, meg_plan_text **out)
 {
     size_t most = MEG_PLAN_TEXT_MAX + 1; /* one more: the reader refuses what is too long */
+    char names[256] = "";
     FILE *file = fopen(path, "rb");
-    MEG_CHECK(e, file, MEG_EIO, "cannot open plan %s: %s", path, strerror(errno));
+    meg_named_plan_names(names, sizeof names);
+    MEG_CHECK(e, file, MEG_EIO, "cannot open plan %s: %s; plans that need no file: %s", path,
+              strerror(errno), names);
     char *text = malloc(most);
     if (!text) abort();
     size_t size = fread(text, 1, most, file);

@@ -4,34 +4,45 @@
 #include "cli/ranks.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 enum {
     LINES = 64 /* of the table; with more ranks only those that need most and least */
 };
 
 struct meg_need { /* of a rank */
-    int replica, seat, first, last; /* stages */
+    int replica;
+    char stages[16]; /* "0,4" */
     int64_t held, step, frames, arena;
     double seconds;
 };
 
-static meg_need need_of(const meg_plan *p)
+/* Those that the rank has, in whichever direction; of many, as many as there is room for. */
+static void list_stages(const meg_plan *p, char *out, size_t size)
 {
     const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
+    size_t used = 0;
+    for (int s = 0; s < p->options.stages; s++) {
+        bool has = false;
+        for (int i = 0; i < t->stations; i++)
+            has = has || t->station[i].stage == s;
+        if (has && used + sizeof ",255.." > size) {
+            snprintf(out + used, size - used, "..");
+            return;
+        }
+        if (has) used += (size_t)snprintf(out + used, size - used, "%s%d", used ? "," : "", s);
+    }
+}
+
+static meg_need need_of(const meg_plan *p)
+{
     meg_need n = {.replica = p->replica,
-                  .seat = p->seat,
-                  .first = t->stations ? t->station[0].stage : 0,
                   .held = p->bytes[MEG_HELD],
                   .step = p->bytes[MEG_STEP],
                   .frames = p->bytes[MEG_FRAME] + p->bytes[MEG_TEMPORARY],
                   .arena = p->arena,
                   .seconds = p->seconds};
-    n.last = n.first;
-    for (int i = 1; i < t->stations; i++) {
-        int stage = t->station[i].stage;
-        if (stage < n.first) n.first = stage;
-        if (stage > n.last) n.last = stage;
-    }
+    list_stages(p, n.stages, sizeof n.stages);
     return n;
 }
 
@@ -76,13 +87,11 @@ meg_status meg_ranks_imagine(meg_session *s, int ranks)
 
 static void print_rank(FILE *out, int rank, const meg_need *n)
 {
-    char stages[32], text[32];
+    char text[32];
     meg_print_bytes(n->arena, text);
-    if (n->first == n->last) snprintf(stages, sizeof stages, "%d", n->first);
-    else snprintf(stages, sizeof stages, "%d-%d", n->first, n->last);
     fprintf(out,
             "  %5d  %7d  %7s  %14" PRId64 "  %12" PRId64 "  %14" PRId64 "  %14" PRId64 "  %s\n",
-            rank, n->replica, stages, n->held, n->step, n->frames, n->arena, text);
+            rank, n->replica, n->stages, n->held, n->step, n->frames, n->arena, text);
 }
 
 static void print_table(const meg_session *s, FILE *out)

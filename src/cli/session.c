@@ -3,6 +3,7 @@
 #include "cli/planfile.h"
 #include "cli/ranks.h"
 #include "import/onnx.h"
+#include "plan/named.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -190,8 +191,10 @@ static meg_status plan_words(meg_session *s, const char *more, const char **out)
 {
     const meg_arguments *a = s->arguments;
     const char *path = meg_arguments_value(a, MEG_TO_PLAN_FILE, "plan");
+    const meg_named_plan *named = path ? meg_named_plan_find(path) : NULL;
     *out = joined(s, MEG_TO_PLAN, more);
-    return path ? read_plan(s, path, *out, out) : MEG_OK;
+    if (named) *out = meg_named_plan_join(named, a->pool, *out);
+    return path && !named ? read_plan(s, path, *out, out) : MEG_OK;
 }
 
 meg_status meg_session_plan(meg_session *s, const char *more)

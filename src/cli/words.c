@@ -21,7 +21,7 @@ static const meg_param OPTIONS[] = {
 };
 
 static const meg_param PLAN_FILE[] = {
-    {"plan", MEG_PARAM_TEXT, 0, "", "a plan file, as `plan --save` writes it, for the words above",
+    {"plan", MEG_PARAM_TEXT, 0, "", "a plan file, as `plan --save` writes it, or a name: `megalith list plans`",
      NULL, 0, 0},
     {0},
 };

@@ -7,6 +7,8 @@
  *     caps    the forward at the head may start only while its lane has started fewer forwards than
  *             backwards (weight gradients) plus the cap
  *     full    a backward may start only from a lane that has reached its cap
+ *     width   a stage of several ranks starts on all of them at once: its task waits in a queue of
+ *             each, and must be at the head of all
  *
  * Where a lane holds one stage, every edge added by order or cap comes from a smaller micro-batch,
  * so it cannot get stuck; with `full` the caps must not grow along the stages. Lanes that mix
@@ -97,9 +99,17 @@ static int id_of(const drawing *x, int step, int s, int m)
     return (step * x->stages + s) * x->micro + m;
 }
 
+/* Its first. */
 static int rank_of(const drawing *x, int id)
 {
     return meg_timetable_seat(x->t, x->d->direction[micro_of(x, id)], stage_of(x, id));
+}
+
+/* Behind its last. */
+static int rank_end(const drawing *x, int id)
+{
+    int direction = x->d->direction[micro_of(x, id)];
+    return rank_of(x, id) + meg_timetable_width(x->t, direction, stage_of(x, id));
 }
 
 static double cost_of(const drawing *x, int id)
@@ -139,16 +149,17 @@ static int by_queue(const void *a, const void *b)
 
 static void fill(drawing *x)
 {
-    int tasks = x->steps * x->stages * x->micro, next[2];
+    int tasks = x->steps * x->stages * x->micro, count = 0, next[2];
     for (int id = 0; id < tasks; id++) {
         int step = step_of(x, id), s = stage_of(x, id), m = micro_of(x, id);
-        int queue = queue_of(x, rank_of(x, id), lane_of(x, id), step);
-        x->all[id] = (entry){x->d->row->order(x->d, step, s, m), queue, id};
+        int64_t order = x->d->row->order(x->d, step, s, m);
+        for (int r = rank_of(x, id); r < rank_end(x, id); r++)
+            x->all[count++] = (entry){order, queue_of(x, r, lane_of(x, id), step), id};
         for (int n = successors(x, id, next); n-- > 0;)
             x->waits[next[n]]++;
     }
-    qsort(x->all, (size_t)tasks, sizeof *x->all, by_queue);
-    for (int i = 0; i < tasks; i++) {
+    qsort(x->all, (size_t)count, sizeof *x->all, by_queue);
+    for (int i = 0; i < count; i++) {
         int q = x->all[i].queue;
         if (i == 0 || x->all[i - 1].queue != q) x->head[q] = x->zero[q] = i;
         x->end[q] = i + 1;
@@ -183,6 +194,16 @@ static bool may_start(const drawing *x, int id, double time)
     return true;
 }
 
+/* Are all ranks of the stage free for it? */
+static bool together(const drawing *x, int id, double time)
+{
+    for (int r = rank_of(x, id); r < rank_end(x, id); r++) {
+        int q = queue_of(x, r, lane_of(x, id), step_of(x, id));
+        if (x->idle[r] > time || x->all[x->head[q]].id != id) return false;
+    }
+    return true;
+}
+
 /* What the rank should start now; -1: nothing. */
 static int pick(const drawing *x, int rank, double time)
 {
@@ -190,30 +211,33 @@ static int pick(const drawing *x, int rank, double time)
     for (int q = rank * LANES * MEG_STEPS; q < (rank + 1) * LANES * MEG_STEPS; q++) {
         const entry *head = x->all + x->head[q];
         if (x->head[q] == x->end[q] || (best && best->order <= head->order)) continue;
-        if (may_start(x, head->id, time)) best = head;
+        if (may_start(x, head->id, time) && together(x, head->id, time)) best = head;
     }
     return best ? best->id : -1;
 }
 
 /* ---- events ---- */
 
-static void start(drawing *x, int rank, int id, double time)
+static void start(drawing *x, int id, double time)
 {
     static const meg_task_kind whole[] = {MEG_TASK_F, MEG_TASK_B};
     static const meg_task_kind parted[] = {MEG_TASK_F, MEG_TASK_BI, MEG_TASK_BW};
     int step = step_of(x, id), m = micro_of(x, id), next[2];
     double end = time + cost_of(x, id);
-    x->t->task[x->tail[rank]++] = (meg_task){.kind = x->steps == 3 ? parted[step] : whole[step],
-                                             .stage = stage_of(x, id),
-                                             .micro = m,
-                                             .direction = x->d->direction[m],
-                                             .start = time,
-                                             .end = end};
-    x->head[queue_of(x, rank, lane_of(x, id), step)]++;
-    x->idle[rank] = end;
+    meg_task task = {.kind = x->steps == 3 ? parted[step] : whole[step],
+                     .stage = stage_of(x, id),
+                     .micro = m,
+                     .direction = x->d->direction[m],
+                     .start = time,
+                     .end = end};
+    for (int r = rank_of(x, id); r < rank_end(x, id); r++) {
+        x->t->task[x->tail[r]++] = task;
+        x->head[queue_of(x, r, lane_of(x, id), step)]++;
+        x->idle[r] = end;
+        push(x, end, r);
+    }
     x->made++;
     if (end > x->t->makespan) x->t->makespan = end;
-    push(x, end, rank);
     for (int n = successors(x, id, next); n-- > 0;) {
         if (end > x->ready[next[n]]) x->ready[next[n]] = end;
         if (--x->waits[next[n]] == 0) push(x, x->ready[next[n]], rank_of(x, next[n]));
@@ -242,7 +266,7 @@ static void run(drawing *x)
     while (x->wakes > 0) {
         wake w = pop(x);
         int id = x->idle[w.rank] > w.time ? -1 : pick(x, w.rank, w.time);
-        if (id >= 0) start(x, w.rank, id, w.time);
+        if (id >= 0) start(x, id, w.time);
     }
 }
 
@@ -263,11 +287,14 @@ meg_status meg_draft_draw(meg_error *e, meg_pool *pool, const meg_draft *d, meg_
 {
     drawing x = {.d = d, .t = t, .stages = t->stages, .micro = t->micro, .steps = t->split ? 3 : 2};
     size_t tasks = (size_t)x.steps * (size_t)x.stages * (size_t)x.micro, ranks = (size_t)t->ranks;
-    size_t queues = ranks * LANES * MEG_STEPS;
+    size_t queues = ranks * LANES * MEG_STEPS, places = 0;
+    for (int m = 0; m < x.micro; m++)
+        for (int s = 0; s < x.stages; s++)
+            places += (size_t)(x.steps * meg_timetable_width(t, d->direction[m], s));
     meg_pool *work = meg_pool_new();
     t->first = meg_pool_alloc(pool, (ranks + 1) * sizeof *t->first);
-    t->task = meg_pool_alloc(pool, tasks * sizeof *t->task);
-    x.all = meg_pool_alloc(work, tasks * sizeof *x.all);
+    t->task = meg_pool_alloc(pool, places * sizeof *t->task);
+    x.all = meg_pool_alloc(work, places * sizeof *x.all);
     x.zero = meg_pool_alloc(work, queues * sizeof *x.zero);
     x.head = meg_pool_alloc(work, queues * sizeof *x.head);
     x.end = meg_pool_alloc(work, queues * sizeof *x.end);
@@ -275,8 +302,8 @@ meg_status meg_draft_draw(meg_error *e, meg_pool *pool, const meg_draft *d, meg_
     x.ready = meg_pool_alloc(work, tasks * sizeof *x.ready);
     x.idle = meg_pool_alloc(work, ranks * sizeof *x.idle);
     x.tail = meg_pool_alloc(work, ranks * sizeof *x.tail);
-    x.heap = meg_pool_alloc(work,
-                            (2 * tasks + (size_t)x.micro) * sizeof *x.heap); /* none is more */
+    /* none is more: of a task, each rank's end, and that it may start */
+    x.heap = meg_pool_alloc(work, (places + tasks + (size_t)x.micro) * sizeof *x.heap);
     fill(&x);
     run(&x);
     meg_status status = x.made == (int)tasks ? MEG_OK : stuck(e, &x);

@@ -125,7 +125,7 @@ static int64_t largest(const meg_lower *l)
 {
     int64_t most = 0;
     for (int i = 0; i < l->g->values; i++) {
-        if (!meg_lower_scattered(l, i) || l->used_in[i] != l->out->stage) continue;
+        if (!meg_lower_scattered(l, i) || l->out->position[l->read_in[i]] < 0) continue;
         int64_t bytes = whole_bytes(l, i);
         if (bytes > most) most = bytes;
     }

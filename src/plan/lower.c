@@ -1,6 +1,7 @@
 /* Lowering an entry: its stations, one after the other, and the lines that run them. See lower.h for
  * the parts. */
 #include "plan/lower.h"
+#include "plan/places.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -200,8 +201,20 @@ static int micros_of(const meg_timetable *t, int direction)
     return count;
 }
 
-/* Those that sit on this rank. One that no micro-batch passes through still shares its weights. */
-static void add_stations(const meg_plan *p, meg_entry *e, meg_spot spot)
+/* Where the rank whose part it is sits on the meshes of the stage. */
+static void find_positions(const meg_plan *p, const meg_entry *e, meg_station *t, bool foreign)
+{
+    t->position = meg_pool_alloc(p->pool, (size_t)e->segments * sizeof(int));
+    for (int i = 0; i < e->segments; i++) {
+        bool here = e->segment[i].stage == t->stage;
+        int position = here ? meg_mesh_find(meg_entry_mesh(e, t->direction, i), t->rank) : -1;
+        t->position[i] = foreign && position >= 0 ? meg_segment_model(e, i, position) : position;
+    }
+}
+
+/* Those that sit on this rank, lowered for it, or as the models are. One that no micro-batch passes
+ * through still shares its weights. */
+static void add_stations(const meg_plan *p, meg_entry *e, int rank, bool foreign)
 {
     const meg_timetable *t = e->timetable;
     int most = t->directions * t->stages;
@@ -209,12 +222,15 @@ static void add_stations(const meg_plan *p, meg_entry *e, meg_spot spot)
     if (!e->station) abort();
     for (int d = 0; d < t->directions; d++)
         for (int s = 0; s < t->stages; s++) {
-            int micros = micros_of(t, d);
-            if (meg_timetable_seat(t, d, s) != p->seat) continue;
-            int frames = e->train ? meg_timetable_frames(t, d, s) : 1;
-            e->station[e->stations++] = (meg_station){
-                .entry = e, .stage = s, .direction = d, .spot = spot, .micros = micros,
-                .frames = frames};
+            if (!meg_plan_sits(p, d, s, rank)) continue;
+            meg_station *out = &e->station[e->stations++];
+            *out = (meg_station){.entry = e,
+                                 .stage = s,
+                                 .direction = d,
+                                 .rank = rank,
+                                 .micros = micros_of(t, d),
+                                 .frames = e->train ? meg_timetable_frames(t, d, s) : 1};
+            find_positions(p, e, out, foreign);
         }
 }
 
@@ -254,12 +270,12 @@ static void label_lines(meg_entry *e)
                                        .ordinal = ordinal_of(t, m)});
 }
 
+/* -1: the rank's track has it, but the rank is not on the stage's mesh. */
 static int station_of(const meg_entry *e, const meg_task *k)
 {
-    int i = 0;
-    while (e->station[i].stage != k->stage || e->station[i].direction != k->direction)
-        i++;
-    return i;
+    for (int i = 0; i < e->stations; i++)
+        if (e->station[i].stage == k->stage && e->station[i].direction == k->direction) return i;
+    return -1;
 }
 
 /* Marks the last line of every station's blocks. */
@@ -301,10 +317,11 @@ static void write_lines(const meg_plan *p, meg_entry *e)
     for_all_stations(e, MEG_BLOCK_BEGIN);
     label_lines(e);
     for_all_stations(e, MEG_BLOCK_COUNTED);
-    for (int i = t->first[p->seat]; i < t->first[p->seat + 1]; i++) {
+    for (int i = t->first[p->track]; i < t->first[p->track + 1]; i++) {
         const meg_task *k = &t->task[i];
-        if (!e->train && k->kind != MEG_TASK_F) continue;
-        add_line(e, (meg_line){.station = station_of(e, k),
+        int station = station_of(e, k);
+        if (station < 0 || (!e->train && k->kind != MEG_TASK_F)) continue;
+        add_line(e, (meg_line){.station = station,
                                .block = block[k->kind],
                                .micro = k->micro,
                                .ordinal = ordinal_of(t, k->micro),
@@ -315,10 +332,9 @@ static void write_lines(const meg_plan *p, meg_entry *e)
     link_frames(e);
 }
 
-static void lower_stations(meg_plan *p, meg_entry *e, bool foreign)
+static void lower_stations(meg_plan *p, meg_entry *e, int rank, bool foreign)
 {
-    /* a rank without samples is lowered like one that has some */
-    add_stations(p, e, (meg_spot){e->idle ? p->replicas - 1 : p->replica, p->local});
+    add_stations(p, e, rank, foreign);
     for (int i = 0; i < e->stations; i++)
         lower_station(p, e, &e->station[i], foreign);
 }
@@ -328,7 +344,7 @@ static void lower_stations(meg_plan *p, meg_entry *e, bool foreign)
 static void lay_out(meg_plan *p, meg_entry *e)
 {
     if (p->world.ranks == 1) return;
-    lower_stations(p, e, true);
+    lower_stations(p, e, p->world.rank, true);
     meg_entry_clear_stations(e);
     e->bytes[MEG_STEP] = 0;
 }
@@ -350,7 +366,8 @@ meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out)
 {
     out->real = p->profile.real;
     lay_out(p, out);
-    lower_stations(p, out, false);
+    int replica = out->idle ? p->replicas - 1 : p->replica;
+    lower_stations(p, out, replica * p->each + p->world.rank % p->each, false);
     for (int i = 0; i < out->stations; i++)
         MEG_TRY(e, check_tags(&out->station[i], e));
     write_lines(p, out);

@@ -147,6 +147,8 @@ meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error);
 /* wide.c: which rims ranks make themselves. */
 meg_status meg_entry_widen(const meg_plan *p, meg_entry *e, meg_error *error);
 void meg_lower_spread(meg_lower *l); /* what the station makes and holds */
+/* Whom the formats of a segment's weights are chosen for, among those with the same channels. */
+int meg_segment_model(const meg_entry *e, int segment, int position);
 int meg_lower_rank(const meg_lower *l, int segment); /* whose part of it is lowered */
 
 /* cross.c */

@@ -4,6 +4,7 @@
 #include "ops/attrs.h"
 #include "plan/layout.h"
 #include "plan/lower.h"
+#include "plan/places.h"
 #include "plan/schedule.h"
 #include "plan/segments.h"
 #include "plan/stages.h"
@@ -191,6 +192,15 @@ static bool share_samples(const meg_plan *p, meg_entry *e, int64_t count)
     return spread;
 }
 
+/* In how many lists a micro-batch of the first direction comes. */
+static int seats_taken(const meg_timetable *t)
+{
+    int count = 0;
+    for (int s = 0; s < t->stages; s++)
+        count += meg_timetable_width(t, 0, s);
+    return count;
+}
+
 /* Evaluation: one micro-batch through all stages, which sit as in training. */
 static meg_timetable *forward_only(const meg_plan *p)
 {
@@ -199,17 +209,18 @@ static meg_timetable *forward_only(const meg_plan *p)
     meg_timetable *t = meg_pool_alloc(p->pool, sizeof *t);
     *t = (meg_timetable){.schedule = "forward",
                          .stages = stages,
-                         .ranks = p->seats,
+                         .ranks = p->tracks,
                          .micro = 1,
                          .directions = 1,
-                         .seat = train->seat};
+                         .seat = train->seat,
+                         .width = train->width};
     t->direction = meg_pool_alloc(p->pool, sizeof(int));
-    t->first = meg_pool_alloc(p->pool, ((size_t)p->seats + 1) * sizeof(int));
-    t->task = meg_pool_alloc(p->pool, (size_t)stages * sizeof *t->task);
+    t->first = meg_pool_alloc(p->pool, ((size_t)p->tracks + 1) * sizeof(int));
+    t->task = meg_pool_alloc(p->pool, (size_t)seats_taken(train) * sizeof *t->task);
     int count = 0;
-    for (int r = 0; r < p->seats; r++) {
+    for (int r = 0; r < p->tracks; r++) {
         for (int s = 0; s < stages; s++)
-            if (meg_timetable_seat(t, 0, s) == r)
+            if (meg_timetable_sits(t, 0, s, r))
                 t->task[count++] = (meg_task){.kind = MEG_TASK_F, .stage = s};
         t->first[r + 1] = count;
     }
@@ -226,27 +237,38 @@ static meg_timetable *one_way(const meg_plan *p, int micro)
     meg_timetable *t = meg_pool_alloc(p->pool, sizeof *t);
     *t = (meg_timetable){.schedule = "serial",
                          .stages = stages,
-                         .ranks = p->seats,
+                         .ranks = p->tracks,
                          .micro = micro,
                          .directions = train->directions,
-                         .seat = train->seat};
+                         .seat = train->seat,
+                         .width = train->width};
     t->direction = meg_pool_alloc(p->pool, (size_t)micro * sizeof(int));
-    t->first = meg_pool_alloc(p->pool, ((size_t)p->seats + 1) * sizeof(int));
-    t->task = meg_pool_alloc(p->pool, (size_t)(2 * stages * micro) * sizeof *t->task);
+    t->first = meg_pool_alloc(p->pool, ((size_t)p->tracks + 1) * sizeof(int));
+    t->task = meg_pool_alloc(p->pool, (size_t)(2 * micro * seats_taken(train)) * sizeof *t->task);
     t->frames = meg_pool_alloc(p->pool, copies * sizeof(int));
     for (size_t i = 0; i < copies; i++)
         t->frames[i] = 1;
-    for (int r = 0; r < p->seats; r++) {
+    for (int r = 0; r < p->tracks; r++) {
         for (int i = 0; i < 2 * stages * micro; i++) {
             int m = i / (2 * stages), k = i % (2 * stages);
             int s = k < stages ? k : 2 * stages - 1 - k;
-            if (meg_timetable_seat(t, 0, s) == r)
+            if (meg_timetable_sits(t, 0, s, r))
                 t->task[count++] = (meg_task){
                     .kind = k < stages ? MEG_TASK_F : MEG_TASK_B, .stage = s, .micro = m};
         }
         t->first[r + 1] = count;
     }
     return t;
+}
+
+/* Where the stages sit. */
+static void sit(const meg_plan *p, meg_pipe *pipe)
+{
+    size_t bytes = (size_t)(p->directions * pipe->stages) * sizeof(int);
+    int *seat = meg_pool_alloc(p->pool, bytes), *width = meg_pool_alloc(p->pool, bytes);
+    meg_plan_tracks(p, p->directions, seat, width);
+    pipe->seat = seat;
+    pipe->width = width;
 }
 
 static meg_status schedule(meg_plan *p, meg_error *e, meg_entry *out)
@@ -262,9 +284,10 @@ static meg_status schedule(meg_plan *p, meg_error *e, meg_entry *out)
         name = o->stages == 1 ? "serial" : o->chunks > 1 ? "interleaved" : "1f1b";
     MEG_TRY(e, meg_row_find(e, name, &row));
     meg_pipe pipe = {.stages = (int)o->stages,
-                     .ranks = p->seats,
+                     .ranks = p->tracks,
                      .micro = out->micro,
                      .replications = (int)o->replications};
+    if (o->chunks == 1) sit(p, &pipe);
     meg_timetable *t = NULL;
     meg_error why; /* a tail may have fewer micro-batches than the schedule wants */
     bool tail = out == &p->entry[MEG_ENTRY_TRAIN_TAIL];
@@ -395,6 +418,7 @@ static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t s
     MEG_TRY(e, check_states(p, e));
     MEG_TRY(e, meg_plan_stages(p, e));
     MEG_TRY(e, meg_plan_segments(p, e));
+    MEG_TRY(e, meg_plan_places(p, e));
     size_t keys = (size_t)(p->source->values + 1) * MEG_HELD_KEYS;
     p->held_at = meg_pool_alloc(p->pool, keys * sizeof(int));
     MEG_TRY(e, make_entries(p, e, samples));

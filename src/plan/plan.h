@@ -67,10 +67,13 @@ struct meg_plan {
     void *settings; /* of the optimizer */
     meg_profile profile;
     meg_world world;
-    int replicas, seats; /* ranks are numbered replica by replica, seat by seat */
-    int *seat_first;     /* (seats + 1) its first rank within the replica */
-    int replica, seat;   /* of this rank */
-    int local;           /* which of the seat's ranks it is */
+    int replicas, each;  /* ranks are numbered replica by replica; how many ranks one has */
+    int directions;      /* of the schedule */
+    int *place, *width;  /* (2, stages) a stage's first rank within the replica, in each direction;
+                            (stages) how many it has (places.h) */
+    int tracks;          /* neighbouring ranks that have the same stages */
+    int *track_first;    /* (tracks + 1) the first rank within the replica */
+    int replica, track;  /* of this rank */
     int *stage;          /* of the source's nodes */
     int segments, *segment_of;
     meg_segment *segment;

@@ -119,14 +119,10 @@ typedef struct meg_segment { /* nodes of a stage that are cut alike, over a mesh
     int size;          /* their product */
 } meg_segment;
 
-typedef struct meg_spot { /* of a rank: its replica, and which of its seat's ranks it is */
-    int replica, local;
-} meg_spot;
-
 typedef struct meg_station {
     const struct meg_entry *entry;
     int stage, direction;
-    meg_spot spot;
+    int rank;       /* whose part it is: this rank's, but an idle one's is that of one with samples */
     int *position;  /* segment: on its mesh; -1: not there */
     meg_work *work; /* node: what the rank makes of it */
     meg_box *box;   /* value: what the rank has of it: what it makes, or holds, and its rim */
@@ -191,7 +187,6 @@ bool meg_entry_partial(const meg_entry *e, int value);
 meg_work meg_entry_work(const meg_entry *e, const meg_node *v, int position);
 meg_box meg_entry_need(const meg_entry *e, const meg_node *v, int value, int position);
 const meg_mesh *meg_entry_mesh(const meg_entry *e, int direction, int segment);
-int meg_segment_position(const meg_segment *s, meg_spot spot); /* -1: not on the mesh */
 
 /* What an instruction asks of the device. The same words go to `describe` when the plan is made
  * and to `prepare` when it runs. Operands without a slot are described by their value. */

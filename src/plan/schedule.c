@@ -91,6 +91,7 @@ static int cap_half(const meg_draft *d, int s, int step)
 
 static meg_status check_straight(meg_error *e, const meg_pipe *p, const meg_row *row)
 {
+    if (p->seat) return MEG_OK;
     MEG_CHECK(e, p->stages <= p->ranks, MEG_EARG,
               "%s has one stage per rank, but stages=%d and ranks=%d: use stages=%d, or "
               "schedule=interleaved with stages a multiple of ranks",
@@ -268,11 +269,14 @@ static meg_timetable *table_new(meg_pool *pool, const meg_draft *d)
                          .directions = d->row->directions,
                          .split = d->row->split,
                          .tick = smallest(d)};
-    t->seat = meg_pool_alloc(pool, (size_t)(t->directions * t->stages) * sizeof *t->seat);
+    int places = t->directions * t->stages;
+    t->seat = meg_pool_alloc(pool, (size_t)places * sizeof *t->seat);
+    t->width = meg_pool_alloc(pool, (size_t)places * sizeof *t->width);
     t->direction = d->direction;
-    for (int s = 0; s < p->stages; s++) {
-        t->seat[s] = s % p->ranks;
-        if (t->directions == 2) t->seat[p->stages + s] = p->ranks - 1 - s % p->ranks;
+    for (int i = 0; i < places; i++) {
+        int at = i % p->stages % p->ranks;
+        t->seat[i] = p->seat ? p->seat[i] : i < p->stages ? at : p->ranks - 1 - at;
+        t->width[i] = p->width ? p->width[i] : 1;
     }
     return t;
 }

@@ -21,6 +21,8 @@ typedef struct meg_pipe { /* what is to be scheduled */
     int ranks;
     int micro;               /* micro-batches of all directions */
     int directions;          /* 1 or 2, or 0: as the schedule has it */
+    const int *seat, *width; /* (directions, stages) the first of each stage's ranks, and how many;
+                                NULL: stage s is rank s % ranks alone, inverted R-1-s */
     int replications;        /* eta of master; 0: one per micro-batch */
     const double *f, *b, *w; /* (stages) true costs, in any unit; NULL: the row's units. B: b + w */
 } meg_pipe;

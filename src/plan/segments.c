@@ -1,7 +1,6 @@
 /* Segments: see segments.h. */
 #include "plan/segments.h"
 #include "graph/groups.h"
-#include "plan/schedule.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -143,64 +142,13 @@ static meg_status read_stages(words *w)
     return MEG_OK;
 }
 
-/* ---- seats ---- */
-
-/* Ranks of every seat: as many as the largest mesh of the stages that sit there. */
-static meg_status size_seats(meg_plan *p, meg_error *e)
-{
-    const char *name = p->options.schedule;
-    const meg_row *row = NULL;
-    if (strcmp(name, "auto") != 0) MEG_TRY(e, meg_row_find(e, name, &row));
-    p->seat_first = meg_pool_alloc(p->pool, ((size_t)p->seats + 1) * sizeof(int));
-    for (int k = 0; k < p->seats; k++) {
-        int most = 1;
-        for (int i = 0; i < p->segments; i++) {
-            int at = p->segment[i].stage % p->seats;
-            bool here = at == k || (row && row->directions == 2 && p->seats - 1 - at == k);
-            if (here && p->segment[i].size > most) most = p->segment[i].size;
-        }
-        p->seat_first[k + 1] = p->seat_first[k] + most;
-    }
-    return MEG_OK;
-}
-
-static meg_status seat_ranks(meg_plan *p, meg_error *e)
-{
-    const meg_plan_options *o = &p->options;
-    int ranks = p->world.ranks, each = p->seat_first[p->seats];
-    p->replicas = o->replicas ? (int)o->replicas : ranks / each;
-    int64_t most = o->batch / o->micro, wanted = (int64_t)p->replicas * each;
-    char mesh[MEG_TEXT + 16] = "";
-    if (each > p->seats) snprintf(mesh, sizeof mesh, " mesh=%s", o->mesh);
-    MEG_CHECK(e, p->replicas > 0 && wanted == ranks, MEG_EARG,
-              "%d rank%s, but stages=%" PRId64 " chunks=%" PRId64 "%s replicas=%d want %" PRId64
-              ": use -np %" PRId64 " or other stages and replicas",
-              ranks, ranks == 1 ? "" : "s", o->stages, o->chunks, mesh, p->replicas,
-              p->replicas ? wanted : each, p->replicas ? wanted : each);
-    MEG_CHECK(e, p->replicas <= most, MEG_EARG,
-              "replicas=%d, but a micro-batch has only %" PRId64 " samples: use 1..%" PRId64
-              " replicas, or a larger batch",
-              p->replicas, most, most);
-    p->replica = p->world.rank / each;
-    int within = p->world.rank % each;
-    while (p->seat_first[p->seat + 1] <= within)
-        p->seat++;
-    p->local = within - p->seat_first[p->seat];
-    return MEG_OK;
-}
-
 meg_status meg_plan_segments(meg_plan *p, meg_error *e)
 {
     const meg_plan_options *o = &p->options;
-    MEG_CHECK(e, o->stages % o->chunks == 0, MEG_EARG,
-              "stages=%" PRId64 " is no multiple of chunks=%" PRId64, o->stages, o->chunks);
-    p->seats = (int)(o->stages / o->chunks);
     p->segment = meg_pool_alloc(p->pool, MEG_SEGMENTS * sizeof *p->segment);
     p->segment_of = meg_pool_alloc(p->pool, ((size_t)p->source->nodes + 1) * sizeof(int));
     words w = {.plan = p, .e = e, .groups = meg_groups_new(p->source, (meg_level)o->level)};
     meg_status status = read_stages(&w);
     meg_groups_free(w.groups);
-    if (status != MEG_OK) return status;
-    MEG_TRY(e, size_seats(p, e));
-    return seat_ranks(p, e);
+    return status;
 }

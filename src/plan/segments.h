@@ -11,7 +11,7 @@
 
 #include "plan/plan.h"
 
-/* Sets p->segment, p->segment_of (nodes of the source graph) and who sits where; needs p->stage. */
+/* Sets p->segment and p->segment_of (nodes of the source graph); needs p->stage. */
 meg_status meg_plan_segments(meg_plan *p, meg_error *e);
 
 /* A graph with a node "move" wherever a value goes from one segment to another, once for each

@@ -18,10 +18,8 @@
 static bool reads(const meg_lower *l, const meg_station *t, int value)
 {
     const meg_entry *e = l->entry;
-    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
-        const meg_segment *s = &e->segment[e->segment_of[e->reader[i]]];
-        if (s->stage == t->stage && t->spot.local < s->size) return true;
-    }
+    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++)
+        if (t->position[e->segment_of[e->reader[i]]] >= 0) return true;
     return false;
 }
 

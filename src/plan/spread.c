@@ -12,6 +12,7 @@
  */
 #include "ops/attrs.h"
 #include "plan/lower.h"
+#include "plan/places.h"
 #include "plan/segments.h"
 
 #include <inttypes.h>
@@ -23,26 +24,6 @@
 const meg_mesh *meg_entry_mesh(const meg_entry *e, int direction, int segment)
 {
     return e->mesh[direction * e->segments + segment];
-}
-
-int meg_segment_position(const meg_segment *s, meg_spot spot)
-{
-    if (spot.local >= s->size) return -1;
-    return spot.replica * s->size + spot.local; /* n, which counts replicas, is the first axis */
-}
-
-static const meg_mesh *make_mesh(const meg_plan *p, const meg_entry *e, int direction,
-                                 const meg_segment *s)
-{
-    int dim[MEG_MESH_AXES], size = p->replicas * s->size;
-    int first = p->seat_first[meg_timetable_seat(e->timetable, direction, s->stage)];
-    int *rank = meg_pool_alloc(p->pool, (size_t)size * sizeof *rank);
-    for (int a = 0; a < MEG_AXES; a++)
-        dim[a] = s->dim[a] * (a == MEG_N ? p->replicas : 1);
-    dim[MEG_AXES] = 1;
-    for (int i = 0; i < size; i++)
-        rank[i] = i / s->size * p->seat_first[p->seats] + first + i % s->size;
-    return meg_mesh_new(p->pool, dim, rank);
 }
 
 /* ---- layouts ---- */
@@ -250,6 +231,18 @@ static bool cuts_anything(const meg_entry *e, int axis, int *dim, int *best)
     return *dim == 1;
 }
 
+/* In what multiples a value may be cut, if not by one, and how many parts that makes. */
+static void say_grain(const meg_entry *e, const meg_value *x, int axis, char has[48], char use[48])
+{
+    const meg_node *v = &e->graph->node[x->maker];
+    int64_t grain = v->op->grain ? v->op->grain(e->graph, v, axis) : 1, extent = x->shape.hi[axis];
+    has[0] = '\0';
+    strcpy(use, "fewer parts");
+    if (grain < 2) return;
+    snprintf(has, 48, " in multiples of %" PRId64, grain);
+    snprintf(use, 48, "1..%" PRId64 " parts", (extent + grain - 1) / grain);
+}
+
 /* Ranks that all do the same are a mistake. */
 static meg_status check_use(const meg_plan *p, const meg_entry *e, meg_error *error)
 {
@@ -262,11 +255,13 @@ static meg_status check_use(const meg_plan *p, const meg_entry *e, meg_error *er
         MEG_CHECK(error, most > 1, MEG_EARG,
                   "mesh=%s: %d parts along %c, but no layer there has more than one, %s among them: "
                   "leave %c out", p->options.mesh, dim, letter, x->name, letter);
+        char grain[48], use[48];
+        say_grain(e, x, a, grain, use);
         return meg_fail(error, MEG_EARG,
                         "mesh=%s: %d parts along %c, but no layer there can be cut so; the largest, "
-                        "%s (%s), has an extent of %" PRId64 ": use fewer parts, or leave %c out",
+                        "%s (%s), has an extent of %" PRId64 "%s: use %s, or leave %c out",
                         p->options.mesh, dim, letter, x->name,
-                        e->graph->node[x->maker].op->name, most, letter);
+                        e->graph->node[x->maker].op->name, most, grain, use, letter);
     }
     return MEG_OK;
 }
@@ -280,7 +275,7 @@ meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error)
     e->whole = true;
     for (int i = 0; i < e->segments; i++) {
         for (int d = 0; d < directions; d++)
-            e->mesh[d * e->segments + i] = make_mesh(p, e, d, &e->segment[i]);
+            e->mesh[d * e->segments + i] = meg_plan_mesh(p, d, &e->segment[i]);
         e->whole = e->whole && e->segment[i].size == e->segment[i].dim[MEG_N];
     }
     find_sampled(p, e);
@@ -353,14 +348,9 @@ static void make_alike(const meg_box *shape, meg_box box[], int ranks)
     free(first);
 }
 
-static int rank_at(const meg_plan *p, meg_spot spot)
-{
-    return spot.replica * p->seat_first[p->seats] + p->seat_first[p->seat] + spot.local;
-}
-
 /* Of a segment's positions with the same channels, the one whose part of everything is the largest: even
  * cuts leave the rest to the last. */
-static int model_of(const meg_entry *e, int segment, int position)
+int meg_segment_model(const meg_entry *e, int segment, int position)
 {
     const int *dim = meg_entry_mesh(e, 0, segment)->dim;
     int inner = dim[MEG_D] * dim[MEG_H] * dim[MEG_W];
@@ -381,7 +371,7 @@ static int model_rank(const meg_lower *l, int value)
         int segment = e->segment_of[e->reader[i]], position = l->out->position[segment];
         if (position >= 0)
             return meg_entry_mesh(e, l->out->direction, segment)
-                ->rank[model_of(e, segment, position)];
+                ->rank[meg_segment_model(e, segment, position)];
     }
     return -1;
 }
@@ -390,7 +380,7 @@ static int model_rank(const meg_lower *l, int value)
 static void share_weight(meg_lower *l, int value)
 {
     const meg_plan *p = l->plan;
-    int ranks = p->world.ranks, own = rank_at(p, l->out->spot), model = model_rank(l, value);
+    int ranks = p->world.ranks, own = l->out->rank, model = model_rank(l, value);
     meg_box *box = calloc((size_t)ranks, sizeof *box);
     meg_team *team = &l->sharers[value];
     if (!box) abort();
@@ -423,16 +413,10 @@ void meg_lower_spread(meg_lower *l)
     meg_station *t = l->out;
     const meg_entry *e = l->entry;
     const meg_graph *g = l->g;
-    t->position = meg_pool_alloc(l->plan->pool, (size_t)e->segments * sizeof(int));
     t->work = meg_pool_alloc(l->plan->pool, ((size_t)g->nodes + 1) * sizeof *t->work);
     t->box = meg_pool_alloc(l->plan->pool, ((size_t)g->values + 1) * sizeof *t->box);
     l->odd = meg_pool_alloc(l->pool, (size_t)g->values + 1);
     l->sharers = meg_pool_alloc(l->pool, ((size_t)g->values + 1) * sizeof *l->sharers);
-    for (int i = 0; i < e->segments; i++) {
-        bool here = e->segment[i].stage == t->stage;
-        int position = here ? meg_segment_position(&e->segment[i], t->spot) : -1;
-        t->position[i] = l->foreign && position >= 0 ? model_of(e, i, position) : position;
-    }
     for (int i = 0; i < g->nodes; i++) {
         int position = t->position[e->segment_of[i]];
         l->mine[i] = position >= 0;

@@ -173,21 +173,45 @@ static double seconds_of(const replay *x, const meg_task *k)
     }
 }
 
-/* When the task can start; < 0: an input is not there. */
-static double start_of(const replay *x, int r, const meg_task *k)
+/* Where the task's ranks begin and end. */
+static void ranks_of(const replay *x, const meg_task *k, int *first, int *end)
 {
-    int step = meg_task_step(k->kind);
-    double at = x->free[r];
+    *first = meg_timetable_seat(x->t, k->direction, k->stage);
+    *end = *first + meg_timetable_width(x->t, k->direction, k->stage);
+}
+
+/* When all ranks of the stage are free for the task; < 0: one is not there yet. */
+static double free_for(const replay *x, const meg_task *k)
+{
+    int first, end;
+    double at = 0;
+    ranks_of(x, k, &first, &end);
+    for (int r = first; r < end; r++) {
+        const meg_task *next = &x->t->task[x->next[r]];
+        bool same = x->next[r] < x->t->first[r + 1] && next->kind == k->kind &&
+                    next->stage == k->stage && next->micro == k->micro;
+        if (!same) return -1;
+        if (x->free[r] > at) at = x->free[r];
+    }
+    return at;
+}
+
+/* When the task can start; < 0: an input or a rank is not there. */
+static double start_of(const replay *x, const meg_task *k)
+{
+    int step = meg_task_step(k->kind), own = meg_timetable_seat(x->t, k->direction, k->stage);
+    double at = free_for(x, k);
+    if (at < 0) return -1;
     if (step > 0) {
-        double own = *end_of(x, step - 1, k->stage, k->micro);
-        if (own < 0) return -1;
-        if (own > at) at = own;
+        double before = *end_of(x, step - 1, k->stage, k->micro);
+        if (before < 0) return -1;
+        if (before > at) at = before;
     }
     const meg_links *l = step == 0 ? &x->in : &x->out;
     for (int i = l->first[k->stage]; step < 2 && i < l->first[k->stage + 1]; i++) {
         double made = *end_of(x, step, l->stage[i], k->micro);
         if (made < 0) return -1;
-        if (meg_timetable_seat(x->t, k->direction, l->stage[i]) != r) made += l->seconds[i];
+        if (meg_timetable_seat(x->t, k->direction, l->stage[i]) != own) made += l->seconds[i];
         if (made > at) at = made;
     }
     return at;
@@ -202,12 +226,18 @@ static void look_at(replay *x, int rank)
 
 static void run_rank(replay *x, int r)
 {
-    for (; x->next[r] < x->t->first[r + 1]; x->next[r]++) {
+    while (x->next[r] < x->t->first[r + 1]) {
         const meg_task *k = &x->t->task[x->next[r]];
-        double at = start_of(x, r, k);
+        int step = meg_task_step(k->kind), first, end;
+        double at = start_of(x, k);
         if (at < 0) return;
-        int step = meg_task_step(k->kind);
-        x->free[r] = *end_of(x, step, k->stage, k->micro) = at + seconds_of(x, k);
+        ranks_of(x, k, &first, &end);
+        *end_of(x, step, k->stage, k->micro) = at + seconds_of(x, k);
+        for (int i = first; i < end; i++) {
+            x->free[i] = at + seconds_of(x, k);
+            x->next[i]++;
+            if (i != r) look_at(x, i);
+        }
         const meg_links *l = step == 0 ? &x->out : &x->in;
         for (int i = l->first[k->stage]; step < 2 && i < l->first[k->stage + 1]; i++)
             look_at(x, meg_timetable_seat(x->t, k->direction, l->stage[i]));

@@ -6,8 +6,9 @@
  *     B   backward: gradients of input and weights together
  *     BI  gradient of the input alone, BW that of the weights: where the schedule parts them
  *
- * A rank here is one seat of a pipeline; where a stage is itself spread over a mesh, the whole mesh
- * sits there. Which schedule makes which timetable: schedule.h.
+ * Ranks of a mesh that have the same stages are one rank here. A stage may have several, one behind
+ * the other, where the inverted replica has other stages there: all of them have its tasks in their
+ * lists. Which schedule makes which timetable: schedule.h.
  */
 #ifndef MEG_PLAN_TIMETABLE_H
 #define MEG_PLAN_TIMETABLE_H
@@ -41,7 +42,8 @@ typedef struct meg_timetable {
     const char *schedule;
     int stages, ranks, micro, directions;
     bool split;     /* BI and BW instead of B */
-    int *seat;      /* (directions, stages) rank of the stage; see meg_timetable_seat */
+    int *seat;      /* (directions, stages) the stage's first rank; see meg_timetable_seat */
+    int *width;     /* (directions, stages) how many it has: they run its tasks at once */
     int *direction; /* (micro) 1: through the inverted replica */
     int *first;     /* (ranks + 1) where the rank's tasks begin in `task` */
     meg_task *task;
@@ -55,6 +57,18 @@ typedef struct meg_timetable {
 static inline int meg_timetable_seat(const meg_timetable *t, int direction, int stage)
 {
     return t->seat[direction * t->stages + stage];
+}
+
+static inline int meg_timetable_width(const meg_timetable *t, int direction, int stage)
+{
+    return t->width[direction * t->stages + stage];
+}
+
+/* Does the rank run the stage's tasks? */
+static inline bool meg_timetable_sits(const meg_timetable *t, int direction, int stage, int rank)
+{
+    int behind = rank - meg_timetable_seat(t, direction, stage);
+    return behind >= 0 && behind < meg_timetable_width(t, direction, stage);
 }
 
 static inline int meg_timetable_frames(const meg_timetable *t, int direction, int stage)

@@ -1,0 +1,44 @@
+/* Plans that have names: see named.h. */
+#include "plan/named.h"
+#include "base/option.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const meg_named_plan PLANS[] = {
+#define MEG_NAMED_PLAN(name_, ranks_, words_, doc_, paper_)                                        \
+    {.name = name_, .ranks = ranks_, .words = words_, .doc = doc_, .paper = paper_},
+#include "plan/plans.def"
+#undef MEG_NAMED_PLAN
+};
+
+const meg_named_plan *meg_named_plan_at(int i)
+{
+    return i >= 0 && i < (int)(sizeof PLANS / sizeof *PLANS) ? &PLANS[i] : NULL;
+}
+
+const meg_named_plan *meg_named_plan_find(const char *name)
+{
+    for (int i = 0; meg_named_plan_at(i); i++)
+        if (strcmp(PLANS[i].name, name) == 0) return &PLANS[i];
+    return NULL;
+}
+
+void meg_named_plan_names(char *out, size_t size)
+{
+    size_t used = 0;
+    for (int i = 0; meg_named_plan_at(i) && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i ? " " : "", PLANS[i].name);
+}
+
+const char *meg_named_plan_join(const meg_named_plan *n, meg_pool *pool, const char *given)
+{
+    char word[MEG_TEXT], value[MEG_TEXT], theirs[MEG_TEXT];
+    const char *all = given;
+    for (const char *at = n->words; meg_options_next(&at, word, value) > 0;) {
+        char *copy = meg_pool_text(pool, "%s", given);
+        if (!meg_options_take(copy, word, theirs, sizeof theirs))
+            all = meg_pool_text(pool, "%s=%s %s", word, value, all);
+    }
+    return all;
+}
