@@ -412,6 +412,7 @@ static void test_parts(void **state)
                                  x.labels[i * HIGH * WIDE + meg_box_at(&all.label, p)]);
         }
         assert_true(meg_box_equal(&y.sample, &w.sample) && meg_box_equal(&y.label, &w.label));
+        wait_reads(&f, (moved + 1) * 2 * BATCH); /* this batch and the next */
         meg_loader_free(a);
         meg_loader_free(b);
     }
