@@ -166,14 +166,11 @@ static void outputs(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spe
 }
 
 /* Of ranks that share pixels, the first adds to the running statistics. */
-static bool has_first_pixel(const meg_lower *l, const meg_node *v)
+static bool adds_to_state(const meg_lower *l, const meg_node *v)
 {
-    const meg_work *w = &l->out->work[v->id];
-    const meg_entry *e = l->entry;
-    int segment = e->segment_of[v->id], rest = l->out->position[segment];
-    for (int a = MEG_W; a > MEG_C; rest /= e->segment[segment].dim[a--])
-        if (rest % e->segment[segment].dim[a]) return false;
-    return !meg_box_empty(&w->out);
+    int segment = l->entry->segment_of[v->id];
+    bool any = !meg_box_empty(&l->out->work[v->id].out);
+    return any && meg_segment_first(l->entry, segment, l->out->position[segment]);
 }
 
 /* The running statistics take in the micro-batch's. */
@@ -240,7 +237,7 @@ static void forward_node(meg_lower *l, const meg_node *v)
         for (int k = 0; k < v->outputs; k++)
             l->home[v->out[k]] = i.slot[MEG_Y + k];
     if (total < 0) share(l, v);
-    if (l->entry->train && meg_op_has(v->op, MEG_STATE_PASS) && has_first_pixel(l, v))
+    if (l->entry->train && meg_op_has(v->op, MEG_STATE_PASS) && adds_to_state(l, v))
         update_state(l, v);
     spread(l, v);
 }

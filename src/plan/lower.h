@@ -6,7 +6,9 @@
  *     backward.c   the blocks backward, weights
  *     settle.c     complete gradients: sums over ranks, the block update
  *     homes.c      zero=: what of a weight a rank holds; fetching, updating
- *     cross.c      what goes from stage to stage
+ *     spread.c     which part of every value each rank makes
+ *     rims.c       what it holds beyond its part; wide.c: rims that it makes itself
+ *     cross.c      what goes from rank to rank on behalf of values
  *     idle.c       stations without samples
  *     lower.c      puts them together
  */
@@ -149,6 +151,8 @@ meg_status meg_entry_widen(const meg_plan *p, meg_entry *e, meg_error *error);
 void meg_lower_spread(meg_lower *l); /* what the station makes and holds */
 /* Whom the formats of a segment's weights are chosen for, among those with the same channels. */
 int meg_segment_model(const meg_entry *e, int segment, int position);
+/* Has the position the first pixels, of those with its samples and channels? */
+bool meg_segment_first(const meg_entry *e, int segment, int position);
 int meg_lower_rank(const meg_lower *l, int segment); /* whose part of it is lowered */
 
 /* cross.c */

@@ -61,13 +61,11 @@ bool meg_lower_last(const meg_lower *l)
 static bool has_first_sample(const meg_lower *l, int segment)
 {
     const meg_entry *e = l->entry;
-    int position = l->out->position[segment];
-    for (int a = MEG_W; a > MEG_C; position /= e->segment[segment].dim[a--])
-        if (position % e->segment[segment].dim[a]) return false;
-    int parts = meg_entry_mesh(e, 0, segment)->dim[MEG_N];
-    const int64_t *cut = meg_plan_samples(l->plan, e->graph->batch, parts);
-    position /= e->segment[segment].dim[MEG_C];
-    if (cut[position] != 0 || cut[position + 1] == 0 || e->idle) return false;
+    const meg_mesh *mesh = meg_entry_mesh(e, 0, segment);
+    int position = l->out->position[segment], n = position / (mesh->size / mesh->dim[MEG_N]);
+    const int64_t *cut = meg_plan_samples(l->plan, e->graph->batch, mesh->dim[MEG_N]);
+    if (!meg_segment_first(e, segment, position)) return false;
+    if (cut[n] != 0 || cut[n + 1] == 0 || e->idle) return false;
     for (int i = 0; i < e->stations; i++)
         if (e->station[i].stage == l->out->stage &&
             e->station[i].direction == e->timetable->direction[0])

@@ -358,6 +358,12 @@ int meg_segment_model(const meg_entry *e, int segment, int position)
     return ((dim[MEG_N] - 1) * dim[MEG_C] + channel) * inner + inner - 1;
 }
 
+bool meg_segment_first(const meg_entry *e, int segment, int position)
+{
+    const int *dim = meg_entry_mesh(e, 0, segment)->dim;
+    return position % (dim[MEG_D] * dim[MEG_H] * dim[MEG_W]) == 0;
+}
+
 int meg_lower_rank(const meg_lower *l, int segment)
 {
     return meg_entry_mesh(l->entry, l->out->direction, segment)->rank[l->out->position[segment]];
