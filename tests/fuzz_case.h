@@ -16,7 +16,7 @@ enum {
 };
 
 typedef struct fuzz_plan {
-    char one[256], many[512]; /* options */
+    char one[256], many[1024]; /* options */
     int ranks;
     int64_t samples; /* of the data set: the rest of the last batch is a tail */
     bool eval;       /* both evaluate the same batch: they have the same micro-batches */

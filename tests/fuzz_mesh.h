@@ -11,7 +11,8 @@
 enum {
     MESH_RANKS = 8,
     MESH_STAGES = 3,
-    MESH_BLOCKS = 32
+    MESH_BLOCKS = 32,
+    MESH_TEXT = 40
 };
 
 typedef struct mesh_draw { /* what the words are made from */
@@ -22,7 +23,7 @@ typedef struct mesh_draw { /* what the words are made from */
     int stages, replicas, micro;
     const char *schedule;
     int size[MESH_STAGES], also[MESH_STAGES]; /* ranks; of a further segment */
-    char mesh[MESH_STAGES][24], more[MESH_STAGES][24]; /* more: of a further segment; "": none */
+    char mesh[MESH_STAGES][MESH_TEXT], more[MESH_STAGES][MESH_TEXT]; /* more: of a further segment; "": none */
     char name[MESH_BLOCKS][16];        /* of blocks */
     int names;
 } mesh_draw;
@@ -33,8 +34,20 @@ static inline bool mesh_may(const mesh_draw *m, int axis)
     return axis <= MEG_C || axis >= MEG_AXES - m->space;
 }
 
+/* "h3", or now and then "h2:1:3" */
+static inline int mesh_axis(mesh_draw *m, int axis, int dim, char *text, size_t size)
+{
+    if (axis == MEG_N || dim > 4 || fuzz_pick(m->dice, 4))
+        return snprintf(text, size, "%c%d", "ncdhw"[axis], dim);
+    int used = snprintf(text, size, "%c", "ncdhw"[axis]);
+    for (int i = 0; i < dim; i++)
+        used += snprintf(text + used, size - (size_t)used, "%s%d", i ? ":" : "",
+                         1 + (int)fuzz_pick(m->dice, 3));
+    return used;
+}
+
 /* A mesh of at most so many ranks: its words, and how many it has. */
-static inline int mesh_words(mesh_draw *m, int budget, char text[24])
+static inline int mesh_words(mesh_draw *m, int budget, char text[MESH_TEXT])
 {
     static const int most[MEG_AXES] = {2, 3, 3, 4, 5};
     int dim[MEG_AXES] = {1, 1, 1, 1, 1}, size = 1, used = 0, axes = 1 + (int)fuzz_pick(m->dice, 3);
@@ -46,7 +59,7 @@ static inline int mesh_words(mesh_draw *m, int budget, char text[24])
     }
     strcpy(text, "1");
     for (int a = 0; a < MEG_AXES; a++) {
-        if (dim[a] > 1) used += snprintf(text + used, 24 - (size_t)used, "%c%d", "ncdhw"[a], dim[a]);
+        if (dim[a] > 1) used += mesh_axis(m, a, dim[a], text + used, MESH_TEXT - (size_t)used);
         if (dim[a] > m->floor[a]) m->floor[a] = dim[a];
     }
     return size;
@@ -168,7 +181,7 @@ static inline fuzz_plan mesh_plan_of(mesh_draw *m, const meg_graph *g)
     fuzz_plan out = {0};
     int64_t least = m->replicas * m->floor[MEG_N];
     int64_t each = least + fuzz_pick(d, 3), batch = each * m->micro, norm = 0;
-    char mesh[128];
+    char mesh[256];
     if (fuzz_normalises(g)) {
         norm = m->micro == 1 ? fuzz_pick(d, batch + 1) : 1 + fuzz_pick(d, each);
         while (m->micro > 1 && each % norm)

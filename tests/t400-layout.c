@@ -323,6 +323,25 @@ static void test_even(void **state)
     meg_pool_free(pool);
 }
 
+static void test_shared(void **state)
+{
+    (void)state;
+    meg_pool *pool = meg_pool_new();
+    static const struct {
+        int64_t extent, grain, share[3], at[4];
+    } rows[] = {{8, 1, {1, 1, 2}, {0, 2, 4, 8}},
+                {9, 1, {1, 1, 2}, {0, 2, 5, 9}},
+                {5, 1, {1, 1, 98}, {0, 1, 2, 5}},
+                {5, 1, {98, 1, 1}, {0, 3, 4, 5}},
+                {18, 4, {3, 1, 1}, {0, 12, 16, 18}},
+                {3, 1, {9, 1, 9}, {0, 1, 2, 3}}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_memory_equal(
+            meg_cuts_shared(pool, rows[i].extent, 3, rows[i].grain, rows[i].share), rows[i].at,
+            sizeof rows[i].at);
+    meg_pool_free(pool);
+}
+
 typedef struct legality { /* one mesh axis of `dim` ranks, and another if dim2 > 0 */
     const char *value;
     int dim, dim2;
@@ -505,7 +524,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_picture),
                                        cmocka_unit_test(test_copies),
                                        cmocka_unit_test(test_maximum),
-                                       cmocka_unit_test(test_even),
+                                       cmocka_unit_test(test_even), cmocka_unit_test(test_shared),
                                        cmocka_unit_test(test_legality),
                                        cmocka_unit_test(test_many_ranks),
                                        cmocka_unit_test_prestate(test_random, &random)};

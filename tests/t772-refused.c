@@ -33,6 +33,9 @@ static const refused_case cases[] = {
     /* words */
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=q2", 2, {"mesh=q2", "n c d h w", NULL, NULL}},
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=h2h2", 4, {"comes twice", NULL, NULL, NULL}},
+    {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=h1:2:", 2, {"number is missing", NULL, NULL, NULL}},
+    {"cnn", "image=1x13x11 classes=7", "batch=4 mesh=n1:3", 2, {"equal parts", NULL, NULL, NULL}},
+    {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=w1:1:1:1:1:1", 6, {"6 parts along w", NULL, NULL, NULL}},
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=h2/nowhere:w2", 2,
      {"no group 'nowhere'", "megalith show", NULL, NULL}},
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=2x1,1", 2, {"more stages", "stages=1", NULL, NULL}},

@@ -70,6 +70,25 @@ int64_t *meg_cuts_even(meg_pool *pool, int64_t extent, int parts, int64_t grain)
     return at;
 }
 
+int64_t *meg_cuts_shared(meg_pool *pool, int64_t extent, int parts, int64_t grain,
+                         const int64_t share[])
+{
+    int64_t *at = meg_pool_alloc(pool, ((size_t)parts + 1) * sizeof *at);
+    int64_t units = (extent + grain - 1) / grain, all = 0, sum = 0;
+    for (int i = 0; i < parts; i++)
+        all += share[i];
+    for (int i = 1; i <= parts; i++) {
+        int64_t last = at[i - 1] + 1, most = units - (parts - i);
+        sum += share[i - 1];
+        at[i] = (2 * units * sum + all) / (2 * all); /* the nearest */
+        if (at[i] > most) at[i] = most;
+        if (at[i] < last) at[i] = last;
+    }
+    for (int i = 1; i <= parts; i++)
+        at[i] = at[i] * grain < extent ? at[i] * grain : extent;
+    return at;
+}
+
 meg_part meg_layout_part(const meg_layout *l, int position)
 {
     meg_part p = {.in = true, .work = l->whole};

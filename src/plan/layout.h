@@ -70,6 +70,10 @@ meg_layout meg_layout_new(const meg_mesh *mesh, const meg_graph *g, int value);
  * by no more than one grain. */
 int64_t *meg_cuts_even(meg_pool *pool, int64_t extent, int parts, int64_t grain);
 
+/* Parts in proportion to their shares, of one grain at least. */
+int64_t *meg_cuts_shared(meg_pool *pool, int64_t extent, int parts, int64_t grain,
+                         const int64_t share[]);
+
 meg_part meg_layout_part(const meg_layout *l, int position);
 meg_part meg_layout_part_of(const meg_layout *l, int rank);
 meg_part *meg_layout_parts(meg_pool *pool, const meg_layout *l); /* (size) by position */

@@ -117,6 +117,7 @@ typedef struct meg_segment { /* nodes of a stage that are cut alike, over a mesh
     int stage;
     int dim[MEG_AXES]; /* of the mesh of a replica */
     int size;          /* their product */
+    const int64_t *share[MEG_AXES]; /* (dim) of the parts along it; NULL: all alike */
 } meg_segment;
 
 typedef struct meg_station {

@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    MOST_SHARES = 64
+};
+
 typedef struct words { /* where in mesh= we are */
     meg_plan *plan;
     meg_error *e;
@@ -17,8 +21,8 @@ typedef struct words { /* where in mesh= we are */
 static meg_status bad(const words *w, const char *why)
 {
     return meg_fail(w->e, MEG_EARG,
-                    "mesh=%s: %s at '%s': use letters n c d h w with numbers (h2w2), or 2x2 for "
-                    "h x w, 2x2x2 for d x h x w; ',' between stages, '/group:' before a further "
+                    "mesh=%s: %s at '%s': use letters n c d h w with numbers (h2w2; h3:1 for "
+                    "unequal parts), or 2x2 for h x w, 2x2x2 for d x h x w; ',' between stages, '/group:' before a further "
                     "segment of a stage",
                     w->plan->options.mesh, why, w->at);
 }
@@ -45,6 +49,25 @@ static meg_status plain_mesh(words *w, meg_segment *s)
     return MEG_OK;
 }
 
+/* "3:1", the shares of two parts. Samples are shared evenly. */
+static meg_status read_shares(words *w, meg_segment *s, int axis)
+{
+    int64_t *share = meg_pool_alloc(w->plan->pool, MOST_SHARES * sizeof *share);
+    int next, count = 0;
+    share[count++] = s->dim[axis];
+    while (*w->at == ':') {
+        if (axis == MEG_N) return bad(w, "samples have equal parts");
+        w->at++;
+        if (count == MOST_SHARES) return bad(w, "too many parts");
+        if (!number(&w->at, &next)) return bad(w, "a number is missing");
+        share[count++] = next;
+    }
+    if (count == 1) return MEG_OK;
+    s->dim[axis] = count;
+    s->share[axis] = share;
+    return MEG_OK;
+}
+
 static meg_status lettered_mesh(words *w, meg_segment *s)
 {
     static const char letters[] = "ncdhw";
@@ -53,6 +76,7 @@ static meg_status lettered_mesh(words *w, meg_segment *s)
         w->at++;
         if (s->dim[axis] != 1) return bad(w, "an axis comes twice");
         if (!number(&w->at, &s->dim[axis])) return bad(w, "a number is missing");
+        MEG_TRY(w->e, read_shares(w, s, axis));
     }
     return MEG_OK;
 }

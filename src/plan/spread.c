@@ -83,16 +83,25 @@ static meg_status check_axis(const spreader *s, int axis)
     return meg_layout_check(&alone, s->error, s->e->graph, s->v->out[0]);
 }
 
+/* As the mesh has it. */
+static const int64_t *cut(const spreader *s, int axis, int64_t extent, int64_t grain)
+{
+    const meg_segment *seg = &s->e->segment[s->e->segment_of[s->v->id]];
+    meg_pool *pool = s->plan->pool;
+    return seg->share[axis] ? meg_cuts_shared(pool, extent, s->dim, grain, seg->share[axis])
+                            : meg_cuts_even(pool, extent, s->dim, grain);
+}
+
 static meg_status along_pixels(spreader *s, int axis)
 {
     int64_t out = meg_extent(&s->l->whole.out, axis), sum = meg_extent(&s->l->whole.sum, axis);
     int64_t grain = grain_of(s, axis);
     if (out > 1 && grain) {
-        set(s, axis, MEG_SPLIT_CUT, meg_cuts_even(s->plan->pool, out, s->dim, grain));
+        set(s, axis, MEG_SPLIT_CUT, cut(s, axis, out, grain));
         return check_axis(s, axis);
     }
     if (sum >= s->dim && reads_samples(s->e, s->v))
-        set(s, axis, MEG_SPLIT_PARTIAL, meg_cuts_even(s->plan->pool, sum, s->dim, 1));
+        set(s, axis, MEG_SPLIT_PARTIAL, cut(s, axis, sum, 1));
     return MEG_OK;
 }
 
@@ -122,9 +131,9 @@ static void linear_channels(spreader *s)
     int how = s->plan->options.channels;
     bool sums = how == CHANNEL || (how == AUTO && cut_of(s, s->v->in[0]));
     if (sums && sum == in && sum >= s->dim)
-        set(s, MEG_C, MEG_SPLIT_PARTIAL, meg_cuts_even(s->plan->pool, sum, s->dim, 1));
+        set(s, MEG_C, MEG_SPLIT_PARTIAL, cut(s, MEG_C, sum, 1));
     else if (how != CHANNEL && grain && out >= s->dim * grain)
-        set(s, MEG_C, MEG_SPLIT_CUT, meg_cuts_even(s->plan->pool, out, s->dim, grain));
+        set(s, MEG_C, MEG_SPLIT_CUT, cut(s, MEG_C, out, grain));
 }
 
 static bool fits_grain(const int64_t at[], int dim, int64_t grain)
