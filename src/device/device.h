@@ -108,6 +108,8 @@ meg_status meg_device_prepare(meg_device *d, meg_error *e, const meg_request *r,
                               meg_prepared **out);
 void meg_prepared_free(meg_prepared *k); /* after the last launch of it is done */
 
+const char *meg_code_name(meg_code c);
+
 /* Which operands a request reads and writes, absent ones included; UPDATE's X0 and AUX are both. */
 meg_mask meg_request_reads(const meg_request *r);
 meg_mask meg_request_writes(const meg_request *r);

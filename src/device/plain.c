@@ -12,56 +12,6 @@
 
 #include <string.h>
 
-/* ---- what a request touches ---- */
-
-static const meg_mask states = MEG_BIT(MEG_AUX) | MEG_BIT(MEG_AUX + 1);
-
-static const struct {
-    const char *name;
-    meg_mask reads, writes; /* KERNEL: the operator says */
-} code_table[MEG_CODES] = {
-    [MEG_LOAD] = {"load", 0, MEG_BIT(MEG_Y)},
-    [MEG_KERNEL] = {"kernel", 0, 0},
-    [MEG_COPY] = {"copy", MEG_BIT(MEG_X), MEG_BIT(MEG_Y)},
-    [MEG_ADD] = {"add", MEG_BIT(MEG_X) | MEG_BIT(MEG_X + 1), MEG_BIT(MEG_Y)},
-    [MEG_ZERO] = {"zero", 0, MEG_BIT(MEG_Y)},
-    [MEG_UPDATE] = {"update", MEG_BIT(MEG_X) | MEG_BIT(MEG_X + 1) | MEG_BIT(MEG_X + 2) | states,
-                    MEG_BIT(MEG_X) | states},
-    [MEG_FREE] = {"free", 0, 0},
-};
-
-meg_mask meg_request_reads(const meg_request *r)
-{
-    return r->code == MEG_KERNEL ? meg_op_reads(r->node->op, r->pass) : code_table[r->code].reads;
-}
-
-meg_mask meg_request_writes(const meg_request *r)
-{
-    return r->code == MEG_KERNEL ? meg_op_writes(r->node->op, r->pass) : code_table[r->code].writes;
-}
-
-meg_box meg_request_exact(const meg_request *r, int operand)
-{
-    bool x = operand >= MEG_X && operand < MEG_X + MEG_INPUTS;
-    bool dx = operand >= MEG_DX && operand < MEG_DX + MEG_INPUTS;
-    bool y = operand >= MEG_Y && operand < MEG_Y + MEG_OUTPUTS;
-    bool dy = operand >= MEG_DY && operand < MEG_DY + MEG_OUTPUTS;
-    if (r->code != MEG_KERNEL || meg_box_empty(&r->box[operand])) return r->box[operand];
-    if (x || dx) {
-        meg_box need = meg_op_need(r->graph, r->node, operand - (x ? MEG_X : MEG_DX), &r->work);
-        return meg_box_empty(&need) ? r->box[operand] : need;
-    }
-    return y || dy ? r->work.out : r->box[operand];
-}
-
-int64_t meg_operand_bytes(const meg_request *r, const meg_spec *s, int operand)
-{
-    if (r->bytes[operand]) return r->bytes[operand];
-    if (s->bytes[operand]) return s->bytes[operand];
-    if (meg_format_block(s->format[operand]) == 0) return 0; /* only the device knows */
-    return meg_format_bytes(s->format[operand], &r->box[operand], r->dtype[operand]);
-}
-
 /* ---- describing ---- */
 
 static const char *const overwriters[] = {
@@ -329,7 +279,7 @@ static meg_status known_bytes(meg_error *e, const meg_request *r, const meg_spec
               MEG_EUNSUPPORTED,
               "%s of a weight in format %s, whose bytes the device did not say; ask for it as a "
               "plain box of as many elements",
-              code_table[r->code].name, meg_format_name(format));
+              meg_code_name(r->code), meg_format_name(format));
     return MEG_OK;
 }
 
@@ -375,7 +325,7 @@ meg_status meg_plain_prepare(meg_device *d, meg_error *e, const meg_request *r, 
         [MEG_ZERO] = prepare_zero,     [MEG_UPDATE] = prepare_update,
     };
     MEG_CHECK(e, prepare[r->code], MEG_EARG, "%s is the engine's business, not a device's",
-              code_table[r->code].name);
+              meg_code_name(r->code));
     MEG_TRY(e, prepare[r->code](d, e, r, out));
     strcpy(out->spec.impl, "plain");
     return MEG_OK;

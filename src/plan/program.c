@@ -47,13 +47,6 @@ void meg_entry_clear(meg_entry *e)
     memset(e, 0, sizeof *e);
 }
 
-static const char *code_name(meg_code c)
-{
-    static const char *const name[MEG_CODES] = {"load",   "kernel", "copy", "add",  "zero",
-                                                "update", "free",   "send", "recv", "reduce"};
-    return name[c];
-}
-
 meg_dtype meg_entry_dtype(const meg_entry *e, meg_dtype t)
 {
     return t == MEG_F32 ? e->real : t;
@@ -155,7 +148,7 @@ static void print_instr(const meg_station *t, int at, bool figures, FILE *out)
     const meg_instr *i = &t->instr[at];
     const meg_graph *g = t->entry->graph;
     fprintf(out, "  %5d %-6s", at,
-            i->code == MEG_KERNEL ? meg_pass_name(i->pass) : code_name(i->code));
+            i->code == MEG_KERNEL ? meg_pass_name(i->pass) : meg_code_name(i->code));
     if (i->code == MEG_KERNEL)
         fprintf(out, " %s %s", g->node[i->node].op->name, g->node[i->node].name);
     if (i->code != MEG_FREE) {
