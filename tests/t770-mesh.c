@@ -50,6 +50,8 @@ static const mesh_case cases[] = {
     {"unet", "image=3x48x80 width=4 classes=3", "batch=2 mesh=2x2", 4},
     {"unet", "image=3x48x80 width=4 classes=3", "batch=2 mesh=2x2 wide=4", 4},
     {"cosmoflow", "image=2x18x21x16 pools=2", "batch=2 mesh=2x2x2", 8},
+    {"vit_b_16", "image=3x24x40 patch=8 layers=1 heads=2 width=8 mlp=16 classes=5", "batch=4 mesh=1x2",
+     2},
 };
 
 static void run_cases(const char *device, double most)

@@ -64,6 +64,9 @@ static void prepare(meg_lower *l)
     l->summing = l->summed = -1;
     for (size_t i = 0; i < values; i++)
         l->home[i] = -1;
+    for (int i = 0; i < l->plan->held_slots; i++) /* kernels look at what there is */
+        if (l->plan->held[i].role == MEG_ROLE_VALUE)
+            l->format[l->plan->held[i].value] = l->plan->held[i].format;
     for (size_t i = 0; i < values * MEG_HELD_KEYS; i++)
         l->held[i] = -1;
     for (size_t i = 0; i < nodes * MEG_AUXES; i++)
