@@ -49,7 +49,7 @@ static const mesh_case cases[] = {
      "batch=4 norm=2 micro=2 stages=2 mesh=h3:1w1:2,c1:3 wide=2", 6},
     {"unet", "image=3x48x80 width=4 classes=3", "batch=2 mesh=2x2", 4},
     {"unet", "image=3x48x80 width=4 classes=3", "batch=2 mesh=2x2 wide=4", 4},
-    {"cosmoflow", "image=2x18x21x16 pools=2", "batch=2 mesh=2x2x2", 8},
+    {"cosmoflow", "image=2x18x21x16 pools=2 width=4", "batch=2 mesh=2x2x2", 8},
     {"vit_b_16", "image=3x24x40 patch=8 layers=1 heads=2 width=8 mlp=16 classes=5", "batch=4 mesh=1x2",
      2},
 };
