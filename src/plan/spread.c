@@ -143,6 +143,28 @@ static bool fits_grain(const int64_t at[], int dim, int64_t grain)
     return true;
 }
 
+/* In what multiples its readers may be cut along c. */
+static int64_t readers_grain(const spreader *s)
+{
+    const meg_entry *e = s->e;
+    int64_t most = grain_of(s, MEG_C);
+    for (int i = e->reader_first[s->v->out[0]]; i < e->reader_first[s->v->out[0] + 1]; i++) {
+        const meg_node *v = &e->graph->node[e->reader[i]];
+        int64_t grain = v->op->grain ? v->op->grain(e->graph, v, MEG_C) : 1;
+        if (grain > most) most = grain;
+    }
+    return most;
+}
+
+/* Queries, keys and values are slices of one product: each rank takes some heads of all three. */
+static bool slice_channels(spreader *s, int64_t out)
+{
+    int64_t grain = readers_grain(s);
+    if (strcmp(s->v->op->name, "slice") != 0 || out < s->dim * grain) return false;
+    set(s, MEG_C, MEG_SPLIT_CUT, cut(s, MEG_C, out, grain));
+    return true;
+}
+
 static void follow_channels(spreader *s)
 {
     const meg_graph *g = s->e->graph;
@@ -154,7 +176,7 @@ static void follow_channels(spreader *s)
         if (in == out && fits_grain(at, s->dim, grain_of(s, MEG_C)))
             set(s, MEG_C, MEG_SPLIT_CUT, at);
         else if (out == 1 && sum == in) set(s, MEG_C, MEG_SPLIT_PARTIAL, at);
-        else continue;
+        else if (!slice_channels(s, out)) continue;
         return;
     }
 }
