@@ -119,20 +119,6 @@ static inline bool matrix_child(matrix_job *j, int plan)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* Rectifiers behind batch norms pass most of what they get: few lie within rounding of zero, and
- * gradients do not grow from layer to layer. As the curves of tools/torch_compare.py begin. */
-static inline void matrix_calm(meg_graph *g)
-{
-    for (int i = 0; i < g->nodes; i++) {
-        const meg_node *v = &g->node[i];
-        if (strcmp(v->op->name, "batchnorm") != 0) continue;
-        meg_value *bias = &g->value[v->in[2]];
-        assert_true(bias->kind == MEG_PARAMETER && strstr(bias->name, "bias"));
-        bias->start = MEG_CONSTANT;
-        bias->bound = 2;
-    }
-}
-
 /* In a child of its own. */
 static inline void matrix_group_run(matrix_job *j)
 {

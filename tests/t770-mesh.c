@@ -63,6 +63,7 @@ static void run_cases(const char *device, double most)
         if (only && !strstr(what, only)) continue;
         meg_graph *g = network_zoo(m->model, m->options);
         const char *norm = strstr(m->plan, "norm=");
+        if (strcmp(device, "cpu") == 0) matrix_calm(g);
         snprintf(one, sizeof one, "batch=%d %.6s", atoi(m->plan + 6), norm ? norm : "");
         ranks_case judge = {.graph = g, .plan = one, .device = "ref64", .ranks = 1, .steps = 2},
                    many = judge;

@@ -256,7 +256,8 @@ static void lay_out_scratch(conv *c)
     int64_t bytes[PARTS] = {0};
     bytes[WORK] = c->kernel ? meg_onednn_scratch(c->kernel)
                             : own_floats(c) * (int64_t)sizeof(float);
-    if (c->kernel && has_bias(c) && padded > filters) bytes[BIAS] = padded * (int64_t)sizeof(float);
+    if (c->kernel && has_bias(c) && (padded > filters || meg_cpu_quiet(c->r)))
+        bytes[BIAS] = padded * (int64_t)sizeof(float);
     if (c->reorder) {
         bytes[GRADIENT] = meg_onednn_bytes(&c->true_weight, c->format);
         bytes[REORDER] = meg_onednn_scratch(c->reorder);
@@ -390,7 +391,9 @@ typedef struct kernel {
     meg_thin thin;
     meg_direct direct;
     int64_t offset[PARTS + 1];
-    int64_t filters, padded; /* of a bias that goes through scratch; else 0 */
+    int64_t filters;
+    int64_t padded; /* of a bias that goes through scratch; else 0 */
+    bool quiet;              /* there is a bias, but another share's */
 } kernel;
 
 static float *gradient_of(const kernel *k, void *const at[MEG_OPERANDS])
@@ -402,7 +405,7 @@ static float *gradient_of(const kernel *k, void *const at[MEG_OPERANDS])
 static void run_thin(const kernel *k, void *const at[MEG_OPERANDS])
 {
     meg_thin t = k->thin;
-    t.x = at[MEG_X], t.weight = at[MEG_X + 1], t.bias = at[MEG_X + 2];
+    t.x = at[MEG_X], t.weight = at[MEG_X + 1], t.bias = k->quiet ? NULL : at[MEG_X + 2];
     t.y = at[MEG_Y], t.dy = at[MEG_DY], t.dbias = at[MEG_DX + 2];
     t.scratch = (float *)((char *)at[MEG_SCRATCH] + k->offset[WORK]);
     t.dweight = gradient_of(k, at);
@@ -425,15 +428,17 @@ static void run(const meg_prepared *p, void *const at[MEG_OPERANDS], const meg_m
     int team = meg_onednn_enter(k->onednn);
     float *padded = k->padded ? (float *)((char *)at[MEG_SCRATCH] + k->offset[BIAS]) : NULL;
     size_t filters = sizeof(float) * (size_t)k->filters;
-    if (padded && p->request.pass != MEG_WEIGHT) {
+    bool gradient = p->request.pass == MEG_WEIGHT;
+    if (padded && !gradient) {
         memset(padded, 0, sizeof(float) * (size_t)k->padded);
-        memcpy(padded, at[MEG_X + 2], filters);
+        if (!k->quiet) memcpy(padded, at[MEG_X + 2], filters);
     }
     if (k->own_thin) run_thin(k, at);
     else if (k->own_direct) run_direct(k, at);
     else meg_onednn_step_run(k->onednn, &k->convolve, at);
     meg_onednn_step_run(k->onednn, &k->reorder, at);
-    if (padded && p->request.pass == MEG_WEIGHT) memcpy(at[MEG_DX + 2], padded, filters);
+    if (padded && gradient) memcpy(at[MEG_DX + 2], padded, filters);
+    if (k->quiet && gradient) memset(at[MEG_DX + 2], 0, filters);
     meg_onednn_leave(team);
 }
 
@@ -483,7 +488,9 @@ static kernel *make(const conv *c)
     kernel *k = meg_cpu_own(sizeof *k);
     k->onednn = c->cpu->onednn;
     memcpy(k->offset, c->offset, sizeof k->offset);
-    if (!part_empty(c, BIAS)) k->filters = c->filters, k->padded = c->y.at[1];
+    k->quiet = has_bias(c) && meg_cpu_quiet(c->r);
+    k->filters = c->filters;
+    if (!part_empty(c, BIAS)) k->padded = c->y.at[1];
     bool made = make_reorder(c, k);
     if (c->kernel) {
         made = made && make_convolve(c, k);

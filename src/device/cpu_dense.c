@@ -4,6 +4,7 @@
  *     backward  dx (n, row)   = dy (n, units) weight
  *     weight    dw            = dy' x,   dbias = sum of dy over n
  *
+ * A part of it is a product of fewer units, or of shorter rows (a share of the sum).
  * A row is a sample's elements as they lie in memory. So x may be blocked, if the weight is blocked
  * alike: then its elements are in the same order, and padding is zero in both.
  *
@@ -21,7 +22,7 @@
 typedef struct dense {
     const meg_onednn *onednn;
     int64_t samples, units, row;
-    bool bias;
+    bool bias, quiet; /* quiet: it is another share's */
 } dense;
 
 /* The format of rows. Forward takes x as it lies and so chooses the weight's home; the other passes
@@ -33,6 +34,22 @@ static meg_format rows_of(const meg_request *r)
     return chooses ? r->format[MEG_X] : weight;
 }
 
+/* Operands that are just what the work needs: rows of x and of the weight are the same elements. */
+static bool covers(const meg_request *r)
+{
+    const meg_cpu_role *role = &meg_cpu_roles[r->pass];
+    const meg_value *in = &r->graph->value[r->node->in[0]];
+    if (!role->known || in->dtype != MEG_F32 || meg_box_empty(&r->work.out)) return false;
+    meg_box x = meg_op_need(r->graph, r->node, 0, &r->work);
+    meg_box weight = meg_op_need(r->graph, r->node, 1, &r->work);
+    meg_box bias = meg_op_need(r->graph, r->node, 2, &r->work);
+    const meg_dense_attr *a = r->node->attr;
+    bool biased = a->bias && role->bias >= 0 && !meg_cpu_quiet(r);
+    return meg_box_equal(&r->box[role->x], &x) && meg_box_equal(&r->box[role->y], &r->work.out) &&
+           meg_box_equal(&r->box[role->weight], &weight) &&
+           (!biased || meg_box_equal(&r->box[role->bias], &bias));
+}
+
 static dense dense_of(const meg_device *d, const meg_request *r)
 {
     const meg_cpu *cpu = meg_device_state(d);
@@ -40,7 +57,8 @@ static dense dense_of(const meg_device *d, const meg_request *r)
     const meg_box *x = &r->box[meg_cpu_roles[r->pass].x];
     int64_t samples = meg_extent(x, MEG_N);
     int64_t floats = meg_format_bytes(rows_of(r), x, MEG_F32) / (int64_t)sizeof(float);
-    return (dense){cpu->onednn, samples, a->units, floats / samples, a->bias};
+    int64_t units = meg_extent(&r->box[meg_cpu_roles[r->pass].y], MEG_C);
+    return (dense){cpu->onednn, samples, units, floats / samples, a->bias, meg_cpu_quiet(r)};
 }
 
 /* ---- describe ---- */
@@ -58,7 +76,7 @@ static double seconds(meg_device *d, const dense *j)
 static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
 {
     const meg_cpu_role *role = &meg_cpu_roles[r->pass];
-    if (!meg_cpu_covers(r) || meg_format_block(rows_of(r)) == 0) return false;
+    if (!covers(r) || meg_format_block(rows_of(r)) == 0) return false;
     dense j = dense_of(d, r);
     *s = (meg_spec){0};
     s->format[role->x] = s->format[role->weight] = rows_of(r);
@@ -86,7 +104,7 @@ static void forward(const dense *j, void *const at[MEG_OPERANDS])
     float *turned = at[MEG_SCRATCH];                     /* (units, n) */
     meg_onednn_must(dnnl_sgemm('N', 'T', j->units, j->samples, j->row, 1, weight, j->row, x, j->row,
                                0, turned, j->samples));
-    turn(at[MEG_Y], turned, j->bias ? at[MEG_X + 2] : NULL, j);
+    turn(at[MEG_Y], turned, j->bias && !j->quiet ? at[MEG_X + 2] : NULL, j);
 }
 
 static void backward(const dense *j, void *const at[MEG_OPERANDS])
@@ -105,7 +123,7 @@ static void weight_gradient(const dense *j, void *const at[MEG_OPERANDS])
                                0, dweight, j->row));
     if (!j->bias || !dbias) return;
     memset(dbias, 0, sizeof *dbias * (size_t)j->units);
-    for (int64_t n = 0; n < j->samples; n++)
+    for (int64_t n = 0; n < j->samples && !j->quiet; n++)
         for (int64_t k = 0; k < j->units; k++)
             dbias[k] += dy[n * j->units + k];
 }

@@ -1,5 +1,5 @@
 /* What convolution and dense layers on the cpu share: which operands a pass means by x, y, weight
- * and bias, and whether a request covers the whole node.
+ * and bias, and which parts of a node they take.
  */
 #ifndef MEG_DEVICE_CPU_LAYER_H
 #define MEG_DEVICE_CPU_LAYER_H
@@ -19,12 +19,11 @@ typedef struct meg_cpu_role {
 
 extern const meg_cpu_role meg_cpu_roles[MEG_PASSES];
 
-/* All of the node in float, but for samples: a part of an image would come with halos, a part of
- * the sum without bias. */
-bool meg_cpu_covers(const meg_request *r);
+/* A share of a sum that is not the first adds no bias, and its gradient of the bias is zero. */
+bool meg_cpu_quiet(const meg_request *r);
 
 /* A part of a convolution in float: operands that cover just what its work needs (of x perhaps a rest
- * that no window reaches), all taps, and a bias only with the whole sum. Sets the windows as they are
+ * that no window reaches), and all taps. Sets the windows as they are
  * for this part: padding is only where the part touches the image's border. */
 bool meg_cpu_windows(const meg_request *r, meg_window win[MEG_SPACE]);
 

@@ -278,6 +278,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
 typedef struct own {
     meg_winograd job;
     void (*kernel)(const meg_winograd *j);
+    bool quiet; /* a bias is another share's */
 } own;
 
 static void run(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
@@ -288,12 +289,13 @@ static void run(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_m
     j.x = at[j.turned ? MEG_DY : MEG_X];
     j.y = at[j.turned ? MEG_DX : MEG_Y];
     j.weight = at[MEG_X + 1];
-    j.bias = j.turned ? NULL : at[MEG_X + 2];
+    j.bias = j.turned || o->quiet ? NULL : at[MEG_X + 2];
     j.dy = at[MEG_DY];
     j.dweight = at[MEG_DX + 1];
     j.dbias = at[MEG_DX + 2];
     j.scratch = at[MEG_SCRATCH];
     o->kernel(&j);
+    if (o->quiet && j.dbias) memset(j.dbias, 0, sizeof(float) * (size_t)j.filters);
 }
 
 static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out)
@@ -303,6 +305,7 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     own *o = meg_cpu_own(sizeof *o);
     o->job = job_of(cpu, r);
     cut_work(&o->job, cpu->block, r->pass);
+    o->quiet = meg_cpu_quiet(r);
     o->kernel = r->pass == MEG_WEIGHT ? cpu->simd->winograd_weight : cpu->simd->winograd;
     out->own = o;
     out->free_own = free;
