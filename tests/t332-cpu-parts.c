@@ -25,6 +25,14 @@ static const sample list[] = {
     {"concat", "1x16x5x6x7 1x32x5x6x7", NULL, true, 1},
     {"maxpool", "2x21x12x14", "kernel=3 stride=2 pad=1", true, 1},
     {"avgpool", "2x21x12x14", "kernel=2", true, 1},
+    {"conv", "2x40x9x10", "filters=33 kernel=3 pad=1", false, 1},
+    {"conv", "2x96x9x10", "filters=64 kernel=3 pad=1", false, 1},
+    {"conv", "2x3x9x10", "filters=20 kernel=3 stride=2 pad=1", false, 1},
+    {"conv", "2x36x11", "filters=24 kernel=1", false, 1},
+    {"conv", "1x16x4x5x6", "filters=40 kernel=3 pad=1", false, 1},
+    {"dense", "3x40", "units=33", false, 1},
+    {"dense", "2x20x4x6", "units=9", false, 1},
+    {"dense", "2x20x4x6", "units=9 bias=0", false, 1},
     {"conv_transpose", "2x20x6x7", "filters=17 kernel=2 stride=2", false, 2},
     {"conv_transpose", "2x20x6x7", "filters=17 kernel=4 stride=2 pad=1", false, 1},
     {"conv_transpose", "1x8x4x5x6", "filters=24 kernel=3 stride=2 pad=1 output_pad=1", false, 1},
@@ -61,6 +69,8 @@ static meg_work work_of(const plain_op *p, const sample *s, int which)
     for (int i = 0; i < 3; i++)
         if (which >> i & 1) cut(outside || windows ? &w.out : &w.sum, axes[i], which & 1, s->grain);
     if (which & 8) cut(samples ? &w.out : &w.sum, MEG_N, which & 1, 1);
+    if (which & 16) cut(&w.sum, MEG_C, which & 1, 1);
+    if (which & 32) cut(&w.out, MEG_C, which & 1, 1);
     return w;
 }
 
@@ -226,10 +236,16 @@ static void check(meg_device *d, const sample *s, int which, bool rims)
     }
 }
 
+/* Those are cut along channels of the sum and of the outputs as well. */
+static bool is_linear(const sample *s)
+{
+    return strcmp(s->op, "conv") == 0 || strcmp(s->op, "dense") == 0;
+}
+
 static void parts(void **state)
 {
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        for (int which = 0; which < 16; which++)
+        for (int which = 0; which < (is_linear(&list[i]) ? 64 : 16); which++)
             for (int rims = 0; rims < (list[i].rims ? 2 : 1); rims++)
                 check(devices(state)[which % TEAMS], &list[i], which, rims);
 }

@@ -393,7 +393,7 @@ typedef struct kernel {
     int64_t offset[PARTS + 1];
     int64_t filters;
     int64_t padded; /* of a bias that goes through scratch; else 0 */
-    bool quiet;              /* there is a bias, but another share's */
+    int64_t quiet;  /* numbers of a bias that is another share's; else 0 */
 } kernel;
 
 static float *gradient_of(const kernel *k, void *const at[MEG_OPERANDS])
@@ -406,7 +406,7 @@ static void run_thin(const kernel *k, void *const at[MEG_OPERANDS])
 {
     meg_thin t = k->thin;
     t.x = at[MEG_X], t.weight = at[MEG_X + 1], t.bias = k->quiet ? NULL : at[MEG_X + 2];
-    t.y = at[MEG_Y], t.dy = at[MEG_DY], t.dbias = at[MEG_DX + 2];
+    t.y = at[MEG_Y], t.dy = at[MEG_DY], t.dbias = k->quiet ? NULL : at[MEG_DX + 2];
     t.scratch = (float *)((char *)at[MEG_SCRATCH] + k->offset[WORK]);
     t.dweight = gradient_of(k, at);
     k->own_thin(&t);
@@ -415,7 +415,7 @@ static void run_thin(const kernel *k, void *const at[MEG_OPERANDS])
 static void run_direct(const kernel *k, void *const at[MEG_OPERANDS])
 {
     meg_direct t = k->direct;
-    t.x = at[MEG_X], t.dy = at[MEG_DY], t.dbias = at[MEG_DX + 2];
+    t.x = at[MEG_X], t.dy = at[MEG_DY], t.dbias = k->quiet ? NULL : at[MEG_DX + 2];
     t.scratch = (float *)((char *)at[MEG_SCRATCH] + k->offset[WORK]);
     t.dweight = gradient_of(k, at);
     k->own_direct(&t);
@@ -437,8 +437,8 @@ static void run(const meg_prepared *p, void *const at[MEG_OPERANDS], const meg_m
     else if (k->own_direct) run_direct(k, at);
     else meg_onednn_step_run(k->onednn, &k->convolve, at);
     meg_onednn_step_run(k->onednn, &k->reorder, at);
-    if (padded && gradient) memcpy(at[MEG_DX + 2], padded, filters);
-    if (k->quiet && gradient) memset(at[MEG_DX + 2], 0, filters);
+    if (padded && gradient && !k->quiet) memcpy(at[MEG_DX + 2], padded, filters);
+    if (k->quiet && gradient) memset(at[MEG_DX + 2], 0, sizeof(float) * (size_t)k->quiet);
     meg_onednn_leave(team);
 }
 
@@ -488,7 +488,7 @@ static kernel *make(const conv *c)
     kernel *k = meg_cpu_own(sizeof *k);
     k->onednn = c->cpu->onednn;
     memcpy(k->offset, c->offset, sizeof k->offset);
-    k->quiet = has_bias(c) && meg_cpu_quiet(c->r);
+    if (has_bias(c) && meg_cpu_quiet(c->r)) k->quiet = meg_box_size(&c->r->box[c->role->bias]);
     k->filters = c->filters;
     if (!part_empty(c, BIAS)) k->padded = c->y.at[1];
     bool made = make_reorder(c, k);

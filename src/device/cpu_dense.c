@@ -22,7 +22,8 @@
 typedef struct dense {
     const meg_onednn *onednn;
     int64_t samples, units, row;
-    bool bias, quiet; /* quiet: it is another share's */
+    bool bias;
+    int64_t quiet; /* bytes of the bias' gradient, if the bias is another share's; else 0 */
 } dense;
 
 /* The format of rows. Forward takes x as it lies and so chooses the weight's home; the other passes
@@ -42,12 +43,14 @@ static bool covers(const meg_request *r)
     if (!role->known || in->dtype != MEG_F32 || meg_box_empty(&r->work.out)) return false;
     meg_box x = meg_op_need(r->graph, r->node, 0, &r->work);
     meg_box weight = meg_op_need(r->graph, r->node, 1, &r->work);
-    meg_box bias = meg_op_need(r->graph, r->node, 2, &r->work);
     const meg_dense_attr *a = r->node->attr;
-    bool biased = a->bias && role->bias >= 0 && !meg_cpu_quiet(r);
     return meg_box_equal(&r->box[role->x], &x) && meg_box_equal(&r->box[role->y], &r->work.out) &&
-           meg_box_equal(&r->box[role->weight], &weight) &&
-           (!biased || meg_box_equal(&r->box[role->bias], &bias));
+           meg_box_equal(&r->box[role->weight], &weight) && meg_cpu_biased(r, a->bias);
+}
+
+static int64_t quiet_bytes(const meg_request *r)
+{
+    return meg_cpu_quiet(r) ? meg_box_size(&r->box[MEG_DX + 2]) * (int64_t)sizeof(float) : 0;
 }
 
 static dense dense_of(const meg_device *d, const meg_request *r)
@@ -58,7 +61,7 @@ static dense dense_of(const meg_device *d, const meg_request *r)
     int64_t samples = meg_extent(x, MEG_N);
     int64_t floats = meg_format_bytes(rows_of(r), x, MEG_F32) / (int64_t)sizeof(float);
     int64_t units = meg_extent(&r->box[meg_cpu_roles[r->pass].y], MEG_C);
-    return (dense){cpu->onednn, samples, units, floats / samples, a->bias, meg_cpu_quiet(r)};
+    return (dense){cpu->onednn, samples, units, floats / samples, a->bias, quiet_bytes(r)};
 }
 
 /* ---- describe ---- */
@@ -122,7 +125,7 @@ static void weight_gradient(const dense *j, void *const at[MEG_OPERANDS])
     meg_onednn_must(dnnl_sgemm('T', 'N', j->units, j->row, j->samples, 1, dy, j->units, x, j->row,
                                0, dweight, j->row));
     if (!j->bias || !dbias) return;
-    memset(dbias, 0, sizeof *dbias * (size_t)j->units);
+    memset(dbias, 0, j->quiet ? (size_t)j->quiet : sizeof *dbias * (size_t)j->units);
     for (int64_t n = 0; n < j->samples && !j->quiet; n++)
         for (int64_t k = 0; k < j->units; k++)
             dbias[k] += dy[n * j->units + k];

@@ -15,6 +15,14 @@ bool meg_cpu_quiet(const meg_request *r)
     return !meg_first_part(&r->work);
 }
 
+bool meg_cpu_biased(const meg_request *r, bool bias)
+{
+    const meg_cpu_role *role = &meg_cpu_roles[r->pass];
+    if (!bias || role->bias < 0 || meg_cpu_quiet(r)) return true;
+    meg_box need = meg_op_need(r->graph, r->node, 2, &r->work);
+    return meg_box_equal(&r->box[role->bias], &need);
+}
+
 /* One axis of space. */
 static bool window_of(meg_window *w, const meg_box *x, const meg_box *y, int axis)
 {
@@ -47,7 +55,7 @@ bool meg_cpu_windows(const meg_request *r, meg_window win[MEG_SPACE])
     bool all = a->groups == 1 || meg_extent(y, MEG_C) == a->filters;
     for (int i = MEG_N; i <= MEG_C; i++)
         all = all && x->lo[i] == need.lo[i] && x->hi[i] == need.hi[i];
-    if (!all || !sums_all(r, a) || !meg_box_holds(x, &need) || !meg_box_equal(y, &r->work.out) ||
+    if (!all || !sums_all(r, a) || !meg_cpu_biased(r, a->bias) || !meg_box_holds(x, &need) || !meg_box_equal(y, &r->work.out) ||
         !meg_box_equal(&r->box[role->weight], &weight))
         return false;
     for (int i = 0; i < MEG_SPACE; i++) {

@@ -21,6 +21,8 @@ extern const meg_cpu_role meg_cpu_roles[MEG_PASSES];
 
 /* A share of a sum that is not the first adds no bias, and its gradient of the bias is zero. */
 bool meg_cpu_quiet(const meg_request *r);
+/* Is the bias, if there is one and it counts, given for just the filters of the work? */
+bool meg_cpu_biased(const meg_request *r, bool bias);
 
 /* A part of a convolution in float: operands that cover just what its work needs (of x perhaps a rest
  * that no window reaches), and all taps. Sets the windows as they are

@@ -278,7 +278,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
 typedef struct own {
     meg_winograd job;
     void (*kernel)(const meg_winograd *j);
-    bool quiet; /* a bias is another share's */
+    int64_t quiet; /* numbers of a bias that is another share's; else 0 */
 } own;
 
 static void run(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
@@ -292,10 +292,10 @@ static void run(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_m
     j.bias = j.turned || o->quiet ? NULL : at[MEG_X + 2];
     j.dy = at[MEG_DY];
     j.dweight = at[MEG_DX + 1];
-    j.dbias = at[MEG_DX + 2];
+    j.dbias = o->quiet ? NULL : at[MEG_DX + 2];
     j.scratch = at[MEG_SCRATCH];
     o->kernel(&j);
-    if (o->quiet && j.dbias) memset(j.dbias, 0, sizeof(float) * (size_t)j.filters);
+    if (o->quiet && at[MEG_DX + 2]) memset(at[MEG_DX + 2], 0, sizeof(float) * (size_t)o->quiet);
 }
 
 static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out)
@@ -305,7 +305,7 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     own *o = meg_cpu_own(sizeof *o);
     o->job = job_of(cpu, r);
     cut_work(&o->job, cpu->block, r->pass);
-    o->quiet = meg_cpu_quiet(r);
+    if (meg_cpu_quiet(r)) o->quiet = meg_box_size(&r->box[MEG_DX + 2]);
     o->kernel = r->pass == MEG_WEIGHT ? cpu->simd->winograd_weight : cpu->simd->winograd;
     out->own = o;
     out->free_own = free;
