@@ -38,6 +38,8 @@ static const zero_case cases[] = {
     {RESNET, "batch=4 momentum=0.9 norm=2", "micro=2 stages=2 schedule=chimera replicas=2", 4, 0},
     {RESNET, "batch=4 norm=1", "micro=2 stages=4 chunks=2 replicas=2", 4, 0},
     {RESNET, "batch=4 momentum=0.9", "mesh=h2w2/layer3.0:n4", 4, 0},
+    /* idle ranks, and uneven parts, of which some ranks fetch more ahead than others */
+    {RESNET, "batch=4 momentum=0.9 norm=1", "mesh=c3 channels=channel replicas=2 bucket=1500", 6, 9},
     {GPT, "batch=4 optimizer=adamw", "replicas=2", 2, 0},
     {GPT, "batch=4 optimizer=adamw", "micro=2 stages=2 replicas=2", 4, 0},
     {GPT, "batch=4 optimizer=adamw", "mesh=c2 micro=2 schedule=zb_h1 stages=2 replicas=2", 8, 0},

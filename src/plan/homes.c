@@ -183,12 +183,14 @@ static int64_t weights(meg_lower *l, const meg_node *v, bool back, bool fetch)
     return bytes + weights_back(l, v, MEG_BACKWARD, fetch);
 }
 
+/* A rank without samples has no kernels that wait for what it fetched: it would wait where the memory is
+ * used again, perhaps for a rank that fetches less ahead and waits for a sum of this rank. */
 void meg_lower_ahead(meg_lower *l, int node, bool back)
 {
     enum { AHEAD = 2 }; /* nodes; with a convolution, its norm and the next convolution */
     int count = 0, step = back ? -1 : 1;
     int64_t ahead = 0;
-    if (l->plan->options.zero != MEG_HOMES_PARTS) return;
+    if (l->plan->options.zero != MEG_HOMES_PARTS || l->entry->idle) return;
     for (int i = node; i >= 0 && i < l->g->nodes && count <= AHEAD; i += step) {
         if (!l->mine[i]) continue;
         int64_t bytes = weights(l, &l->g->node[i], back, false);
