@@ -117,6 +117,8 @@ static void test_accepts(void **state)
             "batch=8 stages=4 chunks=2 micro=4 schedule=interleaved", 2);
     accepts("gpt", "tokens=8 classes=32 layers=2 heads=2 width=8", "batch=8 stages=2 micro=4", 2);
     accepts("resnet-cifar", "depth=8 image=3x16x16", "batch=12 replicas=3", 3);
+    accepts("resnet-cifar", "depth=8 image=3x16x16",
+            "batch=8 norm=2 stages=4 chunks=2 micro=2 schedule=interleaved replicas=2 zero=3", 4);
 }
 
 static void finds(whole *w, const char *says)
@@ -142,6 +144,17 @@ static whole pipeline(void)
                 "batch=16 norm=4 stages=2 micro=4 replicas=2", 4);
 }
 
+/* The last that gathers parts sums them up instead. */
+static void turn_half(meg_entry *e)
+{
+    meg_station *t = &e->station[0];
+    int at = t->instrs - 1;
+    while (at >= 0 && (t->instr[at].code != MEG_REDUCE || t->instr[at].half != MEG_HALF_GATHER))
+        at--;
+    assert_true(at >= 0);
+    t->instr[at].half = MEG_HALF_SCATTER;
+}
+
 static void test_finds(void **state)
 {
     (void)state;
@@ -157,6 +170,11 @@ static void test_finds(void **state)
     w = pipeline();
     w.list[3].note[find(&w.list[3], MEG_REDUCE)].bytes += 8;
     finds(&w, "bytes");
+    w = make("cnn", "image=1x8x8 classes=3", "batch=4 replicas=2 zero=3", 2);
+    turn_half(&w.plan[1]->entry[MEG_ENTRY_TRAIN]);
+    meg_events_clear(&w.list[1]);
+    meg_events_of(w.plan[1], MEG_ENTRY_TRAIN, &w.list[1]);
+    finds(&w, "gathers");
     w = pipeline(); /* rank 0 waits for the gradient before it sends what it is the gradient of */
     int wait = -1 - find(&w.list[0], MEG_RECV), last = 0;
     for (int i = 0; i < w.list[0].steps; i++)
