@@ -204,6 +204,22 @@ static void test_arena(void **state)
     assert_true(arena[3] < arena[2] && arena[3] < arena[0] / 2); /* nothing is fetched ahead */
 }
 
+/* Two gathers and a sum by parts are three halves of a reduction. */
+static void test_bytes(void **state)
+{
+    (void)state;
+    meg_graph *g = network_zoo("cnn", "image=1x28x28 classes=10");
+    meg_plan *whole = plan_of(g, "batch=8 bucket=1", 1, 4);
+    meg_plan *parts = plan_of(g, "batch=8 bucket=1 zero=3", 1, 4);
+    int64_t all = meg_entry_messages(&whole->entry[MEG_ENTRY_TRAIN]).sum_bytes;
+    int64_t halves = meg_entry_messages(&parts->entry[MEG_ENTRY_TRAIN]).sum_bytes;
+    print_message("summed: %lld bytes, in halves %lld\n", (long long)all, (long long)halves);
+    assert_true(halves > all && halves <= all + all / 2);
+    meg_plan_destroy(whole);
+    meg_plan_destroy(parts);
+    meg_graph_destroy(g);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -221,6 +237,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_states),  cmocka_unit_test(test_parts),
                                        cmocka_unit_test(test_at_once), cmocka_unit_test(test_cpu),
                                        cmocka_unit_test(test_dense),   cmocka_unit_test(test_held),
-                                       cmocka_unit_test(test_arena),   cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_arena),   cmocka_unit_test(test_bytes),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,7 +210,7 @@ meg_status meg_entry_check(const meg_entry *e, meg_error *error);
 
 typedef struct meg_messages { /* of one rank, in one step */
     int64_t sent, bytes;     /* to single ranks */
-    int64_t sums, sum_bytes; /* reductions over several */
+    int64_t sums, sum_bytes; /* reductions over several; a half has half the bytes */
 } meg_messages;
 
 meg_messages meg_entry_messages(const meg_entry *e);
