@@ -246,6 +246,40 @@ static void test_messages(void **state)
     accept(make_of(wide(64), words, 2), words);
 }
 
+/* ---- tied weights ---- */
+
+/* Two weights, read in the order a b b a. */
+static meg_graph *tied(void)
+{
+    static const char *const name[] = {"n0", "n1", "n2", "n3"};
+    meg_graph *g = meg_graph_create("tied");
+    meg_weight_spec spec = {
+        .kind = MEG_PARAMETER, .shape = meg_box_of(1, 3, 1, 1, 1), .rank = 2, .dims = {1, 3}};
+    int x = meg_graph_input(g, "x", 2, (int64_t[]){1, 3}), w[2];
+    w[0] = meg_graph_parameter(g, "a", &spec);
+    w[1] = meg_graph_parameter(g, "b", &spec);
+    for (int i = 0; i < 4; i++)
+        x = meg_graph_add(g, "mul", name[i], "", 2, (int[]){x, w[i == 1 || i == 2]});
+    meg_graph_add_loss(g, "softmax_xent", "", x, 1);
+    if (g->error.status != MEG_OK) fail_msg("%s", g->error.message);
+    return g;
+}
+
+/* Ranks complete them in different order, in one station or in several. */
+static void test_tied(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        "batch=4 micro=2 stages=2 level=layer assign=n2",
+        "batch=4 micro=2 stages=4 chunks=2 schedule=interleaved level=layer assign=n1,n2,n3"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (int zero = 0; zero <= 3; zero += zero ? 2 : 1) {
+            char all[160];
+            snprintf(all, sizeof all, "%s momentum=0.9 zero=%d", words[i], zero);
+            accept(make_of(tied(), all, 2), all);
+        }
+}
+
 /* ---- programs made by hand ---- */
 
 typedef struct tiny { /* one station, whose frame has slots of 8 bytes */
@@ -383,7 +417,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accepts),       cmocka_unit_test(test_finds),
-        cmocka_unit_test(test_buckets),       cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_buckets),       cmocka_unit_test(test_messages), cmocka_unit_test(test_tied),
         cmocka_unit_test(test_waits_for_all), cmocka_unit_test(test_order_of_sums),
         cmocka_unit_test(test_large)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -306,7 +306,7 @@ static void link_frames(meg_entry *e)
     }
 }
 
-/*   begin  labels  counted  (tasks of the timetable)  update   */
+/*   begin  labels  counted  (tasks of the timetable)  tied  update   */
 static void write_lines(const meg_plan *p, meg_entry *e)
 {
     static const meg_block_kind block[] = {[MEG_TASK_F] = MEG_BLOCK_FORWARD,
@@ -328,6 +328,7 @@ static void write_lines(const meg_plan *p, meg_entry *e)
                                .ordinal = ordinal_of(t, k->micro),
                                .frame = e->train ? k->frame : 0});
     }
+    for_all_stations(e, MEG_BLOCK_TIED);
     for_all_stations(e, MEG_BLOCK_UPDATE);
     mark_last(e);
     link_frames(e);

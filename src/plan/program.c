@@ -16,7 +16,7 @@ int meg_home_axis(const meg_box *box)
 const char *meg_block_name(meg_block_kind b)
 {
     static const char *const name[MEG_BLOCKS] = {"begin",    "labels",  "counted", "forward",
-                                                 "backward", "weights", "update"};
+                                                 "backward", "weights", "tied",    "update"};
     return name[b];
 }
 

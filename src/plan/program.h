@@ -93,6 +93,7 @@ typedef enum meg_block_kind {
     MEG_BLOCK_FORWARD,
     MEG_BLOCK_BACKWARD,
     MEG_BLOCK_WEIGHTS, /* weight gradients, where the schedule wants them apart */
+    MEG_BLOCK_TIED,    /* once: begins the sums of weights that several stages share */
     MEG_BLOCK_UPDATE,  /* once: where gradients were summed over micro-batches or ranks */
     MEG_BLOCKS
 } meg_block_kind;
