@@ -204,6 +204,21 @@ static void test_arena(void **state)
     assert_true(arena[3] < arena[2] && arena[3] < arena[0] / 2); /* nothing is fetched ahead */
 }
 
+/* Without optimizer states zero=1 has nothing to cut, and gathers nothing. */
+static void test_stateless(void **state)
+{
+    (void)state;
+    meg_graph *g = network_zoo("cnn", "image=1x28x28 classes=10");
+    meg_plan *whole = plan_of(g, "batch=8", 1, 4), *states = plan_of(g, "batch=8 zero=1", 1, 4);
+    meg_messages a = meg_entry_messages(&whole->entry[MEG_ENTRY_TRAIN]);
+    meg_messages b = meg_entry_messages(&states->entry[MEG_ENTRY_TRAIN]);
+    assert_int_equal(a.sums, b.sums);
+    assert_int_equal(whole->arena, states->arena);
+    meg_plan_destroy(whole);
+    meg_plan_destroy(states);
+    meg_graph_destroy(g);
+}
+
 /* Two gathers and a sum by parts are three halves of a reduction. */
 static void test_bytes(void **state)
 {
@@ -238,6 +253,7 @@ int main(int argc, char **argv)
                                        cmocka_unit_test(test_at_once), cmocka_unit_test(test_cpu),
                                        cmocka_unit_test(test_dense),   cmocka_unit_test(test_held),
                                        cmocka_unit_test(test_arena),   cmocka_unit_test(test_bytes),
+                                       cmocka_unit_test(test_stateless),
                                        cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,18 +13,26 @@
  */
 #include "plan/lower.h"
 
-bool meg_lower_parted(const meg_lower *l, int value)
+static bool shared(const meg_lower *l, int value)
 {
-    return l->plan->options.zero != MEG_HOMES_WHOLE && l->g->value[value].kind == MEG_PARAMETER &&
-           l->sharers[value].count > 1;
+    return l->g->value[value].kind == MEG_PARAMETER && l->sharers[value].count > 1;
 }
 
 /* The same in all entries, since held memory is: evaluation has one direction always. */
 bool meg_lower_scattered(const meg_lower *l, int value)
 {
-    return l->plan->options.zero == MEG_HOMES_PARTS && meg_lower_parted(l, value) &&
+    return l->plan->options.zero == MEG_HOMES_PARTS && shared(l, value) &&
            l->read_in[value] != MEG_SEVERAL &&
            l->plan->entry[MEG_ENTRY_TRAIN].timetable->directions == 1;
+}
+
+/* An optimizer without states leaves nothing to cut but the weight itself. */
+bool meg_lower_parted(const meg_lower *l, int value)
+{
+    const meg_plan *p = l->plan;
+    bool states = meg_optimizer_states(p->optimizer, p->settings) > 0;
+    return p->options.zero != MEG_HOMES_WHOLE && shared(l, value) &&
+           (states || meg_lower_scattered(l, value));
 }
 
 /* An even part along the first axis that can be cut, so that it lies in one piece; it may be empty. */
