@@ -117,6 +117,8 @@ static void test_accepts(void **state)
             "batch=8 stages=4 chunks=2 micro=4 schedule=interleaved", 2);
     accepts("gpt", "tokens=8 classes=32 layers=2 heads=2 width=8", "batch=8 stages=2 micro=4", 2);
     accepts("resnet-cifar", "depth=8 image=3x16x16", "batch=12 replicas=3", 3);
+    accepts("resnet-cifar", "depth=8 image=3x16x16",
+            "batch=8 norm=2 stages=4 chunks=2 micro=2 schedule=interleaved replicas=2 zero=3", 4);
 }
 
 static void finds(whole *w, const char *says)
@@ -142,6 +144,17 @@ static whole pipeline(void)
                 "batch=16 norm=4 stages=2 micro=4 replicas=2", 4);
 }
 
+/* The last that gathers parts sums them up instead. */
+static void turn_half(meg_entry *e)
+{
+    meg_station *t = &e->station[0];
+    int at = t->instrs - 1;
+    while (at >= 0 && (t->instr[at].code != MEG_REDUCE || t->instr[at].half != MEG_HALF_GATHER))
+        at--;
+    assert_true(at >= 0);
+    t->instr[at].half = MEG_HALF_SCATTER;
+}
+
 static void test_finds(void **state)
 {
     (void)state;
@@ -157,6 +170,11 @@ static void test_finds(void **state)
     w = pipeline();
     w.list[3].note[find(&w.list[3], MEG_REDUCE)].bytes += 8;
     finds(&w, "bytes");
+    w = make("cnn", "image=1x8x8 classes=3", "batch=4 replicas=2 zero=3", 2);
+    turn_half(&w.plan[1]->entry[MEG_ENTRY_TRAIN]);
+    meg_events_clear(&w.list[1]);
+    meg_events_of(w.plan[1], MEG_ENTRY_TRAIN, &w.list[1]);
+    finds(&w, "gathers");
     w = pipeline(); /* rank 0 waits for the gradient before it sends what it is the gradient of */
     int wait = -1 - find(&w.list[0], MEG_RECV), last = 0;
     for (int i = 0; i < w.list[0].steps; i++)
@@ -226,6 +244,40 @@ static void test_messages(void **state)
         fail_msg("513 values, 1024 times, there and back: %s", e.message);
     meg_graph_destroy(g);
     accept(make_of(wide(64), words, 2), words);
+}
+
+/* ---- tied weights ---- */
+
+/* Two weights, read in the order a b b a. */
+static meg_graph *tied(void)
+{
+    static const char *const name[] = {"n0", "n1", "n2", "n3"};
+    meg_graph *g = meg_graph_create("tied");
+    meg_weight_spec spec = {
+        .kind = MEG_PARAMETER, .shape = meg_box_of(1, 3, 1, 1, 1), .rank = 2, .dims = {1, 3}};
+    int x = meg_graph_input(g, "x", 2, (int64_t[]){1, 3}), w[2];
+    w[0] = meg_graph_parameter(g, "a", &spec);
+    w[1] = meg_graph_parameter(g, "b", &spec);
+    for (int i = 0; i < 4; i++)
+        x = meg_graph_add(g, "mul", name[i], "", 2, (int[]){x, w[i == 1 || i == 2]});
+    meg_graph_add_loss(g, "softmax_xent", "", x, 1);
+    if (g->error.status != MEG_OK) fail_msg("%s", g->error.message);
+    return g;
+}
+
+/* Ranks complete them in different order, in one station or in several. */
+static void test_tied(void **state)
+{
+    (void)state;
+    static const char *const words[] = {
+        "batch=4 micro=2 stages=2 level=layer assign=n2",
+        "batch=4 micro=2 stages=4 chunks=2 schedule=interleaved level=layer assign=n1,n2,n3"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        for (int zero = 0; zero <= 3; zero += zero ? 2 : 1) {
+            char all[160];
+            snprintf(all, sizeof all, "%s momentum=0.9 zero=%d", words[i], zero);
+            accept(make_of(tied(), all, 2), all);
+        }
 }
 
 /* ---- programs made by hand ---- */
@@ -365,7 +417,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accepts),       cmocka_unit_test(test_finds),
-        cmocka_unit_test(test_buckets),       cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_buckets),       cmocka_unit_test(test_messages), cmocka_unit_test(test_tied),
         cmocka_unit_test(test_waits_for_all), cmocka_unit_test(test_order_of_sums),
         cmocka_unit_test(test_large)};
     return cmocka_run_group_tests(tests, NULL, NULL);

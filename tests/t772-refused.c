@@ -30,6 +30,9 @@ static const refused_case cases[] = {
      {"2 parts along h", "no layer there has more than one", "leave h out", NULL}},
     {"cosmoflow", "image=2x9x8x11 pools=2 width=2", "batch=2 mesh=c512", 512,
      {"512 parts along c", "can be cut so", "fewer parts", NULL}},
+    /* sums over some of the ranks */
+    {"cnn", "image=1x13x11 classes=7", "batch=4 mesh=c2 replicas=2 zero=3 allreduce=mpi", 4,
+     {"all ranks", "mesh=c2", "allreduce=ring", NULL}},
     /* words */
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=q2", 2, {"mesh=q2", "n c d h w", NULL, NULL}},
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=h2h2", 4, {"comes twice", NULL, NULL, NULL}},

@@ -38,6 +38,8 @@ static const zero_case cases[] = {
     {RESNET, "batch=4 momentum=0.9 norm=2", "micro=2 stages=2 schedule=chimera replicas=2", 4, 0},
     {RESNET, "batch=4 norm=1", "micro=2 stages=4 chunks=2 replicas=2", 4, 0},
     {RESNET, "batch=4 momentum=0.9", "mesh=h2w2/layer3.0:n4", 4, 0},
+    /* idle ranks, and uneven parts, of which some ranks fetch more ahead than others */
+    {RESNET, "batch=4 momentum=0.9 norm=1", "mesh=c3 channels=channel replicas=2 bucket=1500", 6, 9},
     {GPT, "batch=4 optimizer=adamw", "replicas=2", 2, 0},
     {GPT, "batch=4 optimizer=adamw", "micro=2 stages=2 replicas=2", 4, 0},
     {GPT, "batch=4 optimizer=adamw", "mesh=c2 micro=2 schedule=zb_h1 stages=2 replicas=2", 8, 0},
@@ -202,6 +204,37 @@ static void test_arena(void **state)
     assert_true(arena[3] < arena[2] && arena[3] < arena[0] / 2); /* nothing is fetched ahead */
 }
 
+/* Without optimizer states zero=1 has nothing to cut, and gathers nothing. */
+static void test_stateless(void **state)
+{
+    (void)state;
+    meg_graph *g = network_zoo("cnn", "image=1x28x28 classes=10");
+    meg_plan *whole = plan_of(g, "batch=8", 1, 4), *states = plan_of(g, "batch=8 zero=1", 1, 4);
+    meg_messages a = meg_entry_messages(&whole->entry[MEG_ENTRY_TRAIN]);
+    meg_messages b = meg_entry_messages(&states->entry[MEG_ENTRY_TRAIN]);
+    assert_int_equal(a.sums, b.sums);
+    assert_int_equal(whole->arena, states->arena);
+    meg_plan_destroy(whole);
+    meg_plan_destroy(states);
+    meg_graph_destroy(g);
+}
+
+/* Two gathers and a sum by parts are three halves of a reduction. */
+static void test_bytes(void **state)
+{
+    (void)state;
+    meg_graph *g = network_zoo("cnn", "image=1x28x28 classes=10");
+    meg_plan *whole = plan_of(g, "batch=8 bucket=1", 1, 4);
+    meg_plan *parts = plan_of(g, "batch=8 bucket=1 zero=3", 1, 4);
+    int64_t all = meg_entry_messages(&whole->entry[MEG_ENTRY_TRAIN]).sum_bytes;
+    int64_t halves = meg_entry_messages(&parts->entry[MEG_ENTRY_TRAIN]).sum_bytes;
+    print_message("summed: %lld bytes, in halves %lld\n", (long long)all, (long long)halves);
+    assert_true(halves > all && halves <= all + all / 2);
+    meg_plan_destroy(whole);
+    meg_plan_destroy(parts);
+    meg_graph_destroy(g);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -219,6 +252,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_states),  cmocka_unit_test(test_parts),
                                        cmocka_unit_test(test_at_once), cmocka_unit_test(test_cpu),
                                        cmocka_unit_test(test_dense),   cmocka_unit_test(test_held),
-                                       cmocka_unit_test(test_arena),   cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_arena),   cmocka_unit_test(test_bytes),
+                                       cmocka_unit_test(test_stateless),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

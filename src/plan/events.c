@@ -78,6 +78,7 @@ static void post(walk *w, const meg_station *t, const meg_line *line, const meg_
         const meg_team *team = &w->entry->team[in->peer];
         n.peer = team->count;
         n.team = hash_team(team);
+        n.how = 2 * (int32_t)in->half + in->max;
     }
     int64_t lo = place(w, t, s, line);
     span mine = {v->notes, lo, lo + s->bytes, -1, in->code == MEG_SEND};

@@ -13,18 +13,26 @@
  */
 #include "plan/lower.h"
 
-bool meg_lower_parted(const meg_lower *l, int value)
+static bool shared(const meg_lower *l, int value)
 {
-    return l->plan->options.zero != MEG_HOMES_WHOLE && l->g->value[value].kind == MEG_PARAMETER &&
-           l->sharers[value].count > 1;
+    return l->g->value[value].kind == MEG_PARAMETER && l->sharers[value].count > 1;
 }
 
 /* The same in all entries, since held memory is: evaluation has one direction always. */
 bool meg_lower_scattered(const meg_lower *l, int value)
 {
-    return l->plan->options.zero == MEG_HOMES_PARTS && meg_lower_parted(l, value) &&
+    return l->plan->options.zero == MEG_HOMES_PARTS && shared(l, value) &&
            l->read_in[value] != MEG_SEVERAL &&
            l->plan->entry[MEG_ENTRY_TRAIN].timetable->directions == 1;
+}
+
+/* An optimizer without states leaves nothing to cut but the weight itself. */
+bool meg_lower_parted(const meg_lower *l, int value)
+{
+    const meg_plan *p = l->plan;
+    bool states = meg_optimizer_states(p->optimizer, p->settings) > 0;
+    return p->options.zero != MEG_HOMES_WHOLE && shared(l, value) &&
+           (states || meg_lower_scattered(l, value));
 }
 
 /* An even part along the first axis that can be cut, so that it lies in one piece; it may be empty. */
@@ -183,12 +191,14 @@ static int64_t weights(meg_lower *l, const meg_node *v, bool back, bool fetch)
     return bytes + weights_back(l, v, MEG_BACKWARD, fetch);
 }
 
+/* A rank without samples has no kernels that wait for what it fetched: it would wait where the memory is
+ * used again, perhaps for a rank that fetches less ahead and waits for a sum of this rank. */
 void meg_lower_ahead(meg_lower *l, int node, bool back)
 {
     enum { AHEAD = 2 }; /* nodes; with a convolution, its norm and the next convolution */
     int count = 0, step = back ? -1 : 1;
     int64_t ahead = 0;
-    if (l->plan->options.zero != MEG_HOMES_PARTS) return;
+    if (l->plan->options.zero != MEG_HOMES_PARTS || l->entry->idle) return;
     for (int i = node; i >= 0 && i < l->g->nodes && count <= AHEAD; i += step) {
         if (!l->mine[i]) continue;
         int64_t bytes = weights(l, &l->g->node[i], back, false);

@@ -55,7 +55,7 @@ static void hollow(meg_lower *l, const meg_instr *i)
 
 static bool runs(const meg_lower *l, meg_block_kind b)
 {
-    bool once = b == MEG_BLOCK_BEGIN || b == MEG_BLOCK_COUNTED || b == MEG_BLOCK_UPDATE;
+    bool once = b == MEG_BLOCK_BEGIN || b == MEG_BLOCK_COUNTED || b >= MEG_BLOCK_TIED;
     return once || l->out->micros > 0;
 }
 

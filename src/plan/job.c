@@ -114,6 +114,11 @@ static int match_meeting(job *j, const ref *all, int count)
 static meg_status check_meeting(job *j, const ref *all, int many)
 {
     for (int i = 0; i < many; i++)
+        MEG_CHECK(j->e, all[i].n->how == all[0].n->how, MEG_EARG,
+                  "the plan is broken: ranks %d and %d shall sum up %s of micro-batch %d, but one "
+                  "sums and the other gathers, or takes the largest",
+                  all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->micro);
+    for (int i = 0; i < many; i++)
         MEG_CHECK(j->e, all[i].n->micro == all[0].n->micro, MEG_EARG,
                   "the plan is broken: ranks %d and %d sum up %s of micro-batches %d and %d",
                   all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->micro, all[i].n->micro);

@@ -1,6 +1,7 @@
 /* Lowering an entry: its stations, one after the other, and the lines that run them. See lower.h for
  * the parts. */
 #include "plan/lower.h"
+#include "comm/allreduce.h"
 #include "plan/places.h"
 
 #include <stdlib.h>
@@ -308,7 +309,7 @@ static void link_frames(meg_entry *e)
     }
 }
 
-/*   begin  labels  counted  (tasks of the timetable)  update   */
+/*   begin  labels  counted  (tasks of the timetable)  tied  update   */
 static void write_lines(const meg_plan *p, meg_entry *e)
 {
     static const meg_block_kind block[] = {[MEG_TASK_F] = MEG_BLOCK_FORWARD,
@@ -330,6 +331,7 @@ static void write_lines(const meg_plan *p, meg_entry *e)
                                .ordinal = ordinal_of(t, k->micro),
                                .frame = e->train ? k->frame : 0});
     }
+    for_all_stations(e, MEG_BLOCK_TIED);
     for_all_stations(e, MEG_BLOCK_UPDATE);
     mark_last(e);
     link_frames(e);
@@ -365,14 +367,31 @@ static meg_status check_tags(const meg_station *t, meg_error *e)
     return MEG_OK;
 }
 
+/* A library's own reduction takes all ranks; halves (zero=) are never its. */
+static meg_status check_sums(const meg_plan *p, const meg_station *t, meg_error *e)
+{
+    const meg_allreduce_kind *kind = meg_allreduce_find(p->options.allreduce);
+    for (int i = 0; i < t->instrs && !kind->step; i++) {
+        const meg_instr *in = &t->instr[i];
+        bool sum = in->code == MEG_REDUCE && in->half == MEG_HALF_BOTH;
+        MEG_CHECK(e, !sum || t->entry->team[in->peer].count == p->world.ranks, MEG_EARG,
+                  "allreduce=%s works on all ranks, but mesh=%s has sums over some of them: use "
+                  "allreduce=ring",
+                  kind->name, p->options.mesh);
+    }
+    return MEG_OK;
+}
+
 meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out)
 {
     out->real = p->profile.real;
     lay_out(p, out);
     int replica = out->idle ? p->replicas - 1 : p->replica;
     lower_stations(p, out, replica * p->each + p->world.rank % p->each, false);
-    for (int i = 0; i < out->stations; i++)
+    for (int i = 0; i < out->stations; i++) {
         MEG_TRY(e, check_tags(&out->station[i], e));
+        MEG_TRY(e, check_sums(p, &out->station[i], e));
+    }
     write_lines(p, out);
     meg_entry_place(out);
     return meg_entry_check(out, e);

@@ -48,7 +48,8 @@ const meg_param meg_plan_params[] = {
      "rims of pixels that come in one exchange: ranks make those between themselves", NULL, 1, 64},
     {"zero", MEG_PARAM_CHOICE, AT(zero), "0",
      "what each of the ranks that share a weight holds a part of: 1: optimizer states; 3: weights "
-     "and gradients, too (as 1 where several stages share a weight)",
+     "and gradients, too (as 1 where several stages or segments share a weight, or a schedule has two "
+     "directions)",
      "0|1|3", 0, 0},
     {"allreduce", MEG_PARAM_TEXT, AT(allreduce), "ring",
      "how gradients are summed over ranks: `megalith list allreduce`", NULL, 0, 0},

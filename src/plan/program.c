@@ -16,7 +16,7 @@ int meg_home_axis(const meg_box *box)
 const char *meg_block_name(meg_block_kind b)
 {
     static const char *const name[MEG_BLOCKS] = {"begin",    "labels",  "counted", "forward",
-                                                 "backward", "weights", "update"};
+                                                 "backward", "weights", "tied",    "update"};
     return name[b];
 }
 
@@ -198,7 +198,7 @@ static void count_line(const meg_entry *e, const meg_line *line, meg_messages *m
         if (i->last && !line->last) continue;
         int64_t bytes = i->slot[MEG_X] < 0 ? 0 : t->slot[i->slot[MEG_X]].bytes;
         if (i->code == MEG_SEND) m->sent++, m->bytes += bytes;
-        if (i->code == MEG_REDUCE) m->sums++, m->sum_bytes += bytes;
+        if (i->code == MEG_REDUCE) m->sums++, m->sum_bytes += i->half ? bytes / 2 : bytes;
     }
 }
 

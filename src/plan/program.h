@@ -93,6 +93,7 @@ typedef enum meg_block_kind {
     MEG_BLOCK_FORWARD,
     MEG_BLOCK_BACKWARD,
     MEG_BLOCK_WEIGHTS, /* weight gradients, where the schedule wants them apart */
+    MEG_BLOCK_TIED,    /* once: begins the sums of weights that several stages share */
     MEG_BLOCK_UPDATE,  /* once: where gradients were summed over micro-batches or ranks */
     MEG_BLOCKS
 } meg_block_kind;
@@ -211,7 +212,7 @@ meg_status meg_entry_check(const meg_entry *e, meg_error *error);
 
 typedef struct meg_messages { /* of one rank, in one step */
     int64_t sent, bytes;     /* to single ranks */
-    int64_t sums, sum_bytes; /* reductions over several */
+    int64_t sums, sum_bytes; /* reductions over several; a half has half the bytes */
 } meg_messages;
 
 meg_messages meg_entry_messages(const meg_entry *e);

@@ -262,23 +262,31 @@ static void follow(meg_lower *l)
     }
 }
 
+/* All begin before the first update waits for its own: stages complete them in different order. */
+static void sum_tied(meg_lower *l)
+{
+    l->block = MEG_BLOCK_TIED;
+    for (int i = 0; i < l->settled_count; i++) {
+        bool own;
+        int value = l->settled[i];
+        meg_team team = sharers(l, value, &own);
+        if (own || team.count == 1 || !settles(l, value)) continue;
+        int tag = MEG_TAG_VALUE + 4 * value + 3;
+        meg_instr r = meg_lower_reduce(l, meg_lower_gradient(l, value), &team, tag);
+        meg_lower_emit(l, &r);
+    }
+}
+
 void meg_lower_finish(meg_lower *l)
 {
     if (l->entry->timetable->split) l->block = MEG_BLOCK_WEIGHTS;
     take_summed(l);
     close_bucket(l);
     follow(l);
+    sum_tied(l);
     l->block = MEG_BLOCK_UPDATE;
-    for (int i = 0; i < l->settled_count; i++) {
-        bool own;
-        int value = l->settled[i], sum = meg_lower_gradient(l, value);
-        if (!settles(l, value)) continue;
-        meg_team team = sharers(l, value, &own);
-        if (!own && team.count > 1) {
-            meg_instr r = meg_lower_reduce(l, sum, &team, MEG_TAG_VALUE + 4 * value + 3);
-            meg_lower_emit(l, &r);
-        }
-        meg_lower_update(l, value, sum);
-    }
+    for (int i = 0; i < l->settled_count; i++)
+        if (settles(l, l->settled[i]))
+            meg_lower_update(l, l->settled[i], meg_lower_gradient(l, l->settled[i]));
     share_states(l);
 }
