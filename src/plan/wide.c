@@ -166,11 +166,19 @@ static void make_rims(const meg_plan *p, meg_entry *e, const widener *x)
     }
 }
 
+static bool cuts_pixels(const meg_entry *e)
+{
+    for (int i = 0; i < e->segments; i++)
+        for (int a = MEG_D; a < MEG_AXES; a++)
+            if (e->segment[i].dim[a] > 1) return true;
+    return false;
+}
+
 meg_status meg_entry_widen(const meg_plan *p, meg_entry *e, meg_error *error)
 {
     int wide = (int)p->options.wide;
     if (wide == 1) return MEG_OK;
-    MEG_CHECK(error, !e->whole, MEG_EARG,
+    MEG_CHECK(error, cuts_pixels(e), MEG_EARG,
               "wide=%d, but no pixels are cut: use mesh=2x1 or the like, or leave wide out", wide);
     widener x = {.e = e, .pool = meg_pool_new(), .most = wide};
     find_edges(&x);
