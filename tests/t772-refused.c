@@ -122,9 +122,25 @@ static void test_grain(void **state)
     meg_graph_destroy(g);
 }
 
+/* It is the data's last batch that is too small. */
+static void test_tail(void **state)
+{
+    (void)state;
+    meg_error e;
+    meg_plan *p = NULL;
+    meg_graph *g = network_zoo("cnn", "image=1x13x11 classes=7");
+    assert_int_not_equal(meg_plan_make_for(g, &e, &meg_profile_plain, &(meg_world){0, 2},
+                                           "batch=4 mesh=n2", 9, &p),
+                         MEG_OK);
+    print_message("%s\n", e.message);
+    assert_non_null(strstr(e.message, "1 sample of a micro-batch"));
+    assert_non_null(strstr(e.message, "data's last one"));
+    meg_graph_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_zoo), cmocka_unit_test(test_operator),
-                                       cmocka_unit_test(test_grain)};
+                                       cmocka_unit_test(test_grain), cmocka_unit_test(test_tail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,9 +210,12 @@ static meg_status check_samples(const meg_plan *p, const meg_entry *e, meg_error
         if (most > 1) snprintf(use, sizeof use, "n1..n%" PRId64, most);
         MEG_CHECK(error, n == 1 || n * p->replicas <= e->graph->batch, MEG_EARG,
                   "%s: %" PRId64 " sample%s of a micro-batch cannot be cut over %d replica%s and "
-                  "mesh n%" PRId64 ": use %s%s, or a larger batch",
+                  "mesh n%" PRId64 ": use %s%s, or %s",
                   e->name, e->graph->batch, e->graph->batch == 1 ? "" : "s", p->replicas,
-                  p->replicas == 1 ? "" : "s", n, use, most > 0 ? "" : " and fewer replicas");
+                  p->replicas == 1 ? "" : "s", n, use, most > 0 ? "" : " and fewer replicas",
+                  e == &p->entry[MEG_ENTRY_TRAIN_TAIL]
+                      ? "a batch that leaves more samples, or none, for the data's last one"
+                      : "a larger batch");
     }
     return MEG_OK;
 }
