@@ -273,7 +273,7 @@ static inline int conv_shrink(conv_net *n, int x)
     char window[256], beside[256];
     for (int i = 0; i < n->space; i++) {
         stride[i] = 1 + fuzz_pick(d, 3);
-        while ((conv_extent(n, x, i) - 1) / stride[i] + 1 < conv_floor(n, i))
+        while (stride[i] > 1 && (conv_extent(n, x, i) - 1) / stride[i] + 1 < conv_floor(n, i))
             stride[i]--;
     }
     snprintf(beside, sizeof beside, "filters=%lld bias=0 kernel=1", (long long)filters);
