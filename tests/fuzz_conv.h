@@ -1,6 +1,10 @@
 /* Random convolutional graphs for plans that cut inside layers: windows of every kind (kernels 1-7,
  * strides, dilations, groups, uneven padding, transposed), pools, resizes, skips, norms, heads. Extents
  * stay above a floor that the plan's meshes ask for, so that most plans are possible.
+ *
+ * No maximum is taken of what was interpolated or averaged before: of pixels that are equal (maxima of
+ * overlapping windows, copies at an edge, holes of a transposed convolution), such a mean differs by the
+ * last bit, and that bit, which any order of summation changes, would choose whose the gradient is.
  */
 #ifndef TESTS_FUZZ_CONV_H
 #define TESTS_FUZZ_CONV_H
@@ -11,6 +15,7 @@ typedef struct conv_net {
     fuzz_net net;
     int space;                /* axes: 2, 3 */
     int64_t floor[MEG_AXES];  /* no extent below */
+    bool mixed;               /* something was interpolated or averaged: no more maxima */
 } conv_net;
 
 enum {
@@ -134,9 +139,9 @@ static inline int conv_up(conv_net *n, int x)
     conv_window w;
     for (int i = 0; i < n->space; i++) {
         int64_t extent = conv_extent(n, x, i);
-        w.kernel[i] = 1 + fuzz_pick(d, 4);
+        w.kernel[i] = 1 + fuzz_pick(d, fuzz_pick(d, 4) ? 4 : 7);
         w.stride[i] = extent * 3 < CONV_LARGEST ? 1 + fuzz_pick(d, 3) : 1;
-        w.dilation[i] = w.kernel[i] > 1 ? 1 + fuzz_pick(d, 2) : 1;
+        w.dilation[i] = w.kernel[i] > 1 ? 1 + fuzz_pick(d, 3) : 1;
         w.before[i] = fuzz_pick(d, w.kernel[i]) / 2;
         w.after[i] = fuzz_pick(d, w.kernel[i]) / 2;
         if (w.stride[i] > 1 && fuzz_pick(d, 2)) output[i] = 1;
@@ -153,10 +158,18 @@ static inline int conv_up(conv_net *n, int x)
     return fuzz_layer(&n->net, "conv_transpose", attrs, x);
 }
 
+/* A pool takes maxima, or else means. */
+static inline bool conv_maximum(conv_net *n)
+{
+    bool max = fuzz_pick(n->net.dice, 2) && !n->mixed;
+    n->mixed = !max;
+    return max;
+}
+
 static inline int conv_pool(conv_net *n, int x)
 {
     fuzz_dice *d = n->net.dice;
-    bool max = fuzz_pick(d, 2);
+    bool max = conv_maximum(n);
     char attrs[256] = "";
     conv_window w = conv_window_of(n, x, true, fuzz_pick(d, 3) == 0);
     for (int i = 0; i < n->space; i++) { /* no window sees padding alone */
@@ -165,7 +178,8 @@ static inline int conv_pool(conv_net *n, int x)
     }
     conv_words(n, &w, attrs, sizeof attrs);
     size_t used = strlen(attrs);
-    if (!max && fuzz_pick(d, 2)) snprintf(attrs + used, sizeof attrs - used, " count_pad=0");
+    snprintf(attrs + used, sizeof attrs - used, "%s%s", fuzz_pick(d, 4) ? "" : " ceil=1",
+             !max && fuzz_pick(d, 2) ? " count_pad=0" : "");
     return fuzz_layer(&n->net, max ? "maxpool" : "avgpool", attrs, x);
 }
 
@@ -176,7 +190,7 @@ static inline int conv_unpool(conv_net *n, int x)
     int64_t size[3];
     for (int i = 0; i < n->space; i++) {
         size[i] = conv_extent(n, x, i);
-        if (size[i] / 2 < conv_floor(n, i)) return x;
+        if (n->mixed || size[i] / 2 < conv_floor(n, i)) return x;
     }
     snprintf(name, sizeof name, "b%d.pool%d", n->net.block, n->net.layer++);
     int y = meg_graph_add(n->net.g, "maxpool", name, attrs, 1, &x);
@@ -193,7 +207,9 @@ static inline int conv_resize(conv_net *n, int x, const int64_t size[])
                                        "mode=linear coords=align_corners",
                                        "mode=nearest coords=half_pixel round=up"};
     char attrs[128];
-    snprintf(attrs, sizeof attrs, "%s", mode[fuzz_pick(n->net.dice, 4)]);
+    int64_t which = fuzz_pick(n->net.dice, 4);
+    n->mixed = n->mixed || which == 1 || which == 2;
+    snprintf(attrs, sizeof attrs, "%s", mode[which]);
     conv_word(attrs, sizeof attrs, "size", n->space, size);
     return fuzz_layer(&n->net, "resize", attrs, x);
 }
@@ -249,12 +265,32 @@ static inline int conv_residual(conv_net *n, int x)
     return fuzz_act(&n->net, fuzz_node(&n->net, "add", "", 2, (int[]){x, y}));
 }
 
+/* A residual block that strides, with a projection beside it. */
+static inline int conv_shrink(conv_net *n, int x)
+{
+    fuzz_dice *d = n->net.dice;
+    int64_t stride[3], filters = 2 + fuzz_pick(d, 5);
+    char window[256], beside[256];
+    for (int i = 0; i < n->space; i++) {
+        stride[i] = 1 + fuzz_pick(d, 3);
+        while (stride[i] > 1 && (conv_extent(n, x, i) - 1) / stride[i] + 1 < conv_floor(n, i))
+            stride[i]--;
+    }
+    snprintf(beside, sizeof beside, "filters=%lld bias=0 kernel=1", (long long)filters);
+    snprintf(window, sizeof window, "filters=%lld bias=0 kernel=3 pad=1", (long long)filters);
+    conv_word(beside, sizeof beside, "stride", n->space, stride);
+    conv_word(window, sizeof window, "stride", n->space, stride);
+    int y = fuzz_act(&n->net, conv_norm(n, fuzz_layer(&n->net, "conv", window, x)));
+    y = conv_norm(n, conv_same(n, y, filters));
+    int skip = conv_norm(n, fuzz_layer(&n->net, "conv", beside, x));
+    return fuzz_act(&n->net, fuzz_node(&n->net, "add", "", 2, (int[]){y, skip}));
+}
+
 static inline int conv_branches(conv_net *n, int x)
 {
     fuzz_net *net = &n->net;
     int a = fuzz_act(net, conv_norm(n, conv_same(n, x, 1 + fuzz_pick(net->dice, 4))));
-    int b = fuzz_layer(net, fuzz_pick(net->dice, 2) ? "maxpool" : "avgpool",
-                       "kernel=3 stride=1 pad=1", x);
+    int b = fuzz_layer(net, conv_maximum(n) ? "maxpool" : "avgpool", "kernel=3 stride=1 pad=1", x);
     int c = fuzz_pick(net->dice, 2) ? x : conv_same(n, a, 2);
     return fuzz_node(net, "concat", "", 3, (int[]){a, b, c});
 }
@@ -274,7 +310,7 @@ static inline int conv_block(conv_net *n, int x)
 {
     fuzz_net *net = &n->net;
     int64_t filters = 2 + fuzz_pick(net->dice, 6);
-    switch (fuzz_pick(net->dice, 13)) {
+    switch (fuzz_pick(net->dice, 14)) {
     case 0:
     case 1: return fuzz_act(net, conv_norm(n, conv_conv(n, x, filters, true)));
     case 2: return conv_residual(n, x);
@@ -287,6 +323,7 @@ static inline int conv_block(conv_net *n, int x)
     case 9: return conv_same(n, fuzz_layer(net, "dropout", "rate=0.3", x), filters);
     case 10: return conv_unpool(n, x);
     case 11: return conv_same(n, conv_pad(n, x), filters);
+    case 12: return conv_shrink(n, x);
     default: return n->space == 2 ? fuzz_tied(net, x) : conv_residual(n, x);
     }
 }

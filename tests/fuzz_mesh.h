@@ -1,6 +1,6 @@
 /* Random plans that cut inside layers, for graphs of tests/fuzz_conv.h and for tokens: a mesh per
- * stage, sometimes several segments of a stage, with replicas and schedules of both directions; 2 to 8
- * ranks. The meshes are drawn first, and the graph keeps its extents above them.
+ * stage, sometimes several segments of a stage, with replicas, schedules of both directions and stages
+ * that take turns on a rank; 2 to 8 ranks. The meshes are drawn first, and the graph keeps its extents above them.
  */
 #ifndef TESTS_FUZZ_MESH_H
 #define TESTS_FUZZ_MESH_H
@@ -10,7 +10,7 @@
 
 enum {
     MESH_RANKS = 8,
-    MESH_STAGES = 3,
+    MESH_STAGES = 4,
     MESH_BLOCKS = 32,
     MESH_TEXT = 40
 };
@@ -20,7 +20,7 @@ typedef struct mesh_draw { /* what the words are made from */
     bool tokens;
     int space;
     int64_t floor[MEG_AXES]; /* the most parts along each axis */
-    int stages, replicas, micro;
+    int stages, chunks, replicas, micro;
     const char *schedule;
     int size[MESH_STAGES], also[MESH_STAGES]; /* ranks; of a further segment */
     char mesh[MESH_STAGES][MESH_TEXT], more[MESH_STAGES][MESH_TEXT]; /* more: of a further segment; "": none */
@@ -87,20 +87,33 @@ static inline void mesh_stages(mesh_draw *m)
 
 static inline bool mesh_two(const mesh_draw *m)
 {
-    return strstr("mast chimera", m->schedule) != NULL;
+    return strstr("mast master chimera", m->schedule) != NULL;
+}
+
+/* Who runs what. */
+static inline void mesh_pipe(mesh_draw *m)
+{
+    static const char *const rows[] = {"serial", "gpipe",  "1f1b",        "zb_h1",
+                                       "mast",   "master", "interleaved", "chimera"};
+    fuzz_dice *d = m->dice;
+    if (fuzz_pick(d, 5) > 2) m->stages = 2 + (int)fuzz_pick(d, 2);
+    m->replicas = m->stages < 3 && fuzz_pick(d, 3) == 0 ? 2 : 1;
+    m->micro = 1 + (int)fuzz_pick(d, 3);
+    if (m->stages > 1) m->schedule = rows[fuzz_pick(d, m->stages % 2 ? 7 : 8)];
+    if (mesh_two(m) && m->micro < 2) m->micro = 2;
+    if (strcmp(m->schedule, "interleaved") == 0) { /* two or four stages on one or two seats */
+        m->chunks = 2;
+        m->stages = 2 * m->stages - 2;
+        m->micro = m->stages / 2 * (1 + (int)fuzz_pick(d, 2));
+    }
 }
 
 static inline mesh_draw mesh_draw_of(fuzz_dice *d)
 {
-    static const char *const rows[] = {"serial", "gpipe", "1f1b", "zb_h1", "mast", "chimera"};
-    mesh_draw m = {.dice = d, .floor = {1, 1, 1, 1, 1}, .schedule = "auto", .stages = 1};
+    mesh_draw m = {.dice = d, .floor = {1, 1, 1, 1, 1}, .schedule = "auto", .stages = 1, .chunks = 1};
     m.tokens = fuzz_pick(d, 6) == 0;
     m.space = fuzz_pick(d, 6) ? 2 : 3;
-    if (fuzz_pick(d, 5) > 2) m.stages = 2 + (int)fuzz_pick(d, MESH_STAGES - 1);
-    m.replicas = m.stages < 3 && fuzz_pick(d, 3) == 0 ? 2 : 1;
-    m.micro = 1 + (int)fuzz_pick(d, 3);
-    if (m.stages > 1) m.schedule = rows[fuzz_pick(d, m.stages % 2 ? 5 : 6)];
-    if (strstr("mast chimera", m.schedule) && m.micro < 2) m.micro = 2;
+    mesh_pipe(&m);
     mesh_stages(&m);
     if (mesh_two(&m) && fuzz_pick(d, 2)) { /* many ranks in front of single ones */
         m.size[0] = mesh_words(&m, MESH_RANKS / m.replicas - (m.stages - 1), m.mesh[0]);
@@ -155,10 +168,24 @@ static inline void mesh_text(mesh_draw *m, char *text, size_t size)
     }
 }
 
+/* Stages k, k + seats, ... take turns on the ranks of the largest of them. */
+static inline int mesh_turns(const mesh_draw *m)
+{
+    int seats = m->stages / m->chunks, sum = 0;
+    for (int k = 0; k < seats; k++) {
+        int most = 1;
+        for (int i = k; i < m->stages; i += seats)
+            if (m->size[i] > most) most = m->size[i];
+        sum += most;
+    }
+    return sum * m->replicas;
+}
+
 /* Ranks of a replica: those of the stages' largest meshes; but where a stage of two directions, the
  * second in reverse order, would meet a part of itself, opposite stages have the larger number. */
 static inline int mesh_ranks(const mesh_draw *m)
 {
+    if (m->chunks > 1) return mesh_turns(m);
     int sum = 0, paired = 0, at = 0;
     bool meets = false;
     for (int i = 0; i < m->stages; i++) {
@@ -195,8 +222,9 @@ static inline fuzz_plan mesh_plan_of(mesh_draw *m, const meg_graph *g)
     int used = snprintf(out.one, sizeof out.one, "batch=%lld norm=%lld momentum=0.9", (long long)batch,
                         (long long)norm);
     snprintf(out.many, sizeof out.many,
-             "%s micro=%d stages=%d replicas=%d schedule=%s %s channels=%s bucket=%s recompute=%s",
-             out.one, m->micro, m->stages, m->replicas, m->schedule, mesh,
+             "%s micro=%d stages=%d chunks=%d replicas=%d schedule=%s %s channels=%s bucket=%s "
+             "recompute=%s",
+             out.one, m->micro, m->stages, m->chunks, m->replicas, m->schedule, mesh,
              channels[fuzz_pick(d, 3)], bucket[fuzz_pick(d, 4)], fuzz_pick(d, 3) ? "auto" : "none");
     bool pixels = m->floor[MEG_D] > 1 || m->floor[MEG_H] > 1 || m->floor[MEG_W] > 1;
     if (pixels && fuzz_pick(d, 3) == 0) {

@@ -22,7 +22,7 @@ static const refused_case cases[] = {
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=n3", 3,
      {"2 samples", "mesh n3", "use n1..n2", "larger batch"}},
     {"cnn", "image=1x13x11 classes=7", "batch=8 norm=2 micro=4 mesh=n2 replicas=2", 4,
-     {"2 samples", "2 replicas", "mesh n2", "use n1..n1"}},
+     {"2 samples", "2 replicas", "mesh n2", "use n1, or a larger batch"}},
     /* an axis that there is not; more channels than any layer has */
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=d2", 2,
      {"2 parts along d", "no layer there has more than one", "leave d out", NULL}},
@@ -33,6 +33,13 @@ static const refused_case cases[] = {
     /* sums over some of the ranks */
     {"cnn", "image=1x13x11 classes=7", "batch=4 mesh=c2 replicas=2 zero=3 allreduce=mpi", 4,
      {"all ranks", "mesh=c2", "allreduce=ring", NULL}},
+    /* channels that are there, but in nothing that begins a cut; wide rims of nothing */
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=2 mesh=1/avgpool:c2/fc:1", 2,
+     {"2 parts along c", "avgpool", "conv or dense", "leave c out"}},
+    {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=c3/conv2:1 channels=channel", 3,
+     {"3 parts along c", "conv1", "use channels=auto", "leave c out"}},
+    {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=c2 wide=2", 2,
+     {"wide=2", "no pixels are cut", "leave wide out", NULL}},
     /* words */
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=q2", 2, {"mesh=q2", "n c d h w", NULL, NULL}},
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=h2h2", 4, {"comes twice", NULL, NULL, NULL}},
@@ -40,7 +47,9 @@ static const refused_case cases[] = {
     {"cnn", "image=1x13x11 classes=7", "batch=4 mesh=n1:3", 2, {"equal parts", NULL, NULL, NULL}},
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=w1:1:1:1:1:1", 6, {"6 parts along w", NULL, NULL, NULL}},
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=h2/nowhere:w2", 2,
-     {"no group 'nowhere'", "megalith show", NULL, NULL}},
+     {"no group 'nowhere'", "level=block", "megalith show cnn", NULL}},
+    {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=h2/fc1:n2/conv2:w2", 2,
+     {"conv2", "order", NULL, NULL}},
     {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=2x1,1", 2, {"more stages", "stages=1", NULL, NULL}},
     {"cnn", "image=1x13x11 classes=7", "batch=2 stages=2 mesh=2x1,1,1", 4,
      {"more stages", "stages=2", NULL, NULL}},
@@ -79,7 +88,7 @@ static void test_zoo(void **state)
 static void test_operator(void **state)
 {
     static const refused_case tokens = {"tokens", "", "batch=2 mesh=w2", 2,
-                                        {"2 parts along w", "tokens", "reshape", "leave w out"}};
+                                        {"2 parts along w", "reshape", "use another axis", "leave w out"}};
     (void)state;
     meg_graph *g = meg_graph_create("tokens");
     int x = meg_graph_input(g, "image", 4, (int64_t[]){1, 3, 1, 1});
@@ -119,9 +128,25 @@ static void test_grain(void **state)
     meg_graph_destroy(g);
 }
 
+/* It is the data's last batch that is too small. */
+static void test_tail(void **state)
+{
+    (void)state;
+    meg_error e;
+    meg_plan *p = NULL;
+    meg_graph *g = network_zoo("cnn", "image=1x13x11 classes=7");
+    assert_int_not_equal(meg_plan_make_for(g, &e, &meg_profile_plain, &(meg_world){0, 2},
+                                           "batch=4 mesh=n2", 9, &p),
+                         MEG_OK);
+    print_message("%s\n", e.message);
+    assert_non_null(strstr(e.message, "1 sample of a micro-batch"));
+    assert_non_null(strstr(e.message, "data's last one"));
+    meg_graph_destroy(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_zoo), cmocka_unit_test(test_operator),
-                                       cmocka_unit_test(test_grain)};
+                                       cmocka_unit_test(test_grain), cmocka_unit_test(test_tail)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,10 @@ static const wide_case cases[] = {
     {"unet3d", "image=1x16x16x16 classes=3 width=2", "batch=2 mesh=2x2x1", 4, 2, 0.8},
     {"resnet-cifar", "depth=14 image=3x32x32 classes=5 width=4",
      "batch=4 norm=2 micro=2 stages=2 mesh=2x1 replicas=2", 8, 2, 0.75},
+    /* cut channels and sums over them are exchanged: what is between them may grow */
+    {"resnet-cifar", "depth=14 image=3x20x17 classes=5 width=4", "batch=2 mesh=c2h2", 4, 3, 1.0},
+    {"cnn", "image=1x29x26 classes=7", "batch=2 mesh=c2h2 channels=channel", 4, 3, 1.0},
+    {"unet", "image=1x32x48 classes=3 width=2 bn=1", "batch=2 mesh=c2w2 channels=filter", 4, 4, 1.0},
 };
 
 static meg_messages messages(meg_graph *g, const char *words, int ranks)

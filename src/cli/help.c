@@ -24,7 +24,10 @@ void meg_help_command(const meg_command *c, const char *model, FILE *out)
     meg_book book;
     for (int i = 0; meg_book_at(c, &choice, i, &book); i++) {
         if (!book.params->name || (!choice.model && book.model)) continue;
-        const char *kind = book.model ? "model " : book.optimizer ? "optimizer " : "";
+        const char *kind = book.model       ? "model "
+                           : book.optimizer ? "optimizer "
+                           : i == 0         ? "the command "
+                                            : "";
         if (i == 0)
             fputs("\nWords are written --word value or --word=value; - and _ are the same. "
                   "Sizes: 4096, 64KiB, 2GB.\n",

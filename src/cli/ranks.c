@@ -106,9 +106,10 @@ static void print_table(const meg_session *s, FILE *out)
     }
     if (ranks > LINES) {
         print_rank(out, most, &s->needs[most]);
-        print_rank(out, least, &s->needs[least]);
+        if (least != most) print_rank(out, least, &s->needs[least]);
     }
-    fprintf(out, "  rank %d needs most, rank %d least\n", most, least);
+    if (s->needs[most].arena == s->needs[least].arena) fprintf(out, "  all ranks need the same\n");
+    else fprintf(out, "  rank %d needs most, rank %d least\n", most, least);
 }
 
 void meg_ranks_summary(const meg_session *s, FILE *out)

@@ -21,6 +21,12 @@ typedef enum meg_homes { /* zero=: what is cut over the ranks that share a weigh
     MEG_HOMES_PARTS   /* weights and gradients, too */
 } meg_homes;
 
+typedef enum meg_channels { /* channels=: what a mesh with c cuts */
+    MEG_CHANNELS_AUTO,
+    MEG_CHANNELS_FILTER,
+    MEG_CHANNELS_INPUT /* "channel" */
+} meg_channels;
+
 typedef struct meg_plan_options {
     int64_t batch, micro, norm, budget;
     int64_t replicas, stages, chunks, replications; /* 0: as many as there are ranks for */
@@ -28,7 +34,7 @@ typedef struct meg_plan_options {
     int level, balance;                             /* of stages */
     char schedule[MEG_TEXT], assign[MEG_TEXT], allreduce[MEG_TEXT], mesh[MEG_TEXT];
     int64_t wide;    /* rims in a row that come in one exchange */
-    int channels;    /* cuts along c: 0 auto, 1 filter, 2 channel */
+    int channels;    /* meg_channels */
     int zero;        /* meg_homes */
     int recompute;   /* 0 auto, 1 none */
     bool keep_grads; /* gradients stay readable after the step */

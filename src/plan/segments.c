@@ -101,6 +101,7 @@ static meg_status read_mesh(words *w, meg_segment *s)
 /* The first node of a group, which must be of the stage. */
 static meg_status find_group(words *w, int *out)
 {
+    static const char *const level[] = {"layer", "block", "module"};
     meg_plan *p = w->plan;
     size_t length = strcspn(w->at, ":/,");
     for (int i = 0; i < w->groups->count; i++) {
@@ -115,8 +116,11 @@ static meg_status find_group(words *w, int *out)
         w->at++;
         return MEG_OK;
     }
-    return meg_fail(w->e, MEG_EARG, "mesh=%s: %s has no group '%.*s': `megalith show` lists them",
-                    p->options.mesh, p->source->name, (int)length, w->at);
+    return meg_fail(w->e, MEG_EARG,
+                    "mesh=%s: %s has no group '%.*s' at level=%s: `megalith show %s --level %s` lists "
+                    "them",
+                    p->options.mesh, p->source->name, (int)length, w->at, level[p->options.level],
+                    p->source->name, level[p->options.level]);
 }
 
 static meg_segment *add_segment(meg_plan *p)
@@ -134,12 +138,17 @@ static void take_nodes(meg_plan *p, int stage, int first)
 static meg_status read_stage(words *w)
 {
     meg_plan *p = w->plan;
+    int before = -1;
     MEG_TRY(w->e, read_mesh(w, add_segment(p)));
     take_nodes(p, w->stage, 0);
     while (*w->at == '/') {
         int first = 0;
-        w->at++;
+        const char *group = ++w->at;
         MEG_TRY(w->e, find_group(w, &first));
+        MEG_CHECK(w->e, first > before, MEG_EARG,
+                  "mesh=%s: %.*s does not come after the group before it: name them in the network's "
+                  "order", p->options.mesh, (int)strcspn(group, ":"), group);
+        before = first;
         MEG_CHECK(w->e, p->segments < MEG_SEGMENTS, MEG_EARG, "mesh: more than %d segments",
                   MEG_SEGMENTS);
         MEG_TRY(w->e, read_mesh(w, add_segment(p)));

@@ -127,12 +127,12 @@ static void linear_channels(spreader *s)
     int64_t out = meg_extent(&s->l->whole.out, MEG_C), sum = meg_extent(&s->l->whole.sum, MEG_C);
     int64_t in = meg_extent(&s->e->graph->value[s->v->in[0]].shape, MEG_C);
     int64_t grain = grain_of(s, MEG_C);
-    enum { AUTO, FILTER, CHANNEL };
     int how = s->plan->options.channels;
-    bool sums = how == CHANNEL || (how == AUTO && cut_of(s, s->v->in[0]));
+    bool inputs = how == MEG_CHANNELS_INPUT;
+    bool sums = inputs || (how == MEG_CHANNELS_AUTO && cut_of(s, s->v->in[0]));
     if (sums && sum == in && sum >= s->dim)
         set(s, MEG_C, MEG_SPLIT_PARTIAL, cut(s, MEG_C, sum, 1));
-    else if (how != CHANNEL && grain && out >= s->dim * grain)
+    else if (!inputs && grain && out >= s->dim * grain)
         set(s, MEG_C, MEG_SPLIT_CUT, cut(s, MEG_C, out, grain));
 }
 
@@ -237,11 +237,16 @@ static meg_status check_samples(const meg_plan *p, const meg_entry *e, meg_error
 {
     for (int i = 0; i < e->segments; i++) {
         int64_t n = e->segment[i].dim[MEG_N], most = e->graph->batch / p->replicas;
+        char use[48] = "n1";
+        if (most > 1) snprintf(use, sizeof use, "n1..n%" PRId64, most);
         MEG_CHECK(error, n == 1 || n * p->replicas <= e->graph->batch, MEG_EARG,
-                  "%s: %" PRId64 " samples of a micro-batch cannot be cut over %d replicas and "
-                  "mesh n%" PRId64 ": use n1..n%" PRId64 "%s, or a larger batch",
-                  e->name, e->graph->batch, p->replicas, n,
-                  most > 0 ? most : 1, most > 0 ? "" : " and fewer replicas");
+                  "%s: %" PRId64 " sample%s of a micro-batch cannot be cut over %d replica%s and "
+                  "mesh n%" PRId64 ": use %s%s, or %s",
+                  e->name, e->graph->batch, e->graph->batch == 1 ? "" : "s", p->replicas,
+                  p->replicas == 1 ? "" : "s", n, use, most > 0 ? "" : " and fewer replicas",
+                  e == &p->entry[MEG_ENTRY_TRAIN_TAIL]
+                      ? "a batch that leaves more samples, or none, for the data's last one"
+                      : "a larger batch");
     }
     return MEG_OK;
 }
@@ -262,16 +267,25 @@ static bool cuts_anything(const meg_entry *e, int axis, int *dim, int *best)
     return *dim == 1;
 }
 
-/* In what multiples a value may be cut, if not by one, and how many parts that makes. */
-static void say_grain(const meg_entry *e, const meg_value *x, int axis, char has[48], char use[48])
+/* What would do instead of so many parts, where the largest value may be cut anywhere. */
+static const char *instead(const meg_plan *p, const meg_value *x, int axis, int dim)
+{
+    if (axis == MEG_C && p->options.channels == MEG_CHANNELS_INPUT)
+        return "channels=auto, which cuts filters, or fewer parts";
+    if (x->shape.hi[axis] < dim) return "fewer parts";
+    if (axis == MEG_C) return "c where there is a conv or dense layer to begin the cut";
+    return "another axis";
+}
+
+/* In what multiples the largest value may be cut, if not by one, and how many parts that makes. */
+static bool say_grain(const meg_entry *e, const meg_value *x, int axis, char has[48], char use[48])
 {
     const meg_node *v = &e->graph->node[x->maker];
     int64_t grain = v->op->grain ? v->op->grain(e->graph, v, axis) : 1, extent = x->shape.hi[axis];
-    has[0] = '\0';
-    strcpy(use, "fewer parts");
-    if (grain < 2) return;
+    if (grain < 2) return false;
     snprintf(has, 48, " in multiples of %" PRId64, grain);
     snprintf(use, 48, "1..%" PRId64 " parts", (extent + grain - 1) / grain);
+    return true;
 }
 
 /* Ranks that all do the same are a mistake. */
@@ -286,13 +300,14 @@ static meg_status check_use(const meg_plan *p, const meg_entry *e, meg_error *er
         MEG_CHECK(error, most > 1, MEG_EARG,
                   "mesh=%s: %d parts along %c, but no layer there has more than one, %s among them: "
                   "leave %c out", p->options.mesh, dim, letter, x->name, letter);
-        char grain[48], use[48];
-        say_grain(e, x, a, grain, use);
+        char grain[48] = "", parts[48];
+        bool grainy = say_grain(e, x, a, grain, parts);
         return meg_fail(error, MEG_EARG,
                         "mesh=%s: %d parts along %c, but no layer there can be cut so; the largest, "
                         "%s (%s), has an extent of %" PRId64 "%s: use %s, or leave %c out",
                         p->options.mesh, dim, letter, x->name,
-                        e->graph->node[x->maker].op->name, most, grain, use, letter);
+                        e->graph->node[x->maker].op->name, most, grain,
+                        grainy ? parts : instead(p, x, a, dim), letter);
     }
     return MEG_OK;
 }

@@ -47,6 +47,32 @@ static bool has_rim(const meg_entry *e, const meg_node *reader, int value)
     return false;
 }
 
+/* More than the part's pixels? */
+static bool beyond(const meg_box *part, const meg_box *need)
+{
+    for (int a = MEG_D; a < MEG_AXES; a++)
+        if (need->lo[a] < part->lo[a] || need->hi[a] > part->hi[a]) return true;
+    return false;
+}
+
+/* Does it put together channels that are cut, of just its own pixels? With a rim it would want them of
+ * all neighbours as well: more messages than the one for its own rim. */
+static bool gathers(const meg_entry *e, const meg_node *v)
+{
+    const meg_mesh *mesh = meg_entry_mesh(e, 0, e->segment_of[v->id]);
+    for (int k = 0; k < v->inputs; k++) {
+        int x = v->in[k], maker = e->graph->value[x].maker;
+        bool rim = maker < 0 || e->segment_of[maker] != e->segment_of[v->id] ||
+                   e->layout[x].on[MEG_C].how != MEG_SPLIT_CUT;
+        for (int i = 0; i < mesh->size && !rim; i++) {
+            meg_box part = meg_entry_part(e, x, i).work.out, need = meg_entry_need(e, v, x, i);
+            rim = beyond(&part, &need);
+        }
+        if (!rim) return true;
+    }
+    return false;
+}
+
 /* Not of a sum over ranks; and who lacks channels lacks the weights to make them. */
 static bool can_grow(const meg_entry *e, const meg_node *v)
 {
@@ -56,7 +82,7 @@ static bool can_grow(const meg_entry *e, const meg_node *v)
     for (int a = MEG_D; a < MEG_AXES; a++)
         if (l->on[a].how == MEG_SPLIT_CUT && v->op->grain && v->op->grain(e->graph, v, a) != 1)
             return false;
-    return true;
+    return !gathers(e, v);
 }
 
 static void find_edges(widener *x)
@@ -166,11 +192,19 @@ static void make_rims(const meg_plan *p, meg_entry *e, const widener *x)
     }
 }
 
+static bool cuts_pixels(const meg_entry *e)
+{
+    for (int i = 0; i < e->segments; i++)
+        for (int a = MEG_D; a < MEG_AXES; a++)
+            if (e->segment[i].dim[a] > 1) return true;
+    return false;
+}
+
 meg_status meg_entry_widen(const meg_plan *p, meg_entry *e, meg_error *error)
 {
     int wide = (int)p->options.wide;
     if (wide == 1) return MEG_OK;
-    MEG_CHECK(error, !e->whole, MEG_EARG,
+    MEG_CHECK(error, cuts_pixels(e), MEG_EARG,
               "wide=%d, but no pixels are cut: use mesh=2x1 or the like, or leave wide out", wide);
     widener x = {.e = e, .pool = meg_pool_new(), .most = wide};
     find_edges(&x);
