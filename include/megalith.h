@@ -44,15 +44,16 @@ typedef struct meg_trainer meg_trainer;
 typedef int meg_val; /* a value of a graph; -1 after an error, which later calls pass on */
 
 typedef struct meg_report {
-    int64_t step;                 /* steps done so far */
-    double loss, accuracy;        /* means over the samples of the call; accuracy 0..1 */
-    double seconds_per_step;      /* median of the call */
-    double images_per_second;     /* of all ranks together */
+    int64_t step;             /* steps done so far */
+    double loss, accuracy;    /* means over the samples of the call; accuracy 0..1 */
+    double seconds_per_step;  /* median of the call */
+    double images_per_second; /* of all ranks together */
     double predicted_seconds_per_step;
-    int64_t predicted_peak_bytes; /* of the arena; of the rank that differs most from its prediction,
+    int64_t
+        predicted_peak_bytes;    /* of the arena; of the rank that differs most from its prediction,
                                      if none does: of the one that needs most */
-    int64_t measured_peak_bytes;  /* highest arena byte written, plus 1; of the same rank */
-    int64_t peak_rss_bytes;       /* of the largest process */
+    int64_t measured_peak_bytes; /* highest arena byte written, plus 1; of the same rank */
+    int64_t peak_rss_bytes;      /* of the largest process */
 } meg_report;
 
 /* ---- context ---- */
@@ -119,8 +120,8 @@ void meg_data_free(meg_data *d);
  * balance=compute|memory assign=NAMES allreduce=NAME optimizer=sgd|adam|adamw, and those of the
  * optimizer. Each rank plans its own part. */
 meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out);
-int64_t meg_plan_bytes(const meg_plan *p);    /* predicted peak of the arena of this rank */
-double meg_plan_seconds(const meg_plan *p);   /* predicted seconds per step */
+int64_t meg_plan_bytes(const meg_plan *p);  /* predicted peak of the arena of this rank */
+double meg_plan_seconds(const meg_plan *p); /* predicted seconds per step */
 /* Not collective. Writes "summary" or "program" (every instruction) as text. */
 meg_status meg_plan_print(const meg_plan *p, const char *what, FILE *out);
 void meg_plan_free(meg_plan *p);

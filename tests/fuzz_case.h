@@ -9,7 +9,7 @@
 
 #include <sys/wait.h>
 
-static const double fuzz_same = 1e-10; /* STYLE 14: up to summation order, in double */
+static const double fuzz_same = 1e-10;      /* STYLE 14: up to summation order, in double */
 static const double fuzz_same_float = 1e-3; /* of losses; gradients are the matrix's business */
 
 enum {
@@ -37,7 +37,7 @@ typedef struct fuzz_pipe { /* who runs what */
 
 static inline fuzz_pipe fuzz_pipe_of(fuzz_dice *d)
 {
-    static const char *const rows[] = {"serial", "gpipe", "1f1b",   "zb_h1",
+    static const char *const rows[] = {"serial", "gpipe",  "1f1b",    "zb_h1",
                                        "mast",   "master", "chimera", "interleaved"};
     fuzz_pipe p = {.stages = 1 + (int)fuzz_pick(d, 4), .chunks = 1, .micro = 1, .schedule = "auto"};
     p.micro = 1 + (int)fuzz_pick(d, 5);
@@ -82,14 +82,15 @@ static inline fuzz_plan fuzz_plan_of(fuzz_dice *d, const meg_graph *g)
     out.samples = batch * 2 + (fuzz_pick(d, 2) ? fuzz_pick(d, batch) : 0);
     bool micro = fuzz_pick(d, 2);
     out.eval = micro || p.micro == 1;
-    int used = snprintf(out.one, sizeof out.one, "batch=%lld norm=%lld momentum=0.9", (long long)batch,
-                        (long long)norm);
+    int used = snprintf(out.one, sizeof out.one, "batch=%lld norm=%lld momentum=0.9",
+                        (long long)batch, (long long)norm);
     snprintf(out.many, sizeof out.many,
              "%s micro=%d stages=%d chunks=%d replicas=%d schedule=%s replications=%d level=%s "
              "balance=%s bucket=%s allreduce=%s recompute=%s phases=%d",
              out.one, p.micro, p.stages, p.chunks, replicas, p.schedule, p.replications,
-             level[fuzz_pick(d, 3)], fuzz_pick(d, 2) ? "compute" : "memory", bucket[fuzz_pick(d, 4)],
-             reduce[fuzz_pick(d, 3)], fuzz_pick(d, 2) ? "auto" : "none", fuzz_pick(d, 4) == 0);
+             level[fuzz_pick(d, 3)], fuzz_pick(d, 2) ? "compute" : "memory",
+             bucket[fuzz_pick(d, 4)], reduce[fuzz_pick(d, 3)], fuzz_pick(d, 2) ? "auto" : "none",
+             fuzz_pick(d, 4) == 0);
     fuzz_homes(d, &out);
     if (micro) snprintf(out.one + used, sizeof out.one - (size_t)used, " micro=%d", p.micro);
     return out;

@@ -13,9 +13,9 @@
 
 typedef struct conv_net {
     fuzz_net net;
-    int space;                /* axes: 2, 3 */
-    int64_t floor[MEG_AXES];  /* no extent below */
-    bool mixed;               /* something was interpolated or averaged: no more maxima */
+    int space;               /* axes: 2, 3 */
+    int64_t floor[MEG_AXES]; /* no extent below */
+    bool mixed;              /* something was interpolated or averaged: no more maxima */
 } conv_net;
 
 enum {
@@ -312,19 +312,31 @@ static inline int conv_block(conv_net *n, int x)
     int64_t filters = 2 + fuzz_pick(net->dice, 6);
     switch (fuzz_pick(net->dice, 14)) {
     case 0:
-    case 1: return fuzz_act(net, conv_norm(n, conv_conv(n, x, filters, true)));
-    case 2: return conv_residual(n, x);
-    case 3: return conv_branches(n, x);
-    case 4: return conv_pool(n, x);
+    case 1:
+        return fuzz_act(net, conv_norm(n, conv_conv(n, x, filters, true)));
+    case 2:
+        return conv_residual(n, x);
+    case 3:
+        return conv_branches(n, x);
+    case 4:
+        return conv_pool(n, x);
     case 5:
-    case 6: return conv_skip(n, conv_conv(n, x, filters, false));
-    case 7: return fuzz_act(net, conv_up(n, x));
-    case 8: return conv_other_size(n, x);
-    case 9: return conv_same(n, fuzz_layer(net, "dropout", "rate=0.3", x), filters);
-    case 10: return conv_unpool(n, x);
-    case 11: return conv_same(n, conv_pad(n, x), filters);
-    case 12: return conv_shrink(n, x);
-    default: return n->space == 2 ? fuzz_tied(net, x) : conv_residual(n, x);
+    case 6:
+        return conv_skip(n, conv_conv(n, x, filters, false));
+    case 7:
+        return fuzz_act(net, conv_up(n, x));
+    case 8:
+        return conv_other_size(n, x);
+    case 9:
+        return conv_same(n, fuzz_layer(net, "dropout", "rate=0.3", x), filters);
+    case 10:
+        return conv_unpool(n, x);
+    case 11:
+        return conv_same(n, conv_pad(n, x), filters);
+    case 12:
+        return conv_shrink(n, x);
+    default:
+        return n->space == 2 ? fuzz_tied(net, x) : conv_residual(n, x);
     }
 }
 

@@ -62,19 +62,22 @@ static inline int fuzz_norm(fuzz_net *n, int x)
     char attrs[64];
     int64_t c = fuzz_extent(n, x, MEG_C);
     switch (fuzz_pick(n->dice, 6)) {
-    case 0: return x;
+    case 0:
+        return x;
     case 1:
         snprintf(attrs, sizeof attrs, "groups=%d", c % 2 == 0 ? 2 : 1);
         return fuzz_layer(n, "groupnorm", attrs, x);
-    case 2: return c < 3 ? x : fuzz_layer(n, "layernorm", "", x); /* of two: always -1 and 1 */
-    default: return fuzz_layer(n, "batchnorm", fuzz_pick(n->dice, 3) ? "" : "momentum=0.3", x);
+    case 2:
+        return c < 3 ? x : fuzz_layer(n, "layernorm", "", x); /* of two: always -1 and 1 */
+    default:
+        return fuzz_layer(n, "batchnorm", fuzz_pick(n->dice, 3) ? "" : "momentum=0.3", x);
     }
 }
 
 static inline int fuzz_act(fuzz_net *n, int x)
 {
-    static const char *const act[] = {"relu", "relu", "prelu", "leaky_relu", "gelu", "tanh",
-                                      "sigmoid"};
+    static const char *const act[] = {"relu", "relu", "prelu",  "leaky_relu",
+                                      "gelu", "tanh", "sigmoid"};
     int64_t k = fuzz_pick(n->dice, 8);
     return k == 7 ? x : fuzz_layer(n, act[k], "", x);
 }
@@ -148,23 +151,34 @@ static inline int fuzz_shrink(fuzz_net *n, int x)
     bool large = fuzz_extent(n, x, MEG_H) > 5 && fuzz_extent(n, x, MEG_W) > 5;
     if (!large) return fuzz_residual(n, x);
     switch (fuzz_pick(n->dice, 3)) {
-    case 0: return fuzz_layer(n, "maxpool", "kernel=3 stride=2 pad=1", x);
-    case 1: return fuzz_layer(n, "avgpool", "kernel=2 stride=2", x);
-    default: return fuzz_conv(n, x, fuzz_extent(n, x, MEG_C) + 2, 2);
+    case 0:
+        return fuzz_layer(n, "maxpool", "kernel=3 stride=2 pad=1", x);
+    case 1:
+        return fuzz_layer(n, "avgpool", "kernel=2 stride=2", x);
+    default:
+        return fuzz_conv(n, x, fuzz_extent(n, x, MEG_C) + 2, 2);
     }
 }
 
 static inline int fuzz_block(fuzz_net *n, int x)
 {
     switch (fuzz_pick(n->dice, 8)) {
-    case 0: return fuzz_act(n, fuzz_norm(n, fuzz_conv(n, x, 4 + 2 * fuzz_pick(n->dice, 3), 1)));
-    case 1: return fuzz_residual(n, x);
-    case 2: return fuzz_branches(n, x);
-    case 3: return fuzz_shrink(n, x);
-    case 4: return fuzz_skip(n, x);
-    case 5: return fuzz_tied(n, x);
-    case 6: return fuzz_conv(n, fuzz_layer(n, "dropout", "rate=0.3", x), 6, 1);
-    default: return fuzz_norm(n, fuzz_residual(n, x));
+    case 0:
+        return fuzz_act(n, fuzz_norm(n, fuzz_conv(n, x, 4 + 2 * fuzz_pick(n->dice, 3), 1)));
+    case 1:
+        return fuzz_residual(n, x);
+    case 2:
+        return fuzz_branches(n, x);
+    case 3:
+        return fuzz_shrink(n, x);
+    case 4:
+        return fuzz_skip(n, x);
+    case 5:
+        return fuzz_tied(n, x);
+    case 6:
+        return fuzz_conv(n, fuzz_layer(n, "dropout", "rate=0.3", x), 6, 1);
+    default:
+        return fuzz_norm(n, fuzz_residual(n, x));
     }
 }
 

@@ -23,8 +23,9 @@ typedef struct mesh_draw { /* what the words are made from */
     int stages, chunks, replicas, micro;
     const char *schedule;
     int size[MESH_STAGES], also[MESH_STAGES]; /* ranks; of a further segment */
-    char mesh[MESH_STAGES][MESH_TEXT], more[MESH_STAGES][MESH_TEXT]; /* more: of a further segment; "": none */
-    char name[MESH_BLOCKS][16];        /* of blocks */
+    char mesh[MESH_STAGES][MESH_TEXT],
+        more[MESH_STAGES][MESH_TEXT]; /* more: of a further segment; "": none */
+    char name[MESH_BLOCKS][16];       /* of blocks */
     int names;
 } mesh_draw;
 
@@ -110,7 +111,8 @@ static inline void mesh_pipe(mesh_draw *m)
 
 static inline mesh_draw mesh_draw_of(fuzz_dice *d)
 {
-    mesh_draw m = {.dice = d, .floor = {1, 1, 1, 1, 1}, .schedule = "auto", .stages = 1, .chunks = 1};
+    mesh_draw m = {
+        .dice = d, .floor = {1, 1, 1, 1, 1}, .schedule = "auto", .stages = 1, .chunks = 1};
     m.tokens = fuzz_pick(d, 6) == 0;
     m.space = fuzz_pick(d, 6) ? 2 : 3;
     mesh_pipe(&m);
@@ -219,8 +221,8 @@ static inline fuzz_plan mesh_plan_of(mesh_draw *m, const meg_graph *g)
     out.samples = batch * 2 + (fuzz_pick(d, 3) ? 0 : fuzz_pick(d, batch));
     bool micro = fuzz_pick(d, 2);
     out.eval = micro || m->micro == 1;
-    int used = snprintf(out.one, sizeof out.one, "batch=%lld norm=%lld momentum=0.9", (long long)batch,
-                        (long long)norm);
+    int used = snprintf(out.one, sizeof out.one, "batch=%lld norm=%lld momentum=0.9",
+                        (long long)batch, (long long)norm);
     snprintf(out.many, sizeof out.many,
              "%s micro=%d stages=%d chunks=%d replicas=%d schedule=%s %s channels=%s bucket=%s "
              "recompute=%s",
@@ -244,8 +246,7 @@ static inline meg_graph *mesh_case_of(fuzz_dice *d, fuzz_plan *p)
     if (m.tokens) {
         fuzz_net n = {.g = g = meg_graph_create("fuzz"), .dice = d, .tied = -1};
         fuzz_tokens(&n);
-    } else
-        g = conv_graph(d, m.space, m.floor, &blocks);
+    } else g = conv_graph(d, m.space, m.floor, &blocks);
     if (g->error.status != MEG_OK) return g;
     mesh_blocks(&m, g);
     *p = mesh_plan_of(&m, g);

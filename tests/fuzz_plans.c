@@ -44,8 +44,7 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "100";
     const char *device = argc > 2 ? argv[2] : "ref64", *name = argc > 3 ? argv[3] : NULL;
-    if (strcmp(what, "--matrix") == 0)
-        return matrix_run(matrix_at_plans, device, name);
+    if (strcmp(what, "--matrix") == 0) return matrix_run(matrix_at_plans, device, name);
     if (strcmp(what, "--mesh-list") == 0) return matrix_run(mesh_at, device, name);
     bool word = what[0] == '-';
     uint64_t seed = (uint64_t)number(argc, argv, 2, 1);

@@ -240,8 +240,8 @@ static inline int add_norm_sets(maker *m, int x)
     int64_t channels = draw(m->state, 1, m->g->value[x].shape.hi[MEG_C]);
     int64_t pixels = draw(m->state, 0, 1);
     say(&mean, "norm=1 channels=%" PRId64 " pixels=%" PRId64, channels, pixels);
-    say(&norm, "channels=%" PRId64 " pixels=%" PRId64 " epsilon=0.1 relu=%" PRId64, channels, pixels,
-        draw(m->state, 0, 1));
+    say(&norm, "channels=%" PRId64 " pixels=%" PRId64 " epsilon=0.1 relu=%" PRId64, channels,
+        pixels, draw(m->state, 0, 1));
     say(&norm, " elements=%" PRId64, draw(m->state, 0, 1));
     int in[3] = {x};
     in[1] = meg_graph_add(m->g, "mean", "", mean.text, 1, in);
@@ -259,10 +259,9 @@ static inline int add_head(maker *m, int x)
 
 static inline meg_graph *random_graph(uint64_t *state)
 {
-    static int (*const layers[])(maker *, int) = {add_conv,     add_conv,    add_conv,
-                                                  add_residual, add_add,     add_norm,
-                                                  add_concat,   add_maxpool, add_avgpool,
-                                                  add_spread,   add_norm_sets};
+    static int (*const layers[])(maker *, int) = {
+        add_conv,   add_conv,    add_conv,    add_residual, add_add,      add_norm,
+        add_concat, add_maxpool, add_avgpool, add_spread,   add_norm_sets};
     static const int64_t most[] = {14, 11, 5}; /* pixels along each of 1, 2, 3 spatial axes */
     maker m = {meg_graph_create("random"), state};
     int space = (int)(draw(state, 0, 4) + 4) / 3; /* mostly 2 */

@@ -23,7 +23,7 @@ enum {
 
 typedef struct network_case {
     const meg_graph *graph;
-    const char *plan;   /* options; keep_grads is added */
+    const char *plan; /* options; keep_grads is added */
     const char *device;
     int threads;
 } network_case;
@@ -113,11 +113,7 @@ static inline void network_feed(const meg_graph *g, int64_t batch, meg_feed *f)
         y[i] = (int32_t)(meg_random_uniform(s, (uint64_t)(1000000000 + i)) * (double)classes);
     for (int64_t i = 0; i < marks * batch; i++)
         t[i] = i % 5 == 1 ? NAN : (float)meg_random_uniform(s, (uint64_t)(2000000000 + i));
-    *f = (meg_feed){.samples = x,
-                    .labels = y,
-                    .scalars = {0.05, 1, 0, 1},
-                    .seed = 3,
-                    .targets = t};
+    *f = (meg_feed){.samples = x, .labels = y, .scalars = {0.05, 1, 0, 1}, .seed = 3, .targets = t};
 }
 
 static inline network_result *network_run(const network_case *c, int entry, int64_t samples)

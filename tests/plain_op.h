@@ -111,10 +111,14 @@ static inline double plain_get(const plain_op *p, int operand, int64_t i)
 {
     const void *data = p->t[operand].data;
     switch (p->type[operand]) {
-    case MEG_F64: return ((const double *)data)[i];
-    case MEG_F32: return (double)((const float *)data)[i];
-    case MEG_I32: return ((const int32_t *)data)[i];
-    default: return ((const uint8_t *)data)[i];
+    case MEG_F64:
+        return ((const double *)data)[i];
+    case MEG_F32:
+        return (double)((const float *)data)[i];
+    case MEG_I32:
+        return ((const int32_t *)data)[i];
+    default:
+        return ((const uint8_t *)data)[i];
     }
 }
 
@@ -122,10 +126,18 @@ static inline void plain_set(plain_op *p, int operand, int64_t i, double value)
 {
     void *data = p->t[operand].data;
     switch (p->type[operand]) {
-    case MEG_F64: ((double *)data)[i] = value; break;
-    case MEG_F32: ((float *)data)[i] = (float)value; break;
-    case MEG_I32: ((int32_t *)data)[i] = (int32_t)value; break;
-    default: ((uint8_t *)data)[i] = (uint8_t)value; break;
+    case MEG_F64:
+        ((double *)data)[i] = value;
+        break;
+    case MEG_F32:
+        ((float *)data)[i] = (float)value;
+        break;
+    case MEG_I32:
+        ((int32_t *)data)[i] = (int32_t)value;
+        break;
+    default:
+        ((uint8_t *)data)[i] = (uint8_t)value;
+        break;
     }
 }
 

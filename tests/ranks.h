@@ -67,8 +67,8 @@ static inline int ranks_check_held(const meg_plan *p)
         bool part = p->options.zero && weight; /* its part of the states, or of all, may be empty */
         bool all = p->options.zero == MEG_HOMES_PARTS;
         if (held == want || (part && want && (held == 2 || (all && held == 0)))) continue;
-        fprintf(stderr, "rank %d: %d held slots of %s, expected %d\n", p->world.rank, held,
-                v->name, want);
+        fprintf(stderr, "rank %d: %d held slots of %s, expected %d\n", p->world.rank, held, v->name,
+                want);
         wrong++;
     }
     return wrong;

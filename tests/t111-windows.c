@@ -463,9 +463,8 @@ static void test_refusals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_answers),
-                                       cmocka_unit_test(test_nan_wins),
-                                       cmocka_unit_test(test_unpool),
-                                       cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_answers), cmocka_unit_test(test_nan_wins),
+        cmocka_unit_test(test_unpool), cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests_name("windows", tests, NULL, NULL);
 }

@@ -46,9 +46,12 @@ static double number_at(const meg_saved *s, int64_t i)
     float single;
     int32_t whole;
     switch (s->dtype) {
-    case MEG_F64: return memcpy(&real, at, sizeof real), real;
-    case MEG_F32: return memcpy(&single, at, sizeof single), (double)single;
-    default: return memcpy(&whole, at, sizeof whole), whole;
+    case MEG_F64:
+        return memcpy(&real, at, sizeof real), real;
+    case MEG_F32:
+        return memcpy(&single, at, sizeof single), (double)single;
+    default:
+        return memcpy(&whole, at, sizeof whole), whole;
     }
 }
 

@@ -108,7 +108,8 @@ static void *load_operand(const trial *t, int i, bool read)
     meg_dtype type = t->r.dtype[i];
     int64_t count = meg_box_size(b), bytes = t->spec.bytes[i];
     if (bytes == 0) bytes = meg_format_bytes(t->spec.format[i], b, type);
-    void *plain = malloc((size_t)count * 4), *data = aligned_alloc(64, (size_t)bytes / 64 * 64 + 64);
+    void *plain = malloc((size_t)count * 4),
+         *data = aligned_alloc(64, (size_t)bytes / 64 * 64 + 64);
     memset(data, 0xff, (size_t)bytes);
     for (int64_t k = 0; k < count; k++) {
         double x = plain_get(t->p, i, k);
@@ -120,7 +121,8 @@ static void *load_operand(const trial *t, int i, bool read)
     meg_request c = {.code = MEG_COPY, .graph = t->r.graph, .node = t->r.node};
     c.box[MEG_X] = c.box[MEG_Y] = *b;
     c.format[MEG_Y] = t->spec.format[i];
-    if (read && block == 0) launch(t->device, &c, (void *[MEG_OPERANDS]){[MEG_X] = plain, [MEG_Y] = data});
+    if (read && block == 0)
+        launch(t->device, &c, (void *[MEG_OPERANDS]){[MEG_X] = plain, [MEG_Y] = data});
     else if (read && block > 1) {
         memset(data, 0, (size_t)bytes);
         move(b, block, data, plain, type == MEG_U8 ? 1 : 4, true);
@@ -225,7 +227,8 @@ static void check(meg_device *d, const sample *s, int which, bool rims)
         if (!meg_op_has(meg_op_find(s->op), passes[i])) continue;
         if (plain_open(&e, s->op, &words, MEG_F64, &p) != MEG_OK) fail_msg("%s", e.message);
         trial t = {.device = d, .p = &p, .what = what};
-        t.r = (meg_request){.code = MEG_KERNEL, .graph = p.graph, .node = p.node, .pass = passes[i]};
+        t.r = (meg_request){
+            .code = MEG_KERNEL, .graph = p.graph, .node = p.node, .pass = passes[i]};
         t.r.work = work_of(&p, s, which);
         snprintf(what, sizeof what, "%s %s [%s] %s, cut %d%s", s->op, s->shapes,
                  s->attrs ? s->attrs : "", meg_pass_name(passes[i]), which, rims ? ", rims" : "");

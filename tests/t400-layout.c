@@ -329,16 +329,12 @@ static void test_shared(void **state)
     meg_pool *pool = meg_pool_new();
     static const struct {
         int64_t extent, grain, share[3], at[4];
-    } rows[] = {{8, 1, {1, 1, 2}, {0, 2, 4, 8}},
-                {9, 1, {1, 1, 2}, {0, 2, 5, 9}},
-                {5, 1, {1, 1, 98}, {0, 1, 2, 5}},
-                {5, 1, {98, 1, 1}, {0, 3, 4, 5}},
-                {18, 4, {3, 1, 1}, {0, 12, 16, 18}},
-                {3, 1, {9, 1, 9}, {0, 1, 2, 3}}};
+    } rows[] = {{8, 1, {1, 1, 2}, {0, 2, 4, 8}},     {9, 1, {1, 1, 2}, {0, 2, 5, 9}},
+                {5, 1, {1, 1, 98}, {0, 1, 2, 5}},    {5, 1, {98, 1, 1}, {0, 3, 4, 5}},
+                {18, 4, {3, 1, 1}, {0, 12, 16, 18}}, {3, 1, {9, 1, 9}, {0, 1, 2, 3}}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        assert_memory_equal(
-            meg_cuts_shared(pool, rows[i].extent, 3, rows[i].grain, rows[i].share), rows[i].at,
-            sizeof rows[i].at);
+        assert_memory_equal(meg_cuts_shared(pool, rows[i].extent, 3, rows[i].grain, rows[i].share),
+                            rows[i].at, sizeof rows[i].at);
     meg_pool_free(pool);
 }
 
@@ -521,12 +517,10 @@ static void test_many_ranks(void **state)
 int main(int argc, char **argv)
 {
     request random = {argc > 1 ? atoi(argv[1]) : 800, argc > 2 ? (uint64_t)atoll(argv[2]) : 0};
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_picture),
-                                       cmocka_unit_test(test_copies),
-                                       cmocka_unit_test(test_maximum),
-                                       cmocka_unit_test(test_even), cmocka_unit_test(test_shared),
-                                       cmocka_unit_test(test_legality),
-                                       cmocka_unit_test(test_many_ranks),
-                                       cmocka_unit_test_prestate(test_random, &random)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_picture),    cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_maximum),    cmocka_unit_test(test_even),
+        cmocka_unit_test(test_shared),     cmocka_unit_test(test_legality),
+        cmocka_unit_test(test_many_ranks), cmocka_unit_test_prestate(test_random, &random)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

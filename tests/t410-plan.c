@@ -72,7 +72,8 @@ static void golden(const char *file, const char *options, bool norm)
     int number = 0;
     for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         number++;
-        if (!fgets(want, sizeof want, f)) fail_msg("%s ends before line %d: %s", file, number, line);
+        if (!fgets(want, sizeof want, f))
+            fail_msg("%s ends before line %d: %s", file, number, line);
         want[strcspn(want, "\n")] = '\0';
         if (strcmp(line, want) != 0)
             fail_msg("%s:%d: expected\n%s\ngot\n%s", file, number, want, line);

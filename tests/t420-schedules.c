@@ -331,8 +331,8 @@ static void test_speed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pictures), cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_tables),   cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_pictures),   cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_tables),     cmocka_unit_test(test_wide),
         cmocka_unit_test(test_true_costs), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_speed),
     };

@@ -81,8 +81,9 @@ static void test_registry(void **state)
     refused("mnist:split=test", MEG_EARG,
             "data: unknown reader 'mnist'; known: fashion-mnist npy synthetic");
     refused("", MEG_EARG, "unknown reader ''");
-    refused("synthetic:images=3", MEG_EARG,
-            "synthetic: unknown word 'images'; known: image labels extent tokens classes count seed");
+    refused(
+        "synthetic:images=3", MEG_EARG,
+        "synthetic: unknown word 'images'; known: image labels extent tokens classes count seed");
     meg_dataset_close(NULL);
 }
 

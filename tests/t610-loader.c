@@ -390,16 +390,17 @@ static void test_parts(void **state)
     meg_dataset all = fake_set(&f), part = fake_set(&g);
     all.label = part.label = meg_box_of(1, 1, 1, HIGH, WIDE);
     bool of[BATCH] = {true, false, true, true, false};
-    meg_wanted w = {{{0, 0, 0, 1, 2}, {1, 2, 1, 3, WIDE}}, {{0, 0, 0, 0, 1}, {1, 1, 1, 2, 4}}, of,
-                    NULL};
+    meg_wanted w = {
+        {{0, 0, 0, 1, 2}, {1, 2, 1, 3, WIDE}}, {{0, 0, 0, 0, 1}, {1, 1, 1, 2, 4}}, of, NULL};
     for (int moved = 0; moved < 2; moved++) {
-        meg_loader_options o = {.batch = BATCH, .shuffle = true, .shift = 3 * moved,
-                                .flip = moved, .seed = 7};
+        meg_loader_options o = {
+            .batch = BATCH, .shuffle = true, .shift = 3 * moved, .flip = moved, .seed = 7};
         meg_loader *a = loader_of(&all, o);
         o.wanted = &w;
         meg_loader *b = loader_of(&part, o);
         meg_batch x = next(a, 1, 0), y = next(b, 1, 0);
-        int64_t p[MEG_AXES], at = 0, size = meg_box_size(&w.sample), labels = meg_box_size(&w.label);
+        int64_t p[MEG_AXES], at = 0, size = meg_box_size(&w.sample),
+                             labels = meg_box_size(&w.label);
         for (int i = 0; i < BATCH; i++) {
             at = 0;
             for (bool on = meg_box_first(&w.sample, p); on; on = meg_box_next(&w.sample, p), at++)
@@ -422,12 +423,17 @@ static void test_parts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_order),   cmocka_unit_test(test_shuffle),
-        cmocka_unit_test(test_any_order),     cmocka_unit_test(test_prefetch),
-        cmocka_unit_test(test_borrowed),      cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_batch_sizes),   cmocka_unit_test(test_augmentation),
+        cmocka_unit_test(test_plain_order),
+        cmocka_unit_test(test_shuffle),
+        cmocka_unit_test(test_any_order),
+        cmocka_unit_test(test_prefetch),
+        cmocka_unit_test(test_borrowed),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_batch_sizes),
+        cmocka_unit_test(test_augmentation),
         cmocka_unit_test(test_augmented_labels),
-        cmocka_unit_test(test_augmented_row), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_augmented_row),
+        cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

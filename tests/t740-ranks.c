@@ -40,7 +40,10 @@ static void test_many(void **state)
         const many *m = &cases[i];
         meg_graph *g = network_zoo(m->model, m->options);
         for (int steps = 1; steps <= 2; steps++) {
-            ranks_case one = {.graph = g, .plan = m->one, .device = "ref64", .ranks = 1,
+            ranks_case one = {.graph = g,
+                              .plan = m->one,
+                              .device = "ref64",
+                              .ranks = 1,
                               .steps = steps},
                        all = one;
             all.plan = m->plan;
@@ -70,7 +73,11 @@ static double on_device(const meg_graph *g, const many *m, int batch)
     char one[64], all[128];
     snprintf(one, sizeof one, "batch=%d %s", batch, m->one);
     snprintf(all, sizeof all, "batch=%d %s", batch, m->plan);
-    ranks_case judge = {.graph = g, .plan = one, .device = "ref64", .ranks = 1, .steps = 1,
+    ranks_case judge = {.graph = g,
+                        .plan = one,
+                        .device = "ref64",
+                        .ranks = 1,
+                        .steps = 1,
                         .samples = batch + 2},
                cpu = judge;
     cpu.plan = all;

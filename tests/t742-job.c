@@ -417,8 +417,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accepts),       cmocka_unit_test(test_finds),
-        cmocka_unit_test(test_buckets),       cmocka_unit_test(test_messages), cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_waits_for_all), cmocka_unit_test(test_order_of_sums),
-        cmocka_unit_test(test_large)};
+        cmocka_unit_test(test_buckets),       cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_tied),          cmocka_unit_test(test_waits_for_all),
+        cmocka_unit_test(test_order_of_sums), cmocka_unit_test(test_large)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

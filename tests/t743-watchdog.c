@@ -54,7 +54,8 @@ int main(void)
     pthread_t thread[2];
     place p[2];
     meg_graph *g = network_zoo("resnet-cifar", "depth=8 image=3x13x11 classes=5 width=8");
-    if (meg_comm_threads(&e, &(meg_threads_options){.ranks = 2, .rendezvous = true}, comm) != MEG_OK)
+    if (meg_comm_threads(&e, &(meg_threads_options){.ranks = 2, .rendezvous = true}, comm) !=
+        MEG_OK)
         die(e.message);
     for (int r = 0; r < 2; r++) {
         p[r] = (place){comm[r], g};

@@ -28,7 +28,8 @@ static const mesh_case cases[] = {
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=3x1", 3},
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=2x2 replicas=2", 8},
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=c2", 2},
-    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=c2 channels=filter", 2},
+    {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=c2 channels=filter",
+     2},
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=c3 channels=channel",
      3},
     {"resnet-cifar", "depth=11 version=2 image=3x19x23 classes=5 width=4", "batch=4 mesh=2x2", 4},
@@ -40,8 +41,8 @@ static const mesh_case cases[] = {
      "batch=4 norm=2 micro=2 stages=2 mesh=c2,1x2 schedule=mast replicas=2", 8},
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=h2w2/layer3.0:n4", 4},
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=2x1 wide=2", 2},
-    {"resnet-cifar", "depth=11 version=2 image=3x19x23 classes=5 width=4", "batch=4 mesh=2x2 wide=3",
-     4},
+    {"resnet-cifar", "depth=11 version=2 image=3x19x23 classes=5 width=4",
+     "batch=4 mesh=2x2 wide=3", 4},
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4",
      "batch=4 norm=2 micro=2 stages=2 mesh=2x2,1x2 wide=2", 6},
     {"resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4", "batch=4 mesh=h1:3w5:2:1", 6},
@@ -50,8 +51,8 @@ static const mesh_case cases[] = {
     {"unet", "image=3x48x80 width=4 classes=3", "batch=2 mesh=2x2", 4},
     {"unet", "image=3x48x80 width=4 classes=3", "batch=2 mesh=2x2 wide=4", 4},
     {"cosmoflow", "image=2x18x21x16 pools=2 width=4", "batch=2 mesh=2x2x2", 8},
-    {"vit_b_16", "image=3x24x40 patch=8 layers=1 heads=2 width=8 mlp=16 classes=5", "batch=4 mesh=1x2",
-     2},
+    {"vit_b_16", "image=3x24x40 patch=8 layers=1 heads=2 width=8 mlp=16 classes=5",
+     "batch=4 mesh=1x2", 2},
 };
 
 static void run_cases(const char *device, double most)
@@ -96,7 +97,10 @@ static void test_cpu(void **state)
 /* Every model under a few meshes, other ones for each; all of it is ./do fuzz --mesh-list. */
 static void test_list(void **state)
 {
-    enum { STRIDE = 7, FIRST = 3 };
+    enum {
+        STRIDE = 7,
+        FIRST = 3
+    };
     (void)state;
     for (int k = 0; k < MESH_MODELS && !only; k++) {
         const mesh_model *m = &mesh_models[k];

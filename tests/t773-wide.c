@@ -24,7 +24,8 @@ static const wide_case cases[] = {
     /* cut channels and sums over them are exchanged: what is between them may grow */
     {"resnet-cifar", "depth=14 image=3x20x17 classes=5 width=4", "batch=2 mesh=c2h2", 4, 3, 1.0},
     {"cnn", "image=1x29x26 classes=7", "batch=2 mesh=c2h2 channels=channel", 4, 3, 1.0},
-    {"unet", "image=1x32x48 classes=3 width=2 bn=1", "batch=2 mesh=c2w2 channels=filter", 4, 4, 1.0},
+    {"unet", "image=1x32x48 classes=3 width=2 bn=1", "batch=2 mesh=c2w2 channels=filter", 4, 4,
+     1.0},
 };
 
 static meg_messages messages(meg_graph *g, const char *words, int ranks)
@@ -48,7 +49,11 @@ static void test_same(void **state)
         const char *norm = strstr(c->plan, "norm=");
         snprintf(one, sizeof one, "batch=%d %.6s", atoi(c->plan + 6), norm ? norm : "");
         snprintf(plan, sizeof plan, "%s wide=%d", c->plan, c->wide);
-        ranks_case judge = {.graph = g, .plan = one, .device = "ref64", .ranks = 1, .steps = 2,
+        ranks_case judge = {.graph = g,
+                            .plan = one,
+                            .device = "ref64",
+                            .ranks = 1,
+                            .steps = 2,
                             .rate = 1e-3},
                    many = judge;
         many.plan = plan;

@@ -17,15 +17,16 @@ typedef struct zero_case {
     int64_t samples; /* the rest is a small last batch; 0: none */
 } zero_case;
 
-#define CNN "cnn", "image=1x13x11 classes=7"
+#define CNN    "cnn", "image=1x13x11 classes=7"
 #define RESNET "resnet-cifar", "depth=8 image=3x19x23 classes=5 width=4"
-#define GPT "gpt", "tokens=7 classes=13 layers=2 heads=2 width=16 dropout=0"
+#define GPT    "gpt", "tokens=7 classes=13 layers=2 heads=2 width=16 dropout=0"
 
 static const zero_case cases[] = {
     {CNN, "batch=4 momentum=0.9", "replicas=2", 2, 0},
     {CNN, "batch=8 norm=4 optimizer=adam", "replicas=4", 4, 0},
     {CNN, "batch=10 momentum=0.9", "replicas=3", 3, 0},
-    {CNN, "batch=8 momentum=0.9 norm=2", "replicas=4 micro=2", 4, 18}, /* a tail that leaves two idle */
+    {CNN, "batch=8 momentum=0.9 norm=2", "replicas=4 micro=2", 4,
+     18}, /* a tail that leaves two idle */
     {CNN, "batch=6 momentum=0.9 norm=3", "replicas=3 stages=2 micro=2", 6, 13},
     {CNN, "batch=4 optimizer=adam", "mesh=c2 replicas=2", 4, 0},
     {CNN, "batch=4 momentum=0.9", "mesh=c3 channels=channel", 3, 0},
@@ -39,7 +40,8 @@ static const zero_case cases[] = {
     {RESNET, "batch=4 norm=1", "micro=2 stages=4 chunks=2 replicas=2", 4, 0},
     {RESNET, "batch=4 momentum=0.9", "mesh=h2w2/layer3.0:n4", 4, 0},
     /* idle ranks, and uneven parts, of which some ranks fetch more ahead than others */
-    {RESNET, "batch=4 momentum=0.9 norm=1", "mesh=c3 channels=channel replicas=2 bucket=1500", 6, 9},
+    {RESNET, "batch=4 momentum=0.9 norm=1", "mesh=c3 channels=channel replicas=2 bucket=1500", 6,
+     9},
     {GPT, "batch=4 optimizer=adamw", "replicas=2", 2, 0},
     {GPT, "batch=4 optimizer=adamw", "micro=2 stages=2 replicas=2", 4, 0},
     {GPT, "batch=4 optimizer=adamw", "mesh=c2 micro=2 schedule=zb_h1 stages=2 replicas=2", 8, 0},
@@ -57,8 +59,14 @@ static void compare(const zero_case *c, const char *zero, const char *device, bo
     snprintf(what, sizeof what, "%s %s %s%s", device, c->model, plan, weights ? " weights" : "");
     if (only && !strstr(what, only)) return;
     meg_graph *g = network_zoo(c->model, c->options);
-    ranks_case judge = {.graph = g, .plan = c->one, .device = "ref64", .ranks = 1, .steps = 3,
-                        .rate = 1e-3, .samples = c->samples, .weights = weights},
+    ranks_case judge = {.graph = g,
+                        .plan = c->one,
+                        .device = "ref64",
+                        .ranks = 1,
+                        .steps = 3,
+                        .rate = 1e-3,
+                        .samples = c->samples,
+                        .weights = weights},
                many = judge;
     many.plan = plan;
     many.ranks = c->ranks;
@@ -111,8 +119,12 @@ static void test_dense(void **state)
 {
     (void)state;
     meg_graph *g = network_zoo("vgg11", "image=3x32x32 classes=5 hidden=256");
-    ranks_case judge = {.graph = g, .plan = "batch=4 momentum=0.9", .device = "cpu", .ranks = 1,
-                        .steps = 2, .rate = 1e-3},
+    ranks_case judge = {.graph = g,
+                        .plan = "batch=4 momentum=0.9",
+                        .device = "cpu",
+                        .ranks = 1,
+                        .steps = 2,
+                        .rate = 1e-3},
                many = judge;
     many.plan = "batch=4 momentum=0.9 replicas=4 zero=3";
     many.ranks = 4;
@@ -140,7 +152,8 @@ static int64_t held(const meg_plan *p, meg_role role)
 {
     int64_t count = 0;
     for (int i = 0; i < p->held_slots; i++)
-        if (p->held[i].role == role && p->entry[MEG_ENTRY_TRAIN].graph->value[p->held[i].value].kind == MEG_PARAMETER)
+        if (p->held[i].role == role &&
+            p->entry[MEG_ENTRY_TRAIN].graph->value[p->held[i].value].kind == MEG_PARAMETER)
             count += meg_box_size(&p->held[i].box);
     return count;
 }
@@ -163,7 +176,9 @@ static int64_t even_parts(const meg_graph *g, int rank, int ranks)
 
 static void test_held(void **state)
 {
-    enum { RANKS = 4 };
+    enum {
+        RANKS = 4
+    };
     (void)state;
     meg_graph *g = network_zoo("cnn", "image=1x28x28 classes=10");
     for (int r = 0; r < RANKS; r++) {
@@ -185,7 +200,9 @@ static void test_held(void **state)
 /* A network of many weights and few pixels: its arena is weights. */
 static void test_arena(void **state)
 {
-    enum { PLANS = 4 };
+    enum {
+        PLANS = 4
+    };
     static const char *const words[PLANS] = {"zero=0", "zero=1", "zero=3", "zero=3 bucket=1"};
     int64_t arena[PLANS];
     (void)state;
@@ -249,11 +266,11 @@ static void test_refused(void **state)
 int main(int argc, char **argv)
 {
     only = argc > 1 ? argv[1] : NULL;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_states),  cmocka_unit_test(test_parts),
-                                       cmocka_unit_test(test_at_once), cmocka_unit_test(test_cpu),
-                                       cmocka_unit_test(test_dense),   cmocka_unit_test(test_held),
-                                       cmocka_unit_test(test_arena),   cmocka_unit_test(test_bytes),
-                                       cmocka_unit_test(test_stateless),
-                                       cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_states),    cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_at_once),   cmocka_unit_test(test_cpu),
+        cmocka_unit_test(test_dense),     cmocka_unit_test(test_held),
+        cmocka_unit_test(test_arena),     cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_stateless), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

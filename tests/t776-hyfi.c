@@ -5,8 +5,8 @@
  *     t776-hyfi [word of the case]
  */
 #include "plan/events.h"
-#include "plan/named.h"
 #include "plan/lower.h"
+#include "plan/named.h"
 #include "ranks.h"
 
 static const double same = 1e-10;

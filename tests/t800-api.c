@@ -100,7 +100,8 @@ static void test_graphs(void **state)
 static job begin(const char *context, const char *plan)
 {
     job j = {.ctx = open_context(context)};
-    must(&j, meg_graph_model(j.ctx, "resnet-cifar", "depth=8 image=1x12x12 classes=4 width=8", &j.net));
+    must(&j,
+         meg_graph_model(j.ctx, "resnet-cifar", "depth=8 image=1x12x12 classes=4 width=8", &j.net));
     must(&j, meg_data_open(j.ctx, "synthetic:image=1x12x12 classes=4 count=40", &j.data));
     must(&j, meg_plan_new(j.net, j.data, plan, &j.plan));
     must(&j, meg_trainer_new(j.plan, j.data, "lr=0.05 epochs=3 flip=1 shift=1", &j.trainer));
@@ -192,8 +193,8 @@ static void test_mismatches(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_contexts), cmocka_unit_test(test_layers),
-        cmocka_unit_test(test_graphs),   cmocka_unit_test(test_training),
+        cmocka_unit_test(test_contexts),   cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_graphs),     cmocka_unit_test(test_training),
         cmocka_unit_test(test_mismatches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

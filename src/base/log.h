@@ -2,7 +2,12 @@
 #ifndef MEG_BASE_LOG_H
 #define MEG_BASE_LOG_H
 
-typedef enum meg_log_level { MEG_QUIET, MEG_WARN, MEG_INFO, MEG_DEBUG } meg_log_level;
+typedef enum meg_log_level {
+    MEG_QUIET,
+    MEG_WARN,
+    MEG_INFO,
+    MEG_DEBUG
+} meg_log_level;
 
 typedef struct meg_logger {
     meg_log_level level;

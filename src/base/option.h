@@ -19,7 +19,10 @@ typedef enum meg_param_kind {
     MEG_PARAM_PADS    /* meg_pads: "1", "1x2", and before:after per axis, "0:1x2:2"       */
 } meg_param_kind;
 
-enum { MEG_TEXT = 256, MEG_AXES_MAX = 5 };
+enum {
+    MEG_TEXT = 256,
+    MEG_AXES_MAX = 5
+};
 
 typedef struct meg_axes { /* one number for all axes, or one each */
     int count;
@@ -47,8 +50,8 @@ meg_status meg_options_parse(meg_error *e, const meg_param *table, const char *w
                              const char *text, void *out);
 
 /* Sets one parameter; the struct must have been filled before. */
-meg_status meg_options_set(meg_error *e, const meg_param *table, const char *what,
-                           const char *word, const char *value, void *out);
+meg_status meg_options_set(meg_error *e, const meg_param *table, const char *what, const char *word,
+                           const char *value, void *out);
 
 /* Cuts the pair `word=value` out of `text` into `value`, if it is there; what remains stays valid.
  * For words that are not the table's own ("name=" of a layer). */

@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 64 * 1024, ALIGN = 16 };
+enum {
+    BLOCK = 64 * 1024,
+    ALIGN = 16
+};
 
 typedef struct block {
     struct block *next;

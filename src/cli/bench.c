@@ -31,8 +31,8 @@ typedef struct job {
     meg_measure steps, repeats; /* seconds of each step, images/s of each repeat */
     double reading;             /* seconds to make one batch */
     double cpu;                 /* seconds of processor time of a step, of a rank */
-    double exposed;             /* seconds of a step in which communication keeps a device waiting */
-    int64_t heap, growth;       /* bytes in use after the first step, and more at the end */
+    double exposed;       /* seconds of a step in which communication keeps a device waiting */
+    int64_t heap, growth; /* bytes in use after the first step, and more at the end */
     meg_report last;
 } job;
 

@@ -119,8 +119,8 @@ static void print_messages(const meg_plan *p, const meg_entry *e)
 {
     meg_messages m = meg_entry_messages(e);
     if (p->world.ranks == 1) return;
-    printf("messages of a step: rank %d sends %" PRId64 " of %" PRId64 " bytes, and takes part in %"
-           PRId64 " sums of %" PRId64 " bytes\n",
+    printf("messages of a step: rank %d sends %" PRId64 " of %" PRId64
+           " bytes, and takes part in %" PRId64 " sums of %" PRId64 " bytes\n",
            p->world.rank, m.sent, m.bytes, m.sums, m.sum_bytes);
 }
 
@@ -197,8 +197,8 @@ static const meg_param PARAMS[] = {
     {"data", MEG_PARAM_TEXT, AT(data), "",
      "data set that would be trained on: READER:WORDS; decides image, classes, last batch", NULL, 0,
      0},
-    {"ranks", MEG_PARAM_INT, AT(ranks), "0", "as it would be on so many ranks, without starting them",
-     NULL, 0, 1 << 20},
+    {"ranks", MEG_PARAM_INT, AT(ranks), "0",
+     "as it would be on so many ranks, without starting them", NULL, 0, 1 << 20},
     {"rank", MEG_PARAM_INT, AT(rank), "0", "of these, the one to explain", NULL, 0, 1 << 20},
     {"json", MEG_PARAM_BOOL, AT(json), "no", "only figures, as one JSON object", NULL, 0, 0},
     {0},

@@ -51,10 +51,11 @@ static meg_status read_hosts(meg_error *e, const char *path, list *out)
     while (fgets(text, sizeof text, f))
         take_line(out, text);
     fclose(f);
-    MEG_CHECK(e, out->count > 0, MEG_EDATA,
-              "the machinefile %s names no host: write one a line, as `node1 slots=4` (Open MPI) or "
-              "`node1:4` (MPICH)",
-              path);
+    MEG_CHECK(
+        e, out->count > 0, MEG_EDATA,
+        "the machinefile %s names no host: write one a line, as `node1 slots=4` (Open MPI) or "
+        "`node1:4` (MPICH)",
+        path);
     return MEG_OK;
 }
 
@@ -94,7 +95,8 @@ static pid_t ask(const char *name)
     int null = open("/dev/null", O_RDWR);
     for (int i = 0; i <= STDERR_FILENO; i++)
         dup2(null, i);
-    execlp("ssh", "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", name, "true", (char *)NULL);
+    execlp("ssh", "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5", name, "true",
+           (char *)NULL);
     _exit(NO_SSH);
 }
 

@@ -6,8 +6,8 @@
  */
 #define _GNU_SOURCE /* environ, CPU_COUNT */
 #include "cli/launch.h"
-#include "cli/supervise.h"
 #include "base/option.h"
+#include "cli/supervise.h"
 #include "comm/comm.h"
 
 #include <errno.h>
@@ -190,8 +190,9 @@ static void add_flag(line *to, const meg_launch *l, const char *text)
 /* Variables that ranks on other hosts should see. */
 static void add_environment(line *to, const char *flag)
 {
-    static const char *const wanted[] = {"MEGALITH_", "OMP_",          "GOMP_",      "KMP_",
-                                         "DNNL_",     "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"};
+    static const char *const wanted[] = {"MEGALITH_",  "OMP_",       "GOMP_",
+                                         "KMP_",       "DNNL_",      "LD_LIBRARY_PATH",
+                                         "PYTHONPATH", "VIRTUAL_ENV"};
     for (char **at = environ; *at; at++)
         for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
             if (strncmp(*at, wanted[i], strlen(wanted[i])) != 0) continue;
@@ -229,7 +230,8 @@ static void write_line(line *to, const meg_launch *l, const launcher *by, int ho
 static void print_line(FILE *out, char *const words[])
 {
     for (int i = 0; words[i]; i++) {
-        const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,/:@%";
+        const char *plain =
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,/:@%";
         bool quote = !*words[i] || words[i][strspn(words[i], plain)];
         if (i) fputc(' ', out);
         if (quote) fputc('\'', out);

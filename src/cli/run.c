@@ -58,8 +58,9 @@ const meg_command meg_command_run = {
     .name = "run",
     .usage = "-np N [-npernode N] [-m MACHINEFILE] [--mpi M] [--dry-run] PROGRAM [ARGUMENT ...]",
     .doc = "starts a program on many ranks, with mpirun or srun",
-    .more = "PROGRAM is a command of megalith (train, bench, ...) or a program that uses the library.\n"
-            "Inside a SLURM allocation srun starts it, else the mpirun of Open MPI or MPICH.\n",
+    .more =
+        "PROGRAM is a command of megalith (train, bench, ...) or a program that uses the library.\n"
+        "Inside a SLURM allocation srun starts it, else the mpirun of Open MPI or MPICH.\n",
     .hands_on = true,
     .params = PARAMS,
     .settings_bytes = sizeof(settings),

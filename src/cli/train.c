@@ -215,9 +215,9 @@ static void print_final_text(const job *j)
     char rss[32];
     meg_duration_text(meg_clock() - j->begin, spent);
     meg_print_bytes(rss_of(j), rss);
-    printf("%s %s: %" PRId64 " step%s, %.4g epochs, %s\n",
-           j->stopped ? "interrupted" : "trained", j->s.graph->name, t->step,
-           t->step == 1 ? "" : "s", (double)t->step / (double)t->per_epoch, spent);
+    printf("%s %s: %" PRId64 " step%s, %.4g epochs, %s\n", j->stopped ? "interrupted" : "trained",
+           j->s.graph->name, t->step, t->step == 1 ? "" : "s",
+           (double)t->step / (double)t->per_epoch, spent);
     if (t->step > 0)
         printf("  peak memory of the arena     measured %" PRId64 " bytes, predicted %" PRId64
                " bytes: difference %" PRId64 "\n",

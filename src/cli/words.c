@@ -21,14 +21,14 @@ static const meg_param OPTIONS[] = {
 };
 
 static const meg_param PLAN_FILE[] = {
-    {"plan", MEG_PARAM_TEXT, 0, "", "a plan file, as `plan --save` writes it, or a name: `megalith list plans`",
-     NULL, 0, 0},
+    {"plan", MEG_PARAM_TEXT, 0, "",
+     "a plan file, as `plan --save` writes it, or a name: `megalith list plans`", NULL, 0, 0},
     {0},
 };
 
 static const meg_param RANKS[] = {
-    {"np", MEG_PARAM_INT, 0, "1", "ranks on this machine, started with mpirun or srun (-np 4)", NULL, 1,
-     1 << 20},
+    {"np", MEG_PARAM_INT, 0, "1", "ranks on this machine, started with mpirun or srun (-np 4)",
+     NULL, 1, 1 << 20},
     {0},
 };
 

@@ -33,7 +33,7 @@ typedef struct meg_allreduce { /* one rank's view; ranks are counted within the 
     int ranks, rank;
     int64_t count;              /* elements */
     const meg_topology *groups; /* of these ranks; only `hierarchical` and costs look at it */
-    int64_t rows;               /* of halves: parts are whole rows, row r * p / n the first; 0: count */
+    int64_t rows; /* of halves: parts are whole rows, row r * p / n the first; 0: count */
 } meg_allreduce;
 
 typedef struct meg_range { /* elements [at, at + count) */

@@ -49,8 +49,8 @@ const meg_reader *meg_reader_at(int i);
 meg_status meg_dataset_open(meg_error *e, const char *source, meg_dataset *out);
 void meg_dataset_close(meg_dataset *d);
 
-typedef struct meg_wanted { /* what a rank reads of a batch */
-    meg_box sample, label;  /* of each sample; empty: nothing */
+typedef struct meg_wanted {           /* what a rank reads of a batch */
+    meg_box sample, label;            /* of each sample; empty: nothing */
     const bool *of_sample, *of_label; /* (batch) which samples; NULL: all */
 } meg_wanted;
 

@@ -39,7 +39,7 @@ typedef struct slot {
 struct meg_loader {
     const meg_dataset *data;
     meg_loader_options options;
-    meg_wanted part; /* what is read */
+    meg_wanted part;                          /* what is read */
     int64_t batches, sample_size, label_size; /* of a pass; elements of what is wanted */
     char *plain; /* a part of a sample, or of its labels, before augmentation */
     slot slot[SLOTS];
@@ -154,7 +154,9 @@ static meg_status fill_sample(const meg_loader *l, slot *b, int64_t i, int64_t s
     char *label = b->labels + i * l->label_size * LABEL_BYTES;
     change g = draw_change(l, b->epoch, sample);
     change_job image = {.image = &d->sample, .part = &w->sample, .change = &g};
-    change_job labels = {.image = &d->label, .part = &w->label, .change = &g,
+    change_job labels = {.image = &d->label,
+                         .part = &w->label,
+                         .change = &g,
                          .none = d->real ? NOT_A_NUMBER : (uint32_t)NO_CLASS};
     if (wants(&w->sample, w->of_sample, i)) {
         if (l->plain) MEG_TRY(&b->error, read_changed(l, b, sample, &image, read_sample, out));

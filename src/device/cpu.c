@@ -61,7 +61,9 @@ static const meg_cpu_op *const table[] = {
     &meg_cpu_zero,
 };
 
-enum { ENTRIES = sizeof table / sizeof *table };
+enum {
+    ENTRIES = sizeof table / sizeof *table
+};
 
 /* ---- opening ---- */
 

@@ -7,12 +7,16 @@
 
 #include "device/device.h"
 
-enum { MEG_CPU_NEVER, MEG_CPU_IF_FASTER, MEG_CPU_ALWAYS };
+enum {
+    MEG_CPU_NEVER,
+    MEG_CPU_IF_FASTER,
+    MEG_CPU_ALWAYS
+};
 
 typedef struct meg_cpu {
-    int block;                    /* 8 or 16: format c8 or c16 */
-    const struct meg_simd *simd;  /* our own kernels for this machine */
-    struct meg_onednn *onednn;    /* engine and stream (device/onednn.c) */
+    int block;                   /* 8 or 16: format c8 or c16 */
+    const struct meg_simd *simd; /* our own kernels for this machine */
+    struct meg_onednn *onednn;   /* engine and stream (device/onednn.c) */
     int threads;
     int winograd; /* MEG_CPU_NEVER ... */
 } meg_cpu;
@@ -45,9 +49,9 @@ extern const meg_cpu_op meg_cpu_winograd; /* conv; before meg_cpu_conv */
 extern const meg_cpu_op meg_cpu_clip, meg_cpu_gelu, meg_cpu_leaky_relu, meg_cpu_mul;
 extern const meg_cpu_op meg_cpu_sigmoid, meg_cpu_sub, meg_cpu_tanh;
 extern const meg_cpu_op meg_cpu_slice, meg_cpu_max_unpool, meg_cpu_prelu, meg_cpu_softmax_xent;
-extern const meg_cpu_op meg_cpu_crop; /* slice; before meg_cpu_slice */
+extern const meg_cpu_op meg_cpu_crop;   /* slice; before meg_cpu_slice */
 extern const meg_cpu_op meg_cpu_spread; /* add, its second input the same in all samples */
-extern const meg_cpu_op meg_cpu_copy; /* of activations: request.node is NULL */
+extern const meg_cpu_op meg_cpu_copy;   /* of activations: request.node is NULL */
 extern const meg_cpu_op meg_cpu_copy_part, meg_cpu_add_part; /* where two boxes meet */
 extern const meg_cpu_op meg_cpu_sum, meg_cpu_update, meg_cpu_zero;
 

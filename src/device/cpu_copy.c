@@ -84,10 +84,10 @@ typedef struct side { /* of a copy or a sum: where the elements of a box lie */
 
 typedef struct own_part {
     side from, to;
-    meg_box part;  /* what both have */
+    meg_box part; /* what both have */
     bool add;
-    bool runs;     /* rows lie alike on both sides, all lanes at once */
-    int64_t lanes; /* of a row in one step */
+    bool runs;      /* rows lie alike on both sides, all lanes at once */
+    int64_t lanes;  /* of a row in one step */
     meg_box starts; /* of runs of neighbours that both sides have, in plain formats */
     int64_t run;    /* their length */
     int threads;
@@ -167,9 +167,9 @@ static void run_part(const meg_prepared *k, void *const at[MEG_OPERANDS], const 
 #pragma omp parallel for schedule(static) num_threads(o->threads) if (planes > 1)
     for (int64_t i = 0; i < planes; i++) {
         int64_t n = i / (channels * depth), c = i / depth % channels;
-        copy_plane(o, x, y,
-                   (int64_t[]){p->lo[MEG_N] + n, p->lo[MEG_C] + c * step,
-                               p->lo[MEG_D] + i % depth});
+        copy_plane(
+            o, x, y,
+            (int64_t[]){p->lo[MEG_N] + n, p->lo[MEG_C] + c * step, p->lo[MEG_D] + i % depth});
     }
 }
 
@@ -182,7 +182,9 @@ static void nth_point(const meg_box *b, int64_t i, int64_t p[MEG_AXES])
 /* Plain weights, whose rows are short: by runs that are as long as both sides have them. */
 static void run_runs(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)
 {
-    enum { PIECE = 1 << 15 }; /* elements of a thread at once */
+    enum {
+        PIECE = 1 << 15
+    }; /* elements of a thread at once */
     (void)m;
     const own_part *o = k->own;
     const float *from = at[o->add ? MEG_X + 1 : MEG_X];
@@ -241,9 +243,8 @@ static bool prepare_part(meg_device *d, const meg_request *r, const meg_spec *s,
     o->to = side_of(&r->box[MEG_Y], s->format[MEG_Y]);
     o->part = meg_box_meet(r->box[x], r->box[MEG_Y]);
     o->runs = o->from.block == o->to.block &&
-              (o->from.block == 1 ||
-               (r->box[x].lo[MEG_C] == r->box[MEG_Y].lo[MEG_C] &&
-                r->box[x].hi[MEG_C] == r->box[MEG_Y].hi[MEG_C]));
+              (o->from.block == 1 || (r->box[x].lo[MEG_C] == r->box[MEG_Y].lo[MEG_C] &&
+                                      r->box[x].hi[MEG_C] == r->box[MEG_Y].hi[MEG_C]));
     o->lanes = o->from.block;
     o->threads = cpu->threads;
     out->own = o;

@@ -55,8 +55,8 @@ bool meg_cpu_windows(const meg_request *r, meg_window win[MEG_SPACE])
     bool all = a->groups == 1 || meg_extent(y, MEG_C) == a->filters;
     for (int i = MEG_N; i <= MEG_C; i++)
         all = all && x->lo[i] == need.lo[i] && x->hi[i] == need.hi[i];
-    if (!all || !sums_all(r, a) || !meg_cpu_biased(r, a->bias) || !meg_box_holds(x, &need) || !meg_box_equal(y, &r->work.out) ||
-        !meg_box_equal(&r->box[role->weight], &weight))
+    if (!all || !sums_all(r, a) || !meg_cpu_biased(r, a->bias) || !meg_box_holds(x, &need) ||
+        !meg_box_equal(y, &r->work.out) || !meg_box_equal(&r->box[role->weight], &weight))
         return false;
     for (int i = 0; i < MEG_SPACE; i++) {
         win[i] = a->win[i];

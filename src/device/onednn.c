@@ -181,10 +181,8 @@ dnnl_primitive_desc_t meg_onednn_find(const meg_onednn *o, const_dnnl_op_desc_t 
         return NULL;
     do {
         dnnl_primitive_desc_t pd = dnnl_primitive_desc_iterator_fetch(at);
-        if (pd && !reference(pd) && (!accept || accept(pd, context)))
-            found = pd;
-        else
-            dnnl_primitive_desc_destroy(pd);
+        if (pd && !reference(pd) && (!accept || accept(pd, context))) found = pd;
+        else dnnl_primitive_desc_destroy(pd);
     } while (!found && dnnl_primitive_desc_iterator_next(at) == dnnl_success);
     dnnl_primitive_desc_iterator_destroy(at);
     return found;
@@ -194,8 +192,8 @@ dnnl_primitive_desc_t meg_onednn_reorder(const meg_onednn *o, const dnnl_memory_
                                          const dnnl_memory_desc_t *to)
 {
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t status =
-        dnnl_reorder_primitive_desc_create(&pd, from, o->engine, to, o->engine, o->attr);
+    dnnl_status_t status = dnnl_reorder_primitive_desc_create(&pd, from, o->engine, to, o->engine,
+                                                              o->attr);
     return status == dnnl_success ? pd : NULL;
 }
 
@@ -213,11 +211,11 @@ bool meg_onednn_step_make(const meg_onednn *o, const_dnnl_primitive_desc_t pd,
     if (dnnl_primitive_create(&step->primitive, pd) != dnnl_success) return false;
     for (int i = 0; i < step->count; i++) {
         int arg = step->place[i].arg;
-        const dnnl_memory_desc_t *desc =
-            dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, arg);
+        const dnnl_memory_desc_t *desc = dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md,
+                                                                      arg);
         step->arg[i].arg = arg;
-        if (!desc || dnnl_memory_create(&step->arg[i].memory, desc, o->engine,
-                                        DNNL_MEMORY_NONE) != dnnl_success) {
+        if (!desc || dnnl_memory_create(&step->arg[i].memory, desc, o->engine, DNNL_MEMORY_NONE) !=
+                         dnnl_success) {
             meg_onednn_step_clear(step);
             return false;
         }

@@ -16,9 +16,9 @@ typedef struct meg_feed {  /* of one step */
     const int32_t *labels; /* (batch, d, h, w) */
     meg_scalars scalars;
     uint64_t seed, step;
-    const float *targets; /* (batch, c, d, h, w): of losses with real targets; NaN: none */
+    const float *targets;  /* (batch, c, d, h, w): of losses with real targets; NaN: none */
     meg_box sample, label; /* what the arrays have of each sample; empty: all of it */
-    bool wish;            /* of this rank, told to all with the losses: to stop */
+    bool wish;             /* of this rank, told to all with the losses: to stop */
 } meg_feed;
 
 typedef struct meg_outcome {

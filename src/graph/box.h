@@ -10,13 +10,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { MEG_N, MEG_C, MEG_D, MEG_H, MEG_W, MEG_AXES };
+enum {
+    MEG_N,
+    MEG_C,
+    MEG_D,
+    MEG_H,
+    MEG_W,
+    MEG_AXES
+};
 
 typedef struct meg_box {
     int64_t lo[MEG_AXES], hi[MEG_AXES];
 } meg_box;
 
-typedef enum meg_dtype { MEG_F32, MEG_F64, MEG_I32, MEG_U8 } meg_dtype;
+typedef enum meg_dtype {
+    MEG_F32,
+    MEG_F64,
+    MEG_I32,
+    MEG_U8
+} meg_dtype;
 
 typedef struct meg_tensor { /* row-major over its box: the plain format */
     meg_box box;

@@ -32,17 +32,23 @@ typedef struct meg_work {
  * work's share to the running statistics, once per step; BACKWARD makes the gradients of the data inputs (and
  * of small weights that fall out of it: batch norm); WEIGHT those of the weights. */
 typedef enum meg_pass {
-    MEG_FORWARD, MEG_EVAL, MEG_REPLAY, MEG_STATE_PASS, MEG_BACKWARD, MEG_WEIGHT, MEG_PASSES
+    MEG_FORWARD,
+    MEG_EVAL,
+    MEG_REPLAY,
+    MEG_STATE_PASS,
+    MEG_BACKWARD,
+    MEG_WEIGHT,
+    MEG_PASSES
 } meg_pass;
 
 /* Operands of a kernel, by position. A gradient has its value's box. */
 enum {
-    MEG_X = 0,                           /* inputs, weights among them        */
-    MEG_Y = MEG_X + MEG_INPUTS,          /* outputs                           */
-    MEG_AUX = MEG_Y + MEG_OUTPUTS,       /* small extras kept for backward    */
-    MEG_DY = MEG_AUX + MEG_AUXES,        /* gradients of the outputs          */
-    MEG_DX = MEG_DY + MEG_OUTPUTS,       /* gradients of the inputs           */
-    MEG_SCRATCH = MEG_DX + MEG_INPUTS,   /* working memory of the kernel      */
+    MEG_X = 0,                         /* inputs, weights among them        */
+    MEG_Y = MEG_X + MEG_INPUTS,        /* outputs                           */
+    MEG_AUX = MEG_Y + MEG_OUTPUTS,     /* small extras kept for backward    */
+    MEG_DY = MEG_AUX + MEG_AUXES,      /* gradients of the outputs          */
+    MEG_DX = MEG_DY + MEG_OUTPUTS,     /* gradients of the inputs           */
+    MEG_SCRATCH = MEG_DX + MEG_INPUTS, /* working memory of the kernel      */
     MEG_OPERANDS
 };
 
@@ -71,7 +77,7 @@ typedef struct meg_kernels {
 } meg_kernels;
 
 typedef struct meg_sample { /* a case of the conformance tests */
-    const char *shapes; /* of the data inputs: "2x3x9x7 2x4x9x7"; "4@10": labels below 10 */
+    const char *shapes;     /* of the data inputs: "2x3x9x7 2x4x9x7"; "4@10": labels below 10 */
     const char *attrs;
 } meg_sample;
 
@@ -101,10 +107,10 @@ typedef struct meg_op {
     int auxes;
     void (*aux)(const meg_graph *g, const meg_node *v, const meg_work *w, int i, meg_box *box,
                 meg_dtype *type); /* MEG_F32 means real */
-    bool cheap;        /* bandwidth-bound: recomputing it costs little */
-    bool per_step;     /* its value sums over the micro-batches before anyone reads it */
-    bool no_gradient;  /* its outputs carry none (counts) */
-    bool real_target;  /* a loss whose labels are real and have the shape of its first input */
+    bool cheap;                   /* bandwidth-bound: recomputing it costs little */
+    bool per_step;                /* its value sums over the micro-batches before anyone reads it */
+    bool no_gradient;             /* its outputs carry none (counts) */
+    bool real_target; /* a loss whose labels are real and have the shape of its first input */
 
     /* May this axis of the output be cut, and in multiples of what? 0: no. NULL: any, by 1. */
     int64_t (*grain)(const meg_graph *g, const meg_node *v, int axis);
@@ -126,7 +132,7 @@ meg_box meg_op_need(const meg_graph *g, const meg_node *v, int input, const meg_
 meg_work meg_op_whole(const meg_graph *g, const meg_node *v); /* all of its work */
 meg_kernel_fn *meg_op_kernel(const meg_op *op, meg_pass pass, meg_dtype real);
 bool meg_op_has(const meg_op *op, meg_pass pass);
-meg_mask meg_op_reads(const meg_op *op, meg_pass pass);  /* with the fallbacks of EVAL, REPLAY */
+meg_mask meg_op_reads(const meg_op *op, meg_pass pass); /* with the fallbacks of EVAL, REPLAY */
 meg_mask meg_op_writes(const meg_op *op, meg_pass pass);
 meg_mask meg_node_reads(const meg_node *v, meg_pass pass); /* less absent inputs and skips */
 meg_mask meg_node_writes(const meg_node *v, meg_pass pass);

@@ -9,7 +9,9 @@
 #include "base/option.h"
 #include "graph/box.h"
 
-enum { MEG_SPACE = 3 }; /* d, h, w: window i belongs to axis MEG_D + i */
+enum {
+    MEG_SPACE = 3
+}; /* d, h, w: window i belongs to axis MEG_D + i */
 
 typedef struct meg_window { /* along one axis: output p reads p*stride - before + t*dilation */
     int64_t taps, stride, dilation, before, after;
@@ -48,7 +50,11 @@ typedef struct meg_spans { /* along one axis: which pixels each output reads (op
     bool half;             /* or, counted from the pixels' middles, (p + 1/2) * num / den - 1/2 */
 } meg_spans;
 
-typedef enum meg_span_kind { MEG_SPAN_NEAREST, MEG_SPAN_LINEAR, MEG_SPAN_BINS } meg_span_kind;
+typedef enum meg_span_kind {
+    MEG_SPAN_NEAREST,
+    MEG_SPAN_LINEAR,
+    MEG_SPAN_BINS
+} meg_span_kind;
 
 typedef struct meg_resize_attr {
     int mode;             /* meg_span_kind; adaptive_avgpool: MEG_SPAN_BINS */
@@ -69,7 +75,7 @@ typedef struct meg_norm_attr {
     int variance;    /* running variance: 0 unbiased (PyTorch), 1 population (Keras) */
     int64_t norm;    /* samples per group, counted from the work's sample 0; 0: all of the work */
     bool relu;       /* rectifies the output; backward finds the mask from the input */
-} meg_norm_attr; /* batchnorm: x, weight, bias, running_mean, running_var (all on c);
+} meg_norm_attr;     /* batchnorm: x, weight, bias, running_mean, running_var (all on c);
                     aux 0 mean (n = groups, c), aux 1 biased variance.
                     norm: x, mean, var, weight, bias, running_mean, running_var */
 
@@ -77,7 +83,7 @@ typedef struct meg_mean_attr { /* a set: what has one mean */
     int64_t norm;              /* its samples; 0: all */
     int64_t channels;          /* its channels; 0: all */
     bool pixels;               /* it has one pixel; else all */
-} meg_mean_attr; /* mean: x; var: x, mean */
+} meg_mean_attr;               /* mean: x; var: x, mean */
 
 typedef struct meg_setnorm_attr {
     double epsilon;
@@ -100,9 +106,13 @@ typedef struct meg_dropout_attr {
     double rate; /* of zeros; the rest is scaled by 1 / (1 - rate) */
 } meg_dropout_attr;
 
-typedef enum meg_beyond { MEG_BEYOND_CONSTANT, MEG_BEYOND_REFLECT, MEG_BEYOND_EDGE } meg_beyond;
+typedef enum meg_beyond {
+    MEG_BEYOND_CONSTANT,
+    MEG_BEYOND_REFLECT,
+    MEG_BEYOND_EDGE
+} meg_beyond;
 
-typedef struct meg_pick { /* along one axis: output p reads begin + p*step (ops/picks.h) */
+typedef struct meg_pick {        /* along one axis: output p reads begin + p*step (ops/picks.h) */
     int64_t begin, step, length; /* length: of the input */
     meg_beyond beyond;           /* what lies around the input */
 } meg_pick;
@@ -125,8 +135,8 @@ typedef struct meg_pad_attr {
 
 typedef struct meg_attention_attr {
     int64_t heads;
-    bool causal;  /* token i sees tokens 0..i */
-    double scale; /* of the products; 0: 1 / sqrt(features of a head) */
+    bool causal;      /* token i sees tokens 0..i */
+    double scale;     /* of the products; 0: 1 / sqrt(features of a head) */
 } meg_attention_attr; /* inputs: q, k, v (n, heads * features on c, tokens on w);
                          aux 0: log of the sum of exponentials of each row, (n, heads on c, w) */
 typedef struct meg_leaky_attr {
@@ -152,7 +162,7 @@ typedef struct meg_label_attr { /* label_count, correct */
 typedef struct meg_xent_attr {
     int64_t ignore;
     double smoothing; /* this share of every label is spread over all classes */
-} meg_xent_attr; /* softmax_xent: x, labels, count[, class weights (1, c)];
+} meg_xent_attr;      /* softmax_xent: x, labels, count[, class weights (1, c)];
                     xent: x, top, z, labels, count[, class weights] */
 
 typedef struct meg_dice_attr {

@@ -130,12 +130,10 @@ static double flops(const meg_graph *g, const meg_node *v, const meg_work *w, me
 
 /* Labels serve as indices: with five axes they have channels. They are drawn at random, so the
  * planes are large enough for all to differ. */
-static const meg_sample samples[] = {{"1x2x2x3 1x2x1x2x3@900", "size=30x30"},
-                                     {"2x3x3 2x3x1x1x3@500", "size=500"},
-                                     {"1x2x2x2x2 1x2x2x2x2@999", "size=10x10x10"},
-                                     {"1x1x2x2 1x1x1x2x2@400", "kernel=10 stride=10"},
-                                     {"1x16x2x2 1x16x1x2x2@2000", "size=45x45"},
-                                     {0}};
+static const meg_sample samples[] = {
+    {"1x2x2x3 1x2x1x2x3@900", "size=30x30"},      {"2x3x3 2x3x1x1x3@500", "size=500"},
+    {"1x2x2x2x2 1x2x2x2x2@999", "size=10x10x10"}, {"1x1x2x2 1x1x1x2x2@400", "kernel=10 stride=10"},
+    {"1x16x2x2 1x16x1x2x2@2000", "size=45x45"},   {0}};
 
 const meg_op meg_op_max_unpool = {
     .name = "max_unpool",

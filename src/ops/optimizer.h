@@ -7,7 +7,9 @@
 
 #include "base/option.h"
 
-enum { MEG_OPTIMIZER_STATES = 2 };
+enum {
+    MEG_OPTIMIZER_STATES = 2
+};
 
 typedef struct meg_scalars { /* what changes from step to step; one small slot, loaded each step */
     double lr;
@@ -32,7 +34,7 @@ typedef struct meg_optimizer {
     size_t settings_bytes;
     int states; /* at most; `used` may be fewer for these settings (no momentum) */
     const char *state[MEG_OPTIMIZER_STATES]; /* their names in checkpoints: "momentum" */
-    int (*used)(const void *settings); /* NULL: all */
+    int (*used)(const void *settings);       /* NULL: all */
     bool relative; /* steps do not shrink with the gradient: what is zero must come as zero */
     void (*f32)(const meg_update *u);
     void (*f64)(const meg_update *u);

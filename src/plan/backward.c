@@ -207,8 +207,7 @@ static void share(meg_lower *l, int value)
     meg_box part = meg_lower_part(l, value);
     if (l->holders[slot] > 1 || !meg_box_equal(&part, &l->out->slot[slot].box)) {
         l->holders[slot]--;
-        slot = l->parts[value].slot[0] = meg_lower_cut(l, slot, &part,
-                                                       l->out->slot[slot].format);
+        slot = l->parts[value].slot[0] = meg_lower_cut(l, slot, &part, l->out->slot[slot].format);
         l->holders[slot]++;
     }
     meg_team team = meg_lower_shares(l, value, false);
@@ -260,8 +259,7 @@ void meg_lower_backward(meg_lower *l)
         if (!l->mine[i]) continue;
         meg_lower_ahead(l, i, true);
         if (!meg_is_move(v) && l->active[i]) backward_node(l, v);
-        if (meg_is_move(v) && l->moved[v->out[0]] >= 0)
-            meg_lower_send_back(l, l->moved[v->out[0]]);
+        if (meg_is_move(v) && l->moved[v->out[0]] >= 0) meg_lower_send_back(l, l->moved[v->out[0]]);
     }
     meg_lower_finish(l);
 }

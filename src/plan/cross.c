@@ -42,8 +42,7 @@ static meg_team team_along(const meg_lower *l, int segment, const bool along[MEG
     for (int k = 0; k < mesh->size; k++) {
         bool in = true;
         for (int a = 0; a < MEG_MESH_AXES; a++)
-            in = in && (along[a] ||
-                        k / stride[a] % mesh->dim[a] == own / stride[a] % mesh->dim[a]);
+            in = in && (along[a] || k / stride[a] % mesh->dim[a] == own / stride[a] % mesh->dim[a]);
         for (int d = 0; d < e->timetable->directions && in; d++)
             if (all || d == l->out->direction)
                 add_rank(&team, meg_entry_mesh(e, d, segment)->rank[k]);

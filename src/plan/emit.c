@@ -40,8 +40,7 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
                    int64_t bytes)
 {
     const meg_value *x = &l->g->value[value];
-    bool part = role == MEG_ROLE_STATE ? meg_lower_parted(l, value)
-                                       : meg_lower_scattered(l, value);
+    bool part = role == MEG_ROLE_STATE ? meg_lower_parted(l, value) : meg_lower_scattered(l, value);
     meg_box box = l->out->box[value];
     meg_slot s = {.role = role,
                   .value = value,

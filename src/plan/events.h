@@ -19,8 +19,8 @@ typedef struct meg_traffic_note { /* one message or reduction of a step */
     int32_t value;                /* of the graph, for messages; -1: several */
     int32_t micro;                /* 0 also of what is summed up once, with the last one */
     int32_t after,
-        afters; /* of the list `after`: earlier ones that must be done before it starts */
-    int32_t how;   /* REDUCE: how it is made: half, largest or sum */
+        afters;  /* of the list `after`: earlier ones that must be done before it starts */
+    int32_t how; /* REDUCE: how it is made: half, largest or sum */
     int64_t bytes;
     uint64_t team; /* REDUCE: a hash of its ranks */
 } meg_traffic_note;

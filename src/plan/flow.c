@@ -56,7 +56,8 @@ static void fill(meg_flow *f, int from, int to, const int by[])
 
 void meg_flow_cut(meg_flow *f, int from, int to, bool behind[])
 {
-    int *by = calloc((size_t)f->places, sizeof *by), *queue = calloc((size_t)f->places, sizeof *queue);
+    int *by = calloc((size_t)f->places, sizeof *by),
+        *queue = calloc((size_t)f->places, sizeof *queue);
     int count = 0;
     if (!by || !queue) abort();
     while (reach(f, from, to, by, queue))

@@ -133,7 +133,8 @@ static bool in_place(const meg_lower *l, const meg_node *v, const meg_spec *s, i
     meg_box box = meg_lower_box(l, v, s, MEG_Y);
     return s->in_place & MEG_BIT(MEG_Y) && l->g->value[x].kind == MEG_MADE && slot == l->home[x] &&
            !l->keep[x] && l->uses[x] == 0 && l->out->slot[slot].region == MEG_FRAME &&
-           l->out->slot[slot].format == s->format[MEG_Y] && meg_box_equal(&l->out->slot[slot].box, &box) && !l->goes[x];
+           l->out->slot[slot].format == s->format[MEG_Y] &&
+           meg_box_equal(&l->out->slot[slot].box, &box) && !l->goes[x];
 }
 
 static void trim(meg_lower *l, int slot, meg_box box)
@@ -200,8 +201,7 @@ static void share(meg_lower *l, const meg_node *v)
     int y = v->out[0];
     if (!meg_entry_partial(l->entry, y)) return;
     meg_team team = meg_lower_shares(l, y, false);
-    meg_instr r = meg_lower_reduce(l, l->home[y], &team,
-                                   MEG_TAG_VALUE + 4 * y + l->out->direction);
+    meg_instr r = meg_lower_reduce(l, l->home[y], &team, MEG_TAG_VALUE + 4 * y + l->out->direction);
     r.max = v->op->max;
     meg_lower_emit(l, &r);
 }

@@ -195,7 +195,9 @@ static int64_t weights(meg_lower *l, const meg_node *v, bool back, bool fetch)
  * used again, perhaps for a rank that fetches less ahead and waits for a sum of this rank. */
 void meg_lower_ahead(meg_lower *l, int node, bool back)
 {
-    enum { AHEAD = 2 }; /* nodes; with a convolution, its norm and the next convolution */
+    enum {
+        AHEAD = 2
+    }; /* nodes; with a convolution, its norm and the next convolution */
     int count = 0, step = back ? -1 : 1;
     int64_t ahead = 0;
     if (l->plan->options.zero != MEG_HOMES_PARTS || l->entry->idle) return;

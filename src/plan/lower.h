@@ -34,9 +34,9 @@ typedef struct meg_duplicate { /* a value in another format or box than its home
 } meg_duplicate;
 
 typedef struct meg_exchange { /* a value's rim, or a value that moves to another segment */
-    int from, to; /* values: the same, or input and output of the move */
-    bool back;    /* gradients come back */
-    int tag;      /* of the value; the gradient's follows after all micro-batches */
+    int from, to;             /* values: the same, or input and output of the move */
+    bool back;                /* gradients come back */
+    int tag;                  /* of the value; the gradient's follows after all micro-batches */
     int sends, receives;
     meg_parcel *send, *receive; /* this rank's; of a move within a station, what stays on the rank
                                    is among those received */
@@ -68,13 +68,13 @@ typedef struct meg_lower {
     meg_instrs list[MEG_BLOCKS];
     meg_block_kind block; /* the one being written */
 
-    bool *mine;   /* node: belongs to the station, and the rank is on its mesh */
-    int *read_in; /* value: the segment whose nodes read it; MEG_SEVERAL */
-    bool *goes;   /* value: is sent, or moved, as it lies: nothing may be written over it */
-    int here;     /* stations of the rank that have this stage */
+    bool *mine;        /* node: belongs to the station, and the rank is on its mesh */
+    int *read_in;      /* value: the segment whose nodes read it; MEG_SEVERAL */
+    bool *goes;        /* value: is sent, or moved, as it lies: nothing may be written over it */
+    int here;          /* stations of the rank that have this stage */
     meg_team *sharers; /* weight: the ranks that hold the same of it */
     bool *odd;         /* weight: the model's rank holds another part, so its format says nothing */
-    bool foreign;      /* lowered as the model of each segment (spread.c) is: it says formats of weights
+    bool foreign; /* lowered as the model of each segment (spread.c) is: it says formats of weights
                           and no more, so that what is summed at once lies in the order of the rank's
                           own program */
     bool *grad;   /* value: has a gradient */
@@ -98,12 +98,12 @@ typedef struct meg_lower {
     int *held;   /* value * MEG_HELD_KEYS + key: slot; -1 */
 
     int exchanges;
-    meg_exchange *exchange; /* those that the rank takes part in */
-    int *rim, *moved;       /* value: its exchange as a rim, by a move to it; -1: none */
+    meg_exchange *exchange;          /* those that the rank takes part in */
+    int *rim, *moved;                /* value: its exchange as a rim, by a move to it; -1: none */
     int *states_first, *states_last; /* segment: slots of the states that its nodes write; -1 */
     int *settled; /* parameters whose gradients are summed, in the order of completion */
     int settled_count;
-    int bucket_first; /* of `settled`: the first that no bucket has */
+    int bucket_first;        /* of `settled`: the first that no bucket has */
     int summed, summed_slot; /* scattered weight whose gradient is being summed, if any, else -1 */
 } meg_lower;
 
@@ -126,7 +126,7 @@ int meg_lower_copy(meg_lower *l, int slot, meg_format to, int64_t bytes, const m
 int meg_lower_cut(meg_lower *l, int slot, const meg_box *box, meg_format to);
 /* What was made becomes what is held; the rim is still to come. */
 int meg_lower_widen(meg_lower *l, int slot, int value);
-void meg_lower_fill(meg_lower *l, int into, int slot); /* copies where the boxes meet */
+void meg_lower_fill(meg_lower *l, int into, int slot);   /* copies where the boxes meet */
 int meg_lower_add(meg_lower *l, int into, int a, int b); /* into: slot, or -1 for a new one */
 void meg_lower_zero(meg_lower *l, int slot);
 meg_box meg_lower_part(const meg_lower *l, int value); /* what the rank makes of it, without rim */
@@ -181,8 +181,10 @@ void meg_lower_idle(meg_lower *l); /* leaves what concerns other ranks */
 /* Are the weight's optimizer states cut over those that share it? Is all of it? */
 bool meg_lower_parted(const meg_lower *l, int value);
 bool meg_lower_scattered(const meg_lower *l, int value);
-meg_box meg_lower_home(const meg_lower *l, int value, meg_box box); /* this rank's part of the box */
-int meg_lower_fetch(meg_lower *l, int value); /* all that the rank uses of a scattered weight, plain */
+meg_box meg_lower_home(const meg_lower *l, int value,
+                       meg_box box); /* this rank's part of the box */
+int meg_lower_fetch(meg_lower *l,
+                    int value); /* all that the rank uses of a scattered weight, plain */
 /* Fetches what the node reads, and some of what those after it (back: before it) read: while kernels
  * work, the next one's weights come. */
 void meg_lower_ahead(meg_lower *l, int node, bool back);
@@ -191,7 +193,7 @@ void meg_lower_update(meg_lower *l, int value, int gradient);
 int meg_lower_sum(meg_lower *l, int value, int slot);
 
 /* settle.c */
-bool meg_lower_direct(meg_lower *l, int value); /* may a kernel write the sum itself? */
+bool meg_lower_direct(meg_lower *l, int value);  /* may a kernel write the sum itself? */
 int meg_lower_gradient(meg_lower *l, int value); /* held memory of the sum */
 void meg_lower_states(meg_lower *l);
 void meg_lower_settle(meg_lower *l, int value);

@@ -39,8 +39,8 @@ typedef struct rewrite {
     const int *from; /* old node -> segment */
     int *map;        /* old value -> new value */
     int segments;
-    int *moved;      /* old value * segments + segment -> new value; 0: none yet */
-    int *segment;    /* new node -> segment */
+    int *moved;   /* old value * segments + segment -> new value; 0: none yet */
+    int *segment; /* new node -> segment */
     size_t room;
 } rewrite;
 
@@ -86,7 +86,8 @@ static void walk(rewrite *r)
 meg_status meg_graph_moves(const meg_graph *g, meg_error *e, int segments, meg_graph **out,
                            int **segment)
 {
-    rewrite r = {.old = g, .new = meg_graph_create(g->name), .from = *segment, .segments = segments};
+    rewrite r = {
+        .old = g, .new = meg_graph_create(g->name), .from = *segment, .segments = segments};
     size_t values = (size_t)g->values + 1;
     r.map = calloc(values, sizeof *r.map);
     r.moved = calloc(values * (size_t)segments, sizeof *r.moved);

@@ -41,15 +41,19 @@ const meg_param meg_plan_params[] = {
     {"assign", MEG_PARAM_TEXT, AT(assign), "",
      "the first layer, block or module of each further stage: layer2,layer3", NULL, 0, 0},
     {"mesh", MEG_PARAM_TEXT, AT(mesh), "1",
-     "ranks that share each layer: 2x2 (h x w), c2, n2h2, h3:1; of each stage: 2x2,1,1; another from a "
-     "group on: 2x2/fc:n4", NULL, 0, 0},
+     "ranks that share each layer: 2x2 (h x w), c2, n2h2, h3:1; of each stage: 2x2,1,1; another "
+     "from a "
+     "group on: 2x2/fc:n4",
+     NULL, 0, 0},
     {"channels", MEG_PARAM_CHOICE, AT(channels), "auto",
      "what a mesh with c cuts: filters, or sums over input channels", "auto|filter|channel", 0, 0},
     {"wide", MEG_PARAM_INT, AT(wide), "1",
-     "layers whose rims of pixels come in one exchange; a rank makes those in between itself", NULL, 1, 64},
+     "layers whose rims of pixels come in one exchange; a rank makes those in between itself", NULL,
+     1, 64},
     {"zero", MEG_PARAM_CHOICE, AT(zero), "0",
      "what each of the ranks that share a weight holds a part of: 1: optimizer states; 3: weights "
-     "and gradients, too (as 1 where several stages or segments share a weight, or a schedule has two "
+     "and gradients, too (as 1 where several stages or segments share a weight, or a schedule has "
+     "two "
      "directions)",
      "0|1|3", 0, 0},
     {"allreduce", MEG_PARAM_TEXT, AT(allreduce), "ring",

@@ -73,14 +73,14 @@ struct meg_plan {
     void *settings; /* of the optimizer */
     meg_profile profile;
     meg_world world;
-    int replicas, each;  /* ranks are numbered replica by replica; how many ranks one has */
-    int directions;      /* of the schedule */
-    int *place, *width;  /* (2, stages) a stage's first rank within the replica, in each direction;
+    int replicas, each; /* ranks are numbered replica by replica; how many ranks one has */
+    int directions;     /* of the schedule */
+    int *place, *width; /* (2, stages) a stage's first rank within the replica, in each direction;
                             (stages) how many it has (places.h) */
-    int tracks;          /* neighbouring ranks that have the same stages */
-    int *track_first;    /* (tracks + 1) the first rank within the replica */
-    int replica, track;  /* of this rank */
-    int *stage;          /* of the source's nodes */
+    int tracks;         /* neighbouring ranks that have the same stages */
+    int *track_first;   /* (tracks + 1) the first rank within the replica */
+    int replica, track; /* of this rank */
+    int *stage;         /* of the source's nodes */
     int segments, *segment_of;
     meg_segment *segment;
     int held_slots;
@@ -107,9 +107,9 @@ int64_t meg_plan_base(const meg_plan *p, meg_region region); /* its first byte i
 
 typedef enum meg_phases {
     MEG_FUSED,
-    MEG_PHASED_NORMS, /* batch norms, since their groups spread over several ranks */
+    MEG_PHASED_NORMS,  /* batch norms, since their groups spread over several ranks */
     MEG_PHASED_PIXELS, /* what cannot be cut between pixels as it is */
-    MEG_PHASED        /* all that can be */
+    MEG_PHASED         /* all that can be */
 } meg_phases;
 
 /* Rewrites a graph without changing what it computes: batchnorm + relu and add + relu become one

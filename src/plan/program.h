@@ -24,11 +24,11 @@
 #include "plan/timetable.h"
 
 enum {
-    MEG_STAGES = 256,             /* at most */
-    MEG_SEGMENTS = 512,           /* at most */
-    MEG_ALIGN = 64,               /* of slots, in bytes */
-    MEG_REDUCE_PIECE = 512 << 10, /* bytes of a message of a reduction */
-    MEG_REDUCE_PIECES = 4,        /* that are under way at once */
+    MEG_STAGES = 256,                                      /* at most */
+    MEG_SEGMENTS = 512,                                    /* at most */
+    MEG_ALIGN = 64,                                        /* of slots, in bytes */
+    MEG_REDUCE_PIECE = 512 << 10,                          /* bytes of a message of a reduction */
+    MEG_REDUCE_PIECES = 4,                                 /* that are under way at once */
     MEG_TAG_OUTCOME = (1 << 24) + (1 << 20) + MEG_SEGMENTS /* of losses; all others are below */
 };
 
@@ -79,9 +79,9 @@ typedef struct meg_instr {
     meg_mask written;       /* operands it writes */
     double seconds;
     char impl[48];
-    int peer;  /* SEND, RECV: a rank; REDUCE: a team of the entry */
-    int tag;   /* of these: what tells the message from others; SEND, RECV: plus the micro-batch */
-    bool max;  /* REDUCE: the largest instead of the sum */
+    int peer; /* SEND, RECV: a rank; REDUCE: a team of the entry */
+    int tag;  /* of these: what tells the message from others; SEND, RECV: plus the micro-batch */
+    bool max; /* REDUCE: the largest instead of the sum */
     meg_half half;
     bool last; /* only for the last micro-batch of the station */
 } meg_instr;
@@ -108,26 +108,26 @@ typedef struct meg_line {
     int micro;   /* of the step */
     int ordinal; /* among the station's: where its labels lie */
     int frame;
-    bool last; /* the block runs no more in this step */
-    int next;  /* line that uses the same frame next; -1: none. Its receives may be posted as soon
+    bool last;  /* the block runs no more in this step */
+    int next;   /* line that uses the same frame next; -1: none. Its receives may be posted as soon
                   as this one is issued: none of their memory is in use in between */
     bool first; /* no line before it uses the frame */
 } meg_line;
 
 typedef struct meg_segment { /* nodes of a stage that are cut alike, over a mesh of its ranks */
     int stage;
-    int dim[MEG_AXES]; /* of the mesh of a replica */
-    int size;          /* their product */
+    int dim[MEG_AXES];              /* of the mesh of a replica */
+    int size;                       /* their product */
     const int64_t *share[MEG_AXES]; /* (dim) of the parts along it; NULL: all alike */
 } meg_segment;
 
 typedef struct meg_station {
     const struct meg_entry *entry;
     int stage, direction;
-    int rank;       /* whose part it is: this rank's, but an idle one's is that of one with samples */
-    int *position;  /* segment: on its mesh; -1: not there */
-    meg_work *work; /* node: what the rank makes of it */
-    meg_box *box;   /* value: what the rank has of it: what it makes, or holds, and its rim */
+    int rank; /* whose part it is: this rank's, but an idle one's is that of one with samples */
+    int *position;      /* segment: on its mesh; -1: not there */
+    meg_work *work;     /* node: what the rank makes of it */
+    meg_box *box;       /* value: what the rank has of it: what it makes, or holds, and its rim */
     int micros;         /* micro-batches that pass through it */
     int frames;         /* how many of them it holds at once */
     int64_t frame;      /* bytes of a frame */
@@ -150,21 +150,22 @@ typedef struct meg_team { /* ranks that reduce together, ascending; of the plan'
 typedef struct meg_entry {
     const char *name;
     bool train;
-    int64_t batch;      /* samples of a step */
-    int micro;          /* micro-batches; each has batch / micro samples */
-    meg_graph *graph;   /* for one micro-batch of all replicas, fused */
-    meg_dtype real;     /* what MEG_F32 values are stored as */
-    bool idle;          /* the replica has no samples: the rank is lowered like one that has */
-    bool *sampled;      /* value: one along n for each sample, so that replicas cut it there */
-    int *segment_of;    /* of each node */
-    int *stage;         /* of each node */
+    int64_t batch;    /* samples of a step */
+    int micro;        /* micro-batches; each has batch / micro samples */
+    meg_graph *graph; /* for one micro-batch of all replicas, fused */
+    meg_dtype real;   /* what MEG_F32 values are stored as */
+    bool idle;        /* the replica has no samples: the rank is lowered like one that has */
+    bool *sampled;    /* value: one along n for each sample, so that replicas cut it there */
+    int *segment_of;  /* of each node */
+    int *stage;       /* of each node */
     int segments;
     const meg_segment *segment;
     const meg_mesh **mesh; /* (directions, segments) over all replicas: n counts them, too */
     bool whole;            /* nothing is cut but samples */
     meg_layout *layout;    /* value: as its maker's ranks make it, on the first direction's mesh */
-    const meg_box **made;  /* value: what each position makes of it, the rim included; NULL: its part */
-    int *reader_first, *reader; /* value: the nodes that read it */
+    const meg_box *
+        *made; /* value: what each position makes of it, the rim included; NULL: its part */
+    int *reader_first, *reader;     /* value: the nodes that read it */
     const meg_timetable *timetable; /* who runs which task when */
     int stations, lines, teams;
     meg_station *station;
@@ -176,7 +177,8 @@ typedef struct meg_entry {
 } meg_entry;
 
 const char *meg_block_name(meg_block_kind b);
-int meg_home_axis(const meg_box *box); /* along which ranks have even parts: the first that can be cut */
+int meg_home_axis(
+    const meg_box *box); /* along which ranks have even parts: the first that can be cut */
 
 /* What each rank makes and holds (rims.c). A value that is partial is summed, then copied: the
  * parts of the layout are what ranks have after that. */
@@ -211,8 +213,8 @@ void meg_entry_place(meg_entry *e);
 meg_status meg_entry_check(const meg_entry *e, meg_error *error);
 
 typedef struct meg_messages { /* of one rank, in one step */
-    int64_t sent, bytes;     /* to single ranks */
-    int64_t sums, sum_bytes; /* reductions over several; a half has half the bytes */
+    int64_t sent, bytes;      /* to single ranks */
+    int64_t sums, sum_bytes;  /* reductions over several; a half has half the bytes */
 } meg_messages;
 
 meg_messages meg_entry_messages(const meg_entry *e);

@@ -88,9 +88,10 @@ static meg_status check_lists(meg_error *e, const walk *x)
 {
     const meg_timetable *t = x->t;
     for (int i = 0; i < t->directions * t->stages; i++)
-        MEG_CHECK(e, t->width[i] == 1, MEG_EUNSUPPORTED,
-                  "timetable %s: stage %d has %d ranks: such are proven as programs (plan/events.h)",
-                  t->schedule, i % t->stages, t->width[i]);
+        MEG_CHECK(
+            e, t->width[i] == 1, MEG_EUNSUPPORTED,
+            "timetable %s: stage %d has %d ranks: such are proven as programs (plan/events.h)",
+            t->schedule, i % t->stages, t->width[i]);
     size_t all = (size_t)(t->split ? 3 : 2) * (size_t)t->stages * (size_t)t->micro;
     for (size_t i = 0; i < all; i++)
         x->place[i] = -1;

@@ -22,7 +22,8 @@ static meg_status bad(const words *w, const char *why)
 {
     return meg_fail(w->e, MEG_EARG,
                     "mesh=%s: %s at '%s': use letters n c d h w with numbers (h2w2; h3:1 for "
-                    "unequal parts), or 2x2 for h x w, 2x2x2 for d x h x w; ',' between stages, '/group:' before a further "
+                    "unequal parts), or 2x2 for h x w, 2x2x2 for d x h x w; ',' between stages, "
+                    "'/group:' before a further "
                     "segment of a stage",
                     w->plan->options.mesh, why, w->at);
 }
@@ -92,8 +93,8 @@ static meg_status read_mesh(words *w, meg_segment *s)
     for (int a = 0; a < MEG_AXES; a++)
         size *= s->dim[a];
     if (*w->at && *w->at != ',' && *w->at != '/') return bad(w, "no mesh");
-    MEG_CHECK(w->e, size <= 1 << 20, MEG_EARG, "mesh=%s: more than %d ranks",
-              w->plan->options.mesh, 1 << 20);
+    MEG_CHECK(w->e, size <= 1 << 20, MEG_EARG, "mesh=%s: more than %d ranks", w->plan->options.mesh,
+              1 << 20);
     s->size = (int)size;
     return MEG_OK;
 }
@@ -116,11 +117,12 @@ static meg_status find_group(words *w, int *out)
         w->at++;
         return MEG_OK;
     }
-    return meg_fail(w->e, MEG_EARG,
-                    "mesh=%s: %s has no group '%.*s' at level=%s: `megalith show %s --level %s` lists "
-                    "them",
-                    p->options.mesh, p->source->name, (int)length, w->at, level[p->options.level],
-                    p->source->name, level[p->options.level]);
+    return meg_fail(
+        w->e, MEG_EARG,
+        "mesh=%s: %s has no group '%.*s' at level=%s: `megalith show %s --level %s` lists "
+        "them",
+        p->options.mesh, p->source->name, (int)length, w->at, level[p->options.level],
+        p->source->name, level[p->options.level]);
 }
 
 static meg_segment *add_segment(meg_plan *p)
@@ -145,9 +147,11 @@ static meg_status read_stage(words *w)
         int first = 0;
         const char *group = ++w->at;
         MEG_TRY(w->e, find_group(w, &first));
-        MEG_CHECK(w->e, first > before, MEG_EARG,
-                  "mesh=%s: %.*s does not come after the group before it: name them in the network's "
-                  "order", p->options.mesh, (int)strcspn(group, ":"), group);
+        MEG_CHECK(
+            w->e, first > before, MEG_EARG,
+            "mesh=%s: %.*s does not come after the group before it: name them in the network's "
+            "order",
+            p->options.mesh, (int)strcspn(group, ":"), group);
         before = first;
         MEG_CHECK(w->e, p->segments < MEG_SEGMENTS, MEG_EARG, "mesh: more than %d segments",
                   MEG_SEGMENTS);

@@ -162,8 +162,8 @@ static bool joins(meg_lower *l, int value)
     meg_team its = sharers(l, value, &own);
     bool alike = l->read_in[l->settled[l->bucket_first]] == l->read_in[value];
     alike = alike && !meg_lower_scattered(l, value);
-    return before && own && alike && same_team(&theirs, &its) && next->offset >= end && next->offset < end + MEG_ALIGN &&
-           end - first->offset < l->plan->options.bucket;
+    return before && own && alike && same_team(&theirs, &its) && next->offset >= end &&
+           next->offset < end + MEG_ALIGN && end - first->offset < l->plan->options.bucket;
 }
 
 /* Is the weight updated as soon as this station has its gradient? */
@@ -229,7 +229,8 @@ void meg_lower_settle(meg_lower *l, int value)
         take_summed(l); /* the one before */
         l->summed = value;
         l->summed_slot = slot;
-        if (l->out->slot[slot].bytes > l->plan->options.bucket) take_summed(l); /* no room for two */
+        if (l->out->slot[slot].bytes > l->plan->options.bucket)
+            take_summed(l); /* no room for two */
     } else take_in(l, value, slot);
     l->block = here;
 }

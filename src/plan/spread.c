@@ -69,8 +69,7 @@ static const int64_t *cut_samples(const spreader *s)
 static void along_samples(spreader *s)
 {
     if (s->e->sampled[s->v->out[0]]) set(s, MEG_N, MEG_SPLIT_CUT, cut_samples(s));
-    else if (reads_samples(s->e, s->v) &&
-             meg_extent(&s->l->whole.sum, MEG_N) == s->e->graph->batch)
+    else if (reads_samples(s->e, s->v) && meg_extent(&s->l->whole.sum, MEG_N) == s->e->graph->batch)
         set(s, MEG_N, MEG_SPLIT_PARTIAL, cut_samples(s));
 }
 
@@ -130,8 +129,7 @@ static void linear_channels(spreader *s)
     int how = s->plan->options.channels;
     bool inputs = how == MEG_CHANNELS_INPUT;
     bool sums = inputs || (how == MEG_CHANNELS_AUTO && cut_of(s, s->v->in[0]));
-    if (sums && sum == in && sum >= s->dim)
-        set(s, MEG_C, MEG_SPLIT_PARTIAL, cut(s, MEG_C, sum, 1));
+    if (sums && sum == in && sum >= s->dim) set(s, MEG_C, MEG_SPLIT_PARTIAL, cut(s, MEG_C, sum, 1));
     else if (!inputs && grain && out >= s->dim * grain)
         set(s, MEG_C, MEG_SPLIT_CUT, cut(s, MEG_C, out, grain));
 }
@@ -297,17 +295,19 @@ static meg_status check_use(const meg_plan *p, const meg_entry *e, meg_error *er
         if (cuts_anything(e, a, &dim, &best)) continue;
         const meg_value *x = &e->graph->value[best];
         int64_t most = x->shape.hi[a];
-        MEG_CHECK(error, most > 1, MEG_EARG,
-                  "mesh=%s: %d parts along %c, but no layer there has more than one, %s among them: "
-                  "leave %c out", p->options.mesh, dim, letter, x->name, letter);
+        MEG_CHECK(
+            error, most > 1, MEG_EARG,
+            "mesh=%s: %d parts along %c, but no layer there has more than one, %s among them: "
+            "leave %c out",
+            p->options.mesh, dim, letter, x->name, letter);
         char grain[48] = "", parts[48];
         bool grainy = say_grain(e, x, a, grain, parts);
-        return meg_fail(error, MEG_EARG,
-                        "mesh=%s: %d parts along %c, but no layer there can be cut so; the largest, "
-                        "%s (%s), has an extent of %" PRId64 "%s: use %s, or leave %c out",
-                        p->options.mesh, dim, letter, x->name,
-                        e->graph->node[x->maker].op->name, most, grain,
-                        grainy ? parts : instead(p, x, a, dim), letter);
+        return meg_fail(
+            error, MEG_EARG,
+            "mesh=%s: %d parts along %c, but no layer there can be cut so; the largest, "
+            "%s (%s), has an extent of %" PRId64 "%s: use %s, or leave %c out",
+            p->options.mesh, dim, letter, x->name, e->graph->node[x->maker].op->name, most, grain,
+            grainy ? parts : instead(p, x, a, dim), letter);
     }
     return MEG_OK;
 }
@@ -445,8 +445,7 @@ static void share_weight(meg_lower *l, int value)
         team->count += !meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[own]);
     team->rank = meg_pool_alloc(p->pool, ((size_t)team->count + 1) * sizeof(int));
     for (int r = 0, k = 0; r < ranks; r++)
-        if (!meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[own]))
-            team->rank[k++] = r;
+        if (!meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[own])) team->rank[k++] = r;
     free(box);
 }
 
@@ -456,7 +455,8 @@ static void input_box(meg_lower *l, int value)
     meg_box *box = &l->out->box[value];
     for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
         int v = e->reader[i], position = l->out->position[e->segment_of[v]];
-        if (l->mine[v]) *box = meg_box_hull(*box, meg_entry_need(e, &e->graph->node[v], value, position));
+        if (l->mine[v])
+            *box = meg_box_hull(*box, meg_entry_need(e, &e->graph->node[v], value, position));
     }
 }
 

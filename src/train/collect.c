@@ -172,7 +172,7 @@ static meg_status find_owners(meg_collection *c, meg_error *e)
             owner++;
         for (int r = 0; owner == c->ranks && r < c->ranks; r++)
             if (holds(c, r, i)) owner = r; /* of a part; others have the rest */
-        if (owner == c->ranks) continue; /* nobody has it: a gradient that is not kept */
+        if (owner == c->ranks) continue;   /* nobody has it: a gradient that is not kept */
         c->item[count] = c->item[i];
         c->item[count].owner = owner;
         c->bit[count++] = i;
@@ -263,8 +263,8 @@ static meg_status ask_box(meg_collection *c, meg_error *e, int rank, int item, m
     return receive(c, e, rank, box, sizeof *box);
 }
 
-static meg_status fetch_part(meg_collection *c, meg_error *e, int rank, int item, const meg_box *box,
-                             whole *w)
+static meg_status fetch_part(meg_collection *c, meg_error *e, int rank, int item,
+                             const meg_box *box, whole *w)
 {
     order o = {ORDER_GET, item};
     int64_t bytes = box_bytes(c, box);
@@ -294,8 +294,7 @@ static meg_status join_parts(meg_collection *c, meg_error *e, int item, whole *w
             again = again || meg_box_equal(&seen[k], &seen[count]);
         if (again) continue;
         missing -= meg_box_size(&seen[count]);
-        if (r == 0)
-            meg_engine_get(c->engine, t->value->id, t->role, t->index, place_part, w);
+        if (r == 0) meg_engine_get(c->engine, t->value->id, t->role, t->index, place_part, w);
         else MEG_TRY(e, fetch_part(c, e, r, item, &seen[count], w));
         count++;
     }
@@ -335,8 +334,7 @@ static void give_local(void *context, const meg_box *box, void *data)
     meg_box starts;
     int64_t p[MEG_AXES], run = meg_box_runs(shape, box, &starts);
     for (bool on = meg_box_first(&starts, p); on; on = meg_box_next(&starts, p))
-        l->give(l->context, meg_box_at(shape, p), run,
-                (char *)data + meg_box_at(box, p) * l->each);
+        l->give(l->context, meg_box_at(shape, p), run, (char *)data + meg_box_at(box, p) * l->each);
 }
 
 /* To each that holds a part, what it holds. */

@@ -15,13 +15,13 @@
 const meg_param meg_context_params[] = {
     {"device", MEG_PARAM_TEXT, AT(device), "cpu", "who computes: megalith list devices", NULL, 0,
      0},
-    {"threads", MEG_PARAM_INT, AT(threads), "0", "of the cpu device (0: this rank's share of the cores)",
-     NULL, 0, 4096},
+    {"threads", MEG_PARAM_INT, AT(threads), "0",
+     "of the cpu device (0: this rank's share of the cores)", NULL, 0, 4096},
     {"seed", MEG_PARAM_INT, AT(seed), "1", "of all random numbers", NULL, 0, 1e15},
     {"log", MEG_PARAM_CHOICE, AT(log), "warn", "what is said on stderr", "quiet|warn|info|debug", 0,
      0},
-    {"pin", MEG_PARAM_BOOL, AT(pin), "yes", "each of a node's ranks keeps to its share of the cores",
-     NULL, 0, 0},
+    {"pin", MEG_PARAM_BOOL, AT(pin), "yes",
+     "each of a node's ranks keeps to its share of the cores", NULL, 0, 0},
     {NULL, 0, 0, NULL, NULL, NULL, 0, 0}};
 
 /* ---- ranks ---- */
@@ -43,8 +43,8 @@ meg_status meg_context_same(meg_context *ctx, const meg_token *token, int count)
     uint64_t *mine = all + (size_t)ranks * each;
     for (int i = 0; i < count; i++)
         mine[i] = token[i].value;
-    meg_status status =
-        meg_comm_gather(ctx->comm, &ctx->error, mine, (int64_t)(each * sizeof *all), all);
+    meg_status status = meg_comm_gather(ctx->comm, &ctx->error, mine, (int64_t)(each * sizeof *all),
+                                        all);
     for (int i = 0; i < count && !wrong; i++)
         for (int r = 1; r < ranks && !wrong; r++)
             if (all[(size_t)r * each + (size_t)i] != all[i]) wrong = r, which = i;

@@ -205,8 +205,7 @@ meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, me
     meg_world world = {meg_comm_rank(ctx->comm), meg_comm_size(ctx->comm)};
     meg_plan *p = NULL;
     MEG_TRY(&ctx->error, check_ranks(ctx, g, d, options));
-    meg_status status =
-        meg_context_agree(ctx, meg_context_plan(g, d, &world, options, &p));
+    meg_status status = meg_context_agree(ctx, meg_context_plan(g, d, &world, options, &p));
     if (status == MEG_OK) *out = p;
     else meg_plan_destroy(p);
     return status;

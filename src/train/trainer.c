@@ -1,7 +1,7 @@
 /* The trainer: see trainer.h. */
 #include "train/trainer.h"
-#include "train/wants.h"
 #include "base/random.h"
+#include "train/wants.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -47,7 +47,7 @@ struct meg_trainer {
     meg_engine *engine;
     meg_loader *loader; /* NULL: the rank needs neither samples nor labels */
     meg_wanted wanted, eval_wanted;
-    bool wish;          /* to stop: all ranks do after one of the next steps */
+    bool wish; /* to stop: all ranks do after one of the next steps */
     meg_late_step late;
     int64_t step, steps, per_epoch;
     meg_checkpoints *checkpoints; /* NULL: none */

@@ -84,20 +84,18 @@ static void start(meg_graph *g, const void *options)
 static const meg_param params[] = {MEG_ZOO_PARAMS("3x224x224", "1000"), {.name = NULL}};
 
 #define RESNET(depth, ...)                                                                         \
-    {.name = "resnet" #depth,                                                                      \
-     .doc = "ResNet-" #depth " v1.5 for ImageNet",                                                 \
-     .paper = "He et al., Deep residual learning for image recognition, CVPR 2016",                \
-     .params = params,                                                                             \
-     .option_bytes = sizeof(meg_zoo_common),                                                       \
-     .build = build,                                                                               \
-     .start = start,                                                                               \
-     .layout = &(const layout){__VA_ARGS__}}
+    {                                                                                              \
+        .name = "resnet" #depth, .doc = "ResNet-" #depth " v1.5 for ImageNet",                     \
+        .paper = "He et al., Deep residual learning for image recognition, CVPR 2016",             \
+        .params = params, .option_bytes = sizeof(meg_zoo_common), .build = build, .start = start,  \
+        .layout = &(const layout)                                                                  \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
 
 const meg_model meg_models_resnet[] = {
-    RESNET(18, false, {2, 2, 2, 2}),
-    RESNET(34, false, {3, 4, 6, 3}),
-    RESNET(50, true, {3, 4, 6, 3}),
-    RESNET(101, true, {3, 4, 23, 3}),
-    RESNET(152, true, {3, 8, 36, 3}),
-    {.name = NULL},
+    RESNET(18, false, {2, 2, 2, 2}),  RESNET(34, false, {3, 4, 6, 3}),
+    RESNET(50, true, {3, 4, 6, 3}),   RESNET(101, true, {3, 4, 23, 3}),
+    RESNET(152, true, {3, 8, 36, 3}), {.name = NULL},
 };

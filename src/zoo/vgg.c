@@ -11,7 +11,9 @@
 
 #include <math.h>
 
-enum { GROUPS = 5 };
+enum {
+    GROUPS = 5
+};
 
 typedef struct layout {
     int convs[GROUPS];
@@ -98,20 +100,20 @@ static const meg_param params[] = {
 };
 
 #define VGG(depth, ...)                                                                            \
-    {.name = "vgg" #depth,                                                                         \
-     .doc = "VGG-" #depth " for ImageNet",                                                         \
-     .paper = "Simonyan and Zisserman, Very deep convolutional networks for large-scale image "    \
-              "recognition, ICLR 2015",                                                            \
-     .params = params,                                                                             \
-     .option_bytes = sizeof(options),                                                              \
-     .build = build,                                                                               \
-     .start = start,                                                                               \
-     .layout = &(const layout){{__VA_ARGS__}}}
+    {                                                                                              \
+        .name = "vgg" #depth, .doc = "VGG-" #depth " for ImageNet",                                \
+        .paper = "Simonyan and Zisserman, Very deep convolutional networks for large-scale image " \
+                 "recognition, ICLR 2015",                                                         \
+        .params = params, .option_bytes = sizeof(options), .build = build, .start = start,         \
+        .layout = &(const layout)                                                                  \
+        {                                                                                          \
+            {                                                                                      \
+                __VA_ARGS__                                                                        \
+            }                                                                                      \
+        }                                                                                          \
+    }
 
 const meg_model meg_models_vgg[] = {
-    VGG(11, 1, 1, 2, 2, 2),
-    VGG(13, 2, 2, 2, 2, 2),
-    VGG(16, 2, 2, 3, 3, 3),
-    VGG(19, 2, 2, 4, 4, 4),
-    {.name = NULL},
+    VGG(11, 1, 1, 2, 2, 2), VGG(13, 2, 2, 2, 2, 2), VGG(16, 2, 2, 3, 3, 3),
+    VGG(19, 2, 2, 4, 4, 4), {.name = NULL},
 };

@@ -31,16 +31,33 @@ typedef struct meg_zoo_common { /* options of all models, the first two rows of 
 } meg_zoo_common;
 
 #define MEG_ZOO_PARAMS(image_, classes_)                                                           \
-    {"image", MEG_PARAM_AXES, offsetof(meg_zoo_common, image), image_,                             \
-     "extents of a sample, CxHxW or CxDxHxW", NULL, 1, 1 << 24},                                   \
-    {"classes", MEG_PARAM_INT, offsetof(meg_zoo_common, classes), classes_,                        \
-     "classes to tell apart", NULL, 2, 1 << 24}
+    {"image",                                                                                      \
+     MEG_PARAM_AXES,                                                                               \
+     offsetof(meg_zoo_common, image),                                                              \
+     image_,                                                                                       \
+     "extents of a sample, CxHxW or CxDxHxW",                                                      \
+     NULL,                                                                                         \
+     1,                                                                                            \
+     1 << 24},                                                                                     \
+    {                                                                                              \
+        "classes", MEG_PARAM_INT, offsetof(meg_zoo_common, classes), classes_,                     \
+            "classes to tell apart", NULL, 2, 1 << 24                                              \
+    }
 
 #define MEG_ZOO_TOKEN_PARAMS(tokens_, classes_)                                                    \
-    {"tokens", MEG_PARAM_AXES, offsetof(meg_zoo_common, image), tokens_, "tokens of a sample",     \
-     NULL, 1, 1 << 24},                                                                            \
-    {"classes", MEG_PARAM_INT, offsetof(meg_zoo_common, classes), classes_, "kinds of tokens",     \
-     NULL, 2, 1 << 24}
+    {                                                                                              \
+        "tokens",                                                                                  \
+        MEG_PARAM_AXES,                                                                            \
+        offsetof(meg_zoo_common, image),                                                           \
+        tokens_,                                                                                   \
+        "tokens of a sample",                                                                      \
+        NULL,                                                                                      \
+        1,                                                                                         \
+        1 << 24},                                                                                  \
+    {                                                                                              \
+        "classes", MEG_PARAM_INT, offsetof(meg_zoo_common, classes), classes_, "kinds of tokens",  \
+            NULL, 2, 1 << 24                                                                       \
+    }
 
 const meg_model *meg_zoo_find(const char *name); /* NULL: unknown */
 const meg_model *meg_zoo_at(int i);              /* NULL past the end */
@@ -73,7 +90,11 @@ int meg_zoo_bn_relu(const meg_module *m, const char *bn, const char *attrs, int 
 
 /* All weights of an operator ("conv", "dense") start normal, with deviation gain / sqrt(fan), and
  * its biases at 0: He et al., "Delving deep into rectifiers", ICCV 2015. */
-typedef enum meg_fan { MEG_FAN_IN, MEG_FAN_OUT, MEG_FAN_ONE } meg_fan;
+typedef enum meg_fan {
+    MEG_FAN_IN,
+    MEG_FAN_OUT,
+    MEG_FAN_ONE
+} meg_fan;
 void meg_zoo_start_normal(meg_graph *g, const char *op, meg_fan fan, double gain);
 
 #endif

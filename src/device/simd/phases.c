@@ -98,8 +98,8 @@ static piece piece_at(const meg_simd_phase *j, int64_t item, int64_t k)
 MEG_INLINE int64_t place(const meg_simd_phase *j, const meg_simd_side *s, const piece *p,
                          int64_t row)
 {
-    return s->first + p->sample * s->sample + p->block * s->block +
-           row / j->part.rows * s->slice + row % j->part.rows * s->row + p->lo;
+    return s->first + p->sample * s->sample + p->block * s->block + row / j->part.rows * s->slice +
+           row % j->part.rows * s->row + p->lo;
 }
 
 static constants *constants_of(const meg_simd_phase *j, int64_t item)
@@ -381,8 +381,7 @@ static void put_gradients(const meg_simd_phase *j, int64_t b)
             dbias[l] += all.a[l];
             dweight[l] += dot;
             if (j->dmean) j->dmean[at + l] = (float)(-scale * all.a[l]);
-            if (j->dvariance)
-                j->dvariance[at + l] = (float)(-scale * k->inverse[l] * dot / 2);
+            if (j->dvariance) j->dvariance[at + l] = (float)(-scale * k->inverse[l] * dot / 2);
         }
     }
     for (int l = 0; l < lanes; l++) {

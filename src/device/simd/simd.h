@@ -111,15 +111,15 @@ typedef struct meg_simd_phase {
     bool relu;
     double epsilon;
     const float *x;
-    const float *mean, *variance;          /* (groups, channels); NULL: the phase has none */
-    const float *weight, *bias;            /* (channels) */
-    float *moment;                         /* (groups, channels): what mean and var make */
-    const float *dmoment;                  /* its gradient */
-    const float *dy, *dy2;                 /* dy2 NULL: only one gradient */
-    float *y, *dx;                         /* may be x, dy; dx NULL: not wanted */
-    float *dmean, *dvariance;              /* (groups, channels); NULL: not wanted */
-    float *dweight, *dbias;                /* (channels); NULL: not wanted */
-    void *scratch;                         /* phase_bytes */
+    const float *mean, *variance; /* (groups, channels); NULL: the phase has none */
+    const float *weight, *bias;   /* (channels) */
+    float *moment;                /* (groups, channels): what mean and var make */
+    const float *dmoment;         /* its gradient */
+    const float *dy, *dy2;        /* dy2 NULL: only one gradient */
+    float *y, *dx;                /* may be x, dy; dx NULL: not wanted */
+    float *dmean, *dvariance;     /* (groups, channels); NULL: not wanted */
+    float *dweight, *dbias;       /* (channels); NULL: not wanted */
+    void *scratch;                /* phase_bytes */
 } meg_simd_phase;
 
 /* Normalisation inside samples, of groups of channels or of pixels (ops/setnorm.h). */
@@ -153,10 +153,10 @@ typedef struct meg_simd_pool { /* windows over d, h, w; max, average */
     const meg_simd_span *span[3]; /* of every output index */
     meg_simd_side at;             /* of y and dy, which may have rims */
     int threads;
-    const float *x;        /* (samples, blocks, in, block) */
-    float *y;              /* (samples, blocks, out, block) */
-    uint8_t *winner;       /* (samples, blocks, out, block): number of the largest tap, in d-h-w order */
-    int32_t *index;        /* (samples, channels, out): its place in (in); NULL: not wanted */
+    const float *x;  /* (samples, blocks, in, block) */
+    float *y;        /* (samples, blocks, out, block) */
+    uint8_t *winner; /* (samples, blocks, out, block): number of the largest tap, in d-h-w order */
+    int32_t *index;  /* (samples, channels, out): its place in (in); NULL: not wanted */
     const float *dy, *dy2; /* as y; dy2 NULL: only one gradient */
     float *dx;             /* as x */
 } meg_simd_pool;
@@ -277,8 +277,8 @@ struct meg_tile;
 typedef struct meg_simd {
     const char *name; /* "avx512" */
     int block;
-    void (*add)(const meg_simd_flat *j);           /* y = relu?(sum of x) */
-    void (*mask)(const meg_simd_flat *j);          /* y = sign > 0 ? x0 [+ x1] : 0 */
+    void (*add)(const meg_simd_flat *j);  /* y = relu?(sum of x) */
+    void (*mask)(const meg_simd_flat *j); /* y = sign > 0 ? x0 [+ x1] : 0 */
     void (*add_part)(const meg_simd_flat_part *j);
     void (*mask_part)(const meg_simd_flat_part *j);
     void (*spread)(const meg_simd_spread *j);      /* y = relu?(a + b) */
@@ -329,7 +329,7 @@ typedef struct meg_simd {
     void (*thin_forward)(const struct meg_thin *j); /* convolution of few channels: simd/thin.h */
     void (*thin_weight)(const struct meg_thin *j);
     void (*direct_weight)(const struct meg_direct *j); /* between blocked tensors: simd/direct.h */
-    void (*winograd)(const struct meg_winograd *j); /* forward and backward: simd/winograd.h */
+    void (*winograd)(const struct meg_winograd *j);    /* forward and backward: simd/winograd.h */
     void (*winograd_weight)(const struct meg_winograd *j);
     void (*tile)(const struct meg_tile *t); /* softmax of attention: simd/tile.h */
     void (*tile_back)(const struct meg_tile *t);
