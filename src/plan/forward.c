@@ -200,6 +200,10 @@ static void share(meg_lower *l, const meg_node *v)
 {
     int y = v->out[0];
     if (!meg_entry_partial(l->entry, y)) return;
+    if (l->format[y] != MEG_FORMAT_PLAIN) { /* kernels of other shares may like other formats */
+        l->home[y] = meg_lower_copy(l, l->home[y], MEG_FORMAT_PLAIN, 0, v);
+        l->format[y] = MEG_FORMAT_PLAIN;
+    }
     meg_team team = meg_lower_shares(l, y, false);
     meg_instr r = meg_lower_reduce(l, l->home[y], &team, MEG_TAG_VALUE + 4 * y + l->out->direction);
     r.max = v->op->max;
