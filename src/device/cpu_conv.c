@@ -232,7 +232,7 @@ static bool find_own(conv *c)
 /* Floats of scratch that our own kernel wants. */
 static int64_t own_floats(const conv *c)
 {
-    return c->way == THIN ? meg_thin_floats(&c->thin, c->cpu->block)
+    return c->way == THIN ? meg_thin_floats(&c->thin, c->cpu->block, c->r->pass == MEG_WEIGHT)
                           : meg_direct_floats(&c->direct, c->cpu->block);
 }
 

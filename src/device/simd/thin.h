@@ -2,6 +2,7 @@
 #ifndef MEG_DEVICE_SIMD_THIN_H
 #define MEG_DEVICE_SIMD_THIN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct meg_thin {
@@ -25,11 +26,11 @@ enum {
 };
 
 /* Per thread: the chunk's columns, and (weight gradient) sums of all weights and biases. */
-static inline int64_t meg_thin_floats(const meg_thin *j, int block)
+static inline int64_t meg_thin_floats(const meg_thin *j, int block, bool gradient)
 {
     int64_t rows = j->taps[0] * j->taps[1] * j->taps[2] * j->channels + 1;
     int64_t blocks = (j->filters + block - 1) / block;
-    return j->threads * rows * (MEG_THIN_CHUNK + blocks * block);
+    return j->threads * rows * (MEG_THIN_CHUNK + (gradient ? blocks * block : 0));
 }
 
 #endif
