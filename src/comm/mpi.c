@@ -17,7 +17,10 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define NAP_SHORT 20e-6
 #define NAP_LONG  200e-6
@@ -321,9 +324,31 @@ static void mpi_free(meg_comm *base)
     if (owner) MPI_Finalize();
 }
 
+static bool is_unread(int fd)
+{
+    struct stat what;
+    int bytes = 0;
+    return fstat(fd, &what) == 0 && S_ISFIFO(what.st_mode) && ioctl(fd, FIONREAD, &bytes) == 0 &&
+           bytes > 0;
+}
+
+/* A launcher that is told to abort may drop what it has not yet read from the pipes of a rank, as
+ * MPICH's does. A moment after they are empty the words are under way; a launcher that does not read
+ * is waited for no longer than a second. */
+static void await_launcher(void)
+{
+    const struct timespec moment = {0, 20000000L};
+    bool unread = true;
+    for (int tries = 0; unread && tries < 50; tries++) {
+        unread = is_unread(STDERR_FILENO) || is_unread(STDOUT_FILENO);
+        nanosleep(&moment, NULL);
+    }
+}
+
 static __attribute__((noreturn)) void end(meg_comm *base, int code)
 {
     (void)base;
+    await_launcher();
     MPI_Abort(MPI_COMM_WORLD, code);
     _Exit(code);
 }
