@@ -101,6 +101,20 @@ static meg_graph *shared_states(void)
     return g;
 }
 
+/* The weight behind a flatten has another reader, for whom it cannot become one over (c, h, w). */
+static meg_graph *tied_flat(void)
+{
+    meg_graph *g = meg_graph_create("tied_flat");
+    int x = meg_graph_input(g, "x", 4, (int64_t[]){1, 2, 3, 2});
+    int stem = layer(g, "conv", "stem", "filters=2 kernel=3 pad=1", x);
+    int a = layer(g, "dense", "a", "units=12 bias=0", layer(g, "flatten", "flat", "", stem));
+    int b = layer(g, "tanh", "b", "", a), w = meg_graph_find_value(g, "a.weight");
+    int c = meg_graph_add(g, "dense", "c", "units=12 bias=0", 2, (int[]){b, w});
+    meg_graph_add_loss(g, "softmax_xent", "", layer(g, "dense", "head", "units=5", c), 1);
+    if (g->error.status != MEG_OK) fail_msg("%s", g->error.message);
+    return g;
+}
+
 static meg_graph *tied_before(void)
 {
     return tied(true);
@@ -121,6 +135,7 @@ typedef struct network_own {
 static const network_own own[] = {{"corners", corners},
                                   {"tied_before", tied_before},
                                   {"tied_behind", tied_behind},
+                                  {"tied_flat", tied_flat},
                                   {"target", target}};
 
 static meg_graph *make_network(const char *model, const char *options)
@@ -177,6 +192,8 @@ static const corner cases[] = {
      "stages=4 chunks=2 micro=2 schedule=interleaved level=layer assign=a,both,flat", 2, 0},
     {"tied_behind", NULL, "batch=4",
      "stages=4 chunks=2 micro=2 schedule=interleaved level=layer assign=a,off,flat", 2, 0},
+    {"tied_flat", NULL, "batch=4", "stages=2 micro=2 level=layer assign=c", 2, 0},
+    {"tied_flat", NULL, "batch=4", "mesh=h3", 3, 0},
     {"target", NULL, "batch=4", "stages=2 micro=2 level=layer assign=other", 2, 0},
 };
 

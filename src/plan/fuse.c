@@ -52,19 +52,20 @@ static int absorber(const meg_graph *g, const meg_node *v)
     return flag && !*flag ? maker : -1;
 }
 
-/* The flatten in front of a dense layer, if nobody else reads it. */
+/* The flatten in front of a dense layer, if nobody else reads it, nor the weight, which is to change its
+ * shape. */
 static const meg_node *flatten_before(const meg_graph *g, const meg_node *v)
 {
     int maker = is(v, "dense") ? g->value[v->in[0]].maker : -1;
     if (maker < 0 || !is(&g->node[maker], "flatten")) return NULL;
+    if (meg_graph_consumers(g, v->in[1]) != 1) return NULL;
     return meg_graph_consumers(g, v->in[0]) == 1 ? &g->node[maker] : NULL;
 }
 
 static bool flatten_vanishes(const meg_graph *g, const meg_node *v)
 {
-    if (!is(v, "flatten") || meg_graph_consumers(g, v->out[0]) != 1) return false;
-    for (int i = v->id + 1; i < g->nodes; i++)
-        if (g->node[i].in[0] == v->out[0]) return is(&g->node[i], "dense");
+    for (int i = v->id + 1; is(v, "flatten") && i < g->nodes; i++)
+        if (flatten_before(g, &g->node[i]) == v) return true;
     return false;
 }
 
