@@ -3,8 +3,11 @@
  */
 #include "cli/ranks.h"
 
+#include "base/clock.h"
+
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     LINES = 64 /* of the table; with more ranks only those that need most and least */
@@ -74,15 +77,24 @@ double meg_ranks_seconds(const meg_session *s)
     return most;
 }
 
+/* Hundreds of ranks take minutes: on a terminal a line tells how far it is, and goes at the end. */
 meg_status meg_ranks_imagine(meg_session *s, int ranks)
 {
+    static const char clear[] = "\r\033[K";
     meg_need *needs = room(s, ranks);
-    for (int r = ranks - 1; r >= 0; r--) {
-        MEG_TRY(s->error, meg_session_plan_for(s, &(meg_world){r, ranks}));
-        needs[r] = need_of(s->plan);
+    meg_status status = MEG_OK;
+    bool live = isatty(STDERR_FILENO);
+    double drawn = meg_clock();
+    for (int r = ranks - 1; r >= 0 && status == MEG_OK; r--) {
+        status = meg_session_plan_for(s, &(meg_world){r, ranks});
+        if (status == MEG_OK) needs[r] = need_of(s->plan);
+        if (!live || meg_clock() - drawn < 1) continue;
+        fprintf(stderr, "%splanned %d of %d ranks", clear, ranks - r, ranks);
+        drawn = meg_clock();
     }
-    s->needs = needs;
-    return MEG_OK;
+    if (live) fputs(clear, stderr);
+    if (status == MEG_OK) s->needs = needs;
+    return status;
 }
 
 static void print_rank(FILE *out, int rank, const meg_need *n)
