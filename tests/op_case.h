@@ -8,7 +8,7 @@
 #ifndef MEG_TESTS_OP_CASE_H
 #define MEG_TESTS_OP_CASE_H
 
-#include "graph/op.h"
+#include "numbers_help.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -177,35 +177,12 @@ typedef struct bench {
 
 static inline double get(const bench *b, int operand, int64_t i)
 {
-    const void *data = b->call.t[operand].data;
-    switch (b->type[operand]) {
-    case MEG_F32:
-        return (double)((const float *)data)[i];
-    case MEG_F64:
-        return ((const double *)data)[i];
-    case MEG_I32:
-        return ((const int32_t *)data)[i];
-    default:
-        return ((const uint8_t *)data)[i];
-    }
+    return number_get(b->type[operand], b->call.t[operand].data, i);
 }
 
 static inline void set(const bench *b, int operand, int64_t i, double value)
 {
-    void *data = b->call.t[operand].data;
-    switch (b->type[operand]) {
-    case MEG_F32:
-        ((float *)data)[i] = (float)value;
-        break;
-    case MEG_F64:
-        ((double *)data)[i] = value;
-        break;
-    case MEG_I32:
-        ((int32_t *)data)[i] = (int32_t)value;
-        break;
-    default:
-        ((uint8_t *)data)[i] = (uint8_t)value;
-    }
+    number_set(b->type[operand], b->call.t[operand].data, i, value);
 }
 
 static inline size_t bytes_of(const bench *b, int operand)

@@ -5,7 +5,7 @@
 #ifndef MEG_TESTS_PLAIN_OP_H
 #define MEG_TESTS_PLAIN_OP_H
 
-#include "graph/op.h"
+#include "numbers_help.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -109,36 +109,12 @@ static inline bool plain_run(plain_op *p, meg_pass pass)
 
 static inline double plain_get(const plain_op *p, int operand, int64_t i)
 {
-    const void *data = p->t[operand].data;
-    switch (p->type[operand]) {
-    case MEG_F64:
-        return ((const double *)data)[i];
-    case MEG_F32:
-        return (double)((const float *)data)[i];
-    case MEG_I32:
-        return ((const int32_t *)data)[i];
-    default:
-        return ((const uint8_t *)data)[i];
-    }
+    return number_get(p->type[operand], p->t[operand].data, i);
 }
 
 static inline void plain_set(plain_op *p, int operand, int64_t i, double value)
 {
-    void *data = p->t[operand].data;
-    switch (p->type[operand]) {
-    case MEG_F64:
-        ((double *)data)[i] = value;
-        break;
-    case MEG_F32:
-        ((float *)data)[i] = (float)value;
-        break;
-    case MEG_I32:
-        ((int32_t *)data)[i] = (int32_t)value;
-        break;
-    default:
-        ((uint8_t *)data)[i] = (uint8_t)value;
-        break;
-    }
+    number_set(p->type[operand], p->t[operand].data, i, value);
 }
 
 #endif
