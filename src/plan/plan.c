@@ -79,14 +79,24 @@ static bool knows(const meg_param *table, const char *word, size_t length)
     return false;
 }
 
+/* Of word=value; a value in quotes may hold blanks. */
+static size_t pair_length(const char *text)
+{
+    size_t word = strcspn(text, "= \t\r\n"), length = strcspn(text, " \t\r\n");
+    char quote = text[word] == '=' ? text[word + 1] : '\0';
+    if (quote != '"' && quote != '\'') return length;
+    const char *close = strchr(text + word + 2, quote);
+    return close ? (size_t)(close - text) + 1 : strlen(text);
+}
+
 /* Words of the plan to `own`, all others, the optimizer's, to `rest`. */
 static void split(const char *text, char *own, char *rest)
 {
     own[0] = rest[0] = '\0';
     while (*text) {
-        size_t space = strspn(text, " "), length = strcspn(text + space, " ");
-        text += space;
-        char *to = knows(meg_plan_params, text, strcspn(text, "= ")) ? own : rest;
+        text += strspn(text, " \t\r\n");
+        size_t length = pair_length(text);
+        char *to = knows(meg_plan_params, text, strcspn(text, "= \t\r\n")) ? own : rest;
         strncat(to, text, length);
         strcat(to, " ");
         text += length;
@@ -145,9 +155,13 @@ static meg_status check_options(const meg_plan *p, meg_error *e)
 {
     const meg_plan_options *o = &p->options;
     MEG_TRY(e, check_allreduce(o, e));
-    int64_t each = o->batch / o->micro;
+    int64_t each = o->batch / o->micro, near = o->micro < o->batch ? o->micro : o->batch;
+    while (o->batch % near != 0)
+        near--;
     MEG_CHECK(e, o->batch % o->micro == 0, MEG_EARG,
-              "micro=%" PRId64 " does not divide batch=%" PRId64, o->micro, o->batch);
+              "micro=%" PRId64 " does not divide batch=%" PRId64 ": use micro=%" PRId64
+              ", or another batch",
+              o->micro, o->batch, near);
     if (!normalises(p->source)) return MEG_OK;
     int64_t group = o->norm ? o->norm : o->batch;
     MEG_CHECK(e, each % group == 0 || o->micro == 1, MEG_EARG,
