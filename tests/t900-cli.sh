@@ -129,6 +129,11 @@ refuses 1 'which 4 pools do not halve.*(the image is that of synthetic:image=1x2
     train unet --data synthetic:image=1x28x28
 refuses 1 "no model 'nonsense'" help plan nonsense
 refuses 1 "no command or word 'nonsense'" help nonsense
+refuses 1 'stages=3 is no multiple of chunks=2: use stages=4' plan cnn --ranks 3 --stages 3 --chunks 2
+run 0 plan cnn --ranks 4 --mesh 2x2 --zero 3
+has out 'micro-batch, sgd, mesh=2x2, zero=3$'
+run 0 plan cnn --ranks 2
+has out 'micro-batch, sgd$'
 run 0 help lr-schedule
 has out 'lr_schedule=constant|step|cosine'
 run 0 list models unet

@@ -164,7 +164,8 @@ meg_status meg_plan_places(meg_plan *p, meg_error *e)
 {
     const meg_plan_options *o = &p->options;
     MEG_CHECK(e, o->stages % o->chunks == 0, MEG_EARG,
-              "stages=%" PRId64 " is no multiple of chunks=%" PRId64, o->stages, o->chunks);
+              "stages=%" PRId64 " is no multiple of chunks=%" PRId64 ": use stages=%" PRId64,
+              o->stages, o->chunks, (o->stages / o->chunks + 1) * o->chunks);
     MEG_TRY(e, place_stages(p, e));
     MEG_TRY(e, find_rank(p, e));
     find_tracks(p);
