@@ -93,6 +93,9 @@ static void arena_too_large_is_refused(void **unused)
     assert_int_equal(meg_device_arena(d, &e, (int64_t)1 << 60, 0, &arena), MEG_ENOMEM);
     assert_non_null(strstr(e.message, "1152921504606846976 bytes"));
     assert_int_equal(meg_device_arena(d, &e, INT64_MAX, 0, &arena), MEG_ENOMEM);
+    /* 64 TiB of addresses are to be had; of memory they are not */
+    assert_int_equal(meg_device_arena(d, &e, (int64_t)1 << 46, 0, &arena), MEG_ENOMEM);
+    assert_non_null(strstr(e.message, "64.00 TiB); the machine has "));
     assert_int_equal(meg_device_arena(d, &e, -1, 0, &arena), MEG_EARG);
     assert_null(arena);
     meg_device_close(d);

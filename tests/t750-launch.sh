@@ -143,6 +143,28 @@ says 'host away of .*lost does not answer'
 grep -v away lost > found
 OMP_NUM_THREADS=1 run 0 run -np 3 -m found --mpi openmpi ./program
 says 'megalith runs mpirun.openmpi .*--hostfile'
+run 1 run -np 2 --mpi openmpi ./nowhere
+says "^megalith: there is no program './nowhere'"
+
+echo "== a launcher that is stopped"
+# Whatever it ends with itself, scripts want to see that it was stopped.
+for code in 0 1; do
+    printf '#!/bin/sh\ntrap "exit %s" TERM\necho ready\nwhile :; do /bin/sleep 0.1; done\n' $code \
+        > debian/mpirun.openmpi
+    : > out
+    what="SIGTERM to -np, whose launcher ends with $code"
+    PATH=$work/debian "$megalith" run -np 2 --mpi openmpi "$self" version > out 2> err &
+    child=$!
+    waited=0
+    until grep -q ready out || [ $waited -ge 100 ]; do
+        sleep 0.1
+        waited=$((waited + 1))
+    done
+    kill $child
+    wait $child
+    code=$?
+    [ $code = 130 ] || fail "$what: exit code $code, not 130"
+done
 path=
 
 echo "== real launchers"

@@ -86,7 +86,7 @@ static const refused_case cases[] = {
      "image=1x13x11 classes=7",
      "batch=2 mesh=h1:2:",
      2,
-     {"number is missing", NULL, NULL, NULL}},
+     {"no number", "at its end", NULL, NULL}},
     {"cnn", "image=1x13x11 classes=7", "batch=4 mesh=n1:3", 2, {"equal parts", NULL, NULL, NULL}},
     {"cnn",
      "image=1x13x11 classes=7",

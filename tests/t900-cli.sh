@@ -121,7 +121,25 @@ refuses 1 'nothing is listed under' list nonesuch
 refuses 1 'batch=many is not a whole number' plan cnn --batch many
 refuses 1 "'batch' is given twice" plan cnn --batch 8 --batch=9
 refuses 1 "'image' is given twice" plan cnn --image 1x28x28 --options image=1x28x28
-refuses 1 'micro=3 does not divide batch=8' plan cnn --batch 8 --micro 3
+refuses 1 'micro=3 does not divide batch=8: use micro=2' plan cnn --batch 8 --micro 3
+refuses 1 'mesh=2x: no number from 1 to 1048576 at its end: ' plan cnn --ranks 4 --mesh 2x
+refuses 1 "mesh=2, 1: no mesh at ' 1'" plan cnn --ranks 3 --stages 2 --mesh '2, 1'
+refuses 1 '6 ranks, but stages=1 mesh=2x2 want 4 or 8: use -np 4 or 8' plan cnn --ranks 6 --mesh 2x2
+refuses 1 'which 4 pools do not halve.*(the image is that of synthetic:image=1x28x28' \
+    train unet --data synthetic:image=1x28x28
+refuses 1 "no model 'nonsense'" help plan nonsense
+refuses 1 "no command or word 'nonsense'" help nonsense
+refuses 1 'stages=3 is no multiple of chunks=2: use stages=4' plan cnn --ranks 3 --stages 3 --chunks 2
+run 0 plan cnn --ranks 4 --mesh 2x2 --zero 3
+has out 'micro-batch, sgd, mesh=2x2, zero=3$'
+run 0 plan cnn --ranks 2
+has out 'micro-batch, sgd$'
+run 0 help lr-schedule
+has out 'lr_schedule=constant|step|cosine'
+run 0 list models unet
+has out 'crop=yes|no .*(default no)'
+run 0 doctor
+has out '^mpi  '
 
 echo "== bad shapes and classes"
 refuses 1 'wants CxHxW' plan cnn --image 28x28
@@ -336,6 +354,16 @@ what="a full disk, tracing"
 code=$?
 [ $code = 1 ] || fail "$what: exit code $code, not 1"
 has err 'cannot write target/w'
+in_target
+# A file renamed over a device or a pipe would take its place.
+mkfifo target/pipe
+for words in "train cnn $data --steps 1 --save" "train cnn $data --steps 1 --trace" \
+    "plan cnn --save" "show cnn --out"; do
+    run 1 $words target/pipe
+    has err 'cannot write target/pipe: it is a device or a pipe, not a file'
+    [ -p target/pipe ] || fail "$what: the pipe is gone"
+done
+rm target/pipe
 in_target
 if [ -c /dev/full ]; then
     what="results to a full disk"

@@ -468,6 +468,17 @@ void meg_options_print(const meg_param *table, const void *in, char *text, size_
     }
 }
 
+/* A flag's default in the words that its form has: yes, no. */
+static const char *initial_text(const meg_param *p)
+{
+    bool flag = false;
+    if (p->kind != MEG_PARAM_BOOL) return p->initial;
+    meg_param alone = *p;
+    alone.offset = 0;
+    set_initial(&alone, &flag);
+    return flag ? "yes" : "no";
+}
+
 void meg_options_help(const meg_param *table, FILE *out)
 {
     for (const meg_param *p = table; p && p->name; p++) {
@@ -476,7 +487,7 @@ void meg_options_help(const meg_param *table, FILE *out)
         snprintf(left, sizeof left, "%s=%s", p->name, form);
         fprintf(out, "  %-24s %s", left, p->doc ? p->doc : "");
         if (!p->initial) fputs(" (required)", out);
-        else if (*p->initial) fprintf(out, " (default %s)", p->initial);
+        else if (*p->initial) fprintf(out, " (default %s)", initial_text(p));
         fputc('\n', out);
     }
 }

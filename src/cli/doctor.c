@@ -1,7 +1,9 @@
 /* `megalith doctor`: what this build and this machine are, one line each. It never fails: what is
  * missing is said in its line.
  */
+#include "cli/launch.h"
 #include "cli/session.h"
+#include "comm/comm.h"
 #include "device/cpu.h"
 #include "device/simd/simd.h"
 
@@ -42,6 +44,25 @@ static void print_device(meg_context *ctx)
          1e-9 * r->plain);
 }
 
+/* -np wants both: our plug-in, and the MPI's launcher. */
+static void print_mpi(void)
+{
+    static const char *const known[] = {"openmpi", "mpich"};
+    int usable = 0;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const char *program = meg_launch_program(known[i]);
+        bool plugin = meg_comm_has(known[i]);
+        usable += plugin && program;
+        if (plugin && program) line("mpi", "%s, started with %s", known[i], program);
+        else if (plugin) line("mpi", "%s: its launcher is missing", known[i]);
+        else if (program)
+            line("mpi", "%s: %s is here, but this build has no plug-in for it", known[i], program);
+    }
+    if (usable == 0)
+        line("mpi", "missing: -np N and run need one (Debian: libopenmpi-dev openmpi-bin, then "
+                    "build again)");
+}
+
 static void print_data(meg_context *ctx)
 {
     static const char *const sources[] = {"fashion-mnist:split=train", "fashion-mnist:split=test"};
@@ -66,6 +87,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
         line("oneDNN", "%s", version);
         print_machine();
         print_device(s.ctx);
+        print_mpi();
         print_data(s.ctx);
     }
     meg_session_close(&s);

@@ -1,4 +1,4 @@
-/* `megalith help [COMMAND [MODEL]]`, and what --help prints. All of it comes from the tables. */
+/* `megalith help [COMMAND [MODEL] | WORD]`, and what --help prints. All of it comes from the tables. */
 #include "cli/words.h"
 #include "zoo/zoo.h"
 
@@ -11,7 +11,9 @@ void meg_help_overview(FILE *out)
           out);
     for (int i = 0; meg_command_at(i); i++)
         fprintf(out, "  %-9s %s\n", meg_command_at(i)->name, meg_command_at(i)->doc);
-    fputs("\n`megalith help COMMAND` lists the words of a command. To begin with:\n"
+    fputs("\n`megalith help COMMAND` lists the words of a command, `megalith help WORD` explains "
+          "one. "
+          "To begin with:\n"
           "  megalith train cnn\n",
           out);
 }
@@ -40,6 +42,37 @@ void meg_help_command(const meg_command *c, const char *model, FILE *out)
                 c->name);
 }
 
+static const meg_param *word_of(const meg_command *c, const char *word, meg_book *book)
+{
+    const meg_choice any = {NULL, NULL};
+    return meg_word_find(c, &any, word, book);
+}
+
+/* A word, with each of the meanings that it has among the commands. Is there any? */
+static bool explain_word(const char *given, FILE *out)
+{
+    char word[64];
+    bool found = false;
+    meg_book book;
+    snprintf(word, sizeof word, "%s", given);
+    for (char *at = word; *at; at++)
+        if (*at == '-') *at = '_';
+    for (int i = 0; meg_command_at(i); i++) {
+        bool told = false;
+        const meg_param *p = word_of(meg_command_at(i), word, &book);
+        for (int k = 0; p && k < i && !told; k++) {
+            meg_book other;
+            told = word_of(meg_command_at(k), word, &other) == p;
+        }
+        if (!p || told) continue;
+        const meg_param alone[2] = {*p, {0}};
+        fprintf(out, "a word of %s%s:\n", book.model ? "model " : "", book.title);
+        meg_options_help(alone, out);
+        found = true;
+    }
+    return found;
+}
+
 static meg_status run(const meg_arguments *a, meg_error *e)
 {
     if (a->places == 0) {
@@ -47,14 +80,20 @@ static meg_status run(const meg_arguments *a, meg_error *e)
         return MEG_OK;
     }
     const meg_command *c = meg_command_find(a->place[0]);
-    MEG_CHECK(e, c, MEG_EARG, "no command '%s': `megalith help` lists them", a->place[0]);
+    if (!c && a->places == 1 && explain_word(a->place[0], stdout)) return MEG_OK;
+    MEG_CHECK(e, c, MEG_EARG,
+              "no command or word '%s': `megalith help` lists commands, `megalith help train` the "
+              "words of one",
+              a->place[0]);
+    MEG_CHECK(e, a->places == 1 || meg_choice_model(a->place[1]), MEG_EARG,
+              "no model '%s': `megalith list models` prints them", a->place[1]);
     meg_help_command(c, a->place[1], stdout);
     return MEG_OK;
 }
 
 const meg_command meg_command_help = {
     .name = "help",
-    .usage = "[COMMAND [MODEL]]",
+    .usage = "[COMMAND [MODEL] | WORD]",
     .doc = "says what there is, and the words of a command",
     .places_max = 2,
     .run = run,

@@ -97,11 +97,12 @@ typedef struct line { /* a command line that grows */
 
 /* ---- finding ---- */
 
-/* Is there an executable of this name in PATH? */
+/* Is there an executable of this name, in PATH unless it names a folder? */
 static bool find_program(const char *name)
 {
     const char *path = getenv("PATH");
     char file[PATH_MAX];
+    if (strchr(name, '/')) return access(name, X_OK) == 0;
     while (path && *path) {
         size_t length = strcspn(path, ":");
         snprintf(file, sizeof file, "%.*s/%s", (int)length, path, name);
@@ -129,6 +130,15 @@ static const char *program_of(const launcher *l)
 {
     for (int i = 0; i < PROGRAMS && l->program[i]; i++)
         if (find_program(l->program[i]) && signs(l->program[i], l->sign)) return l->program[i];
+    return NULL;
+}
+
+const char *meg_launch_program(const char *mpi)
+{
+    bool slurm = getenv("SLURM_JOB_ID") && find_program("srun");
+    for (size_t i = 0; i < sizeof LAUNCHERS / sizeof *LAUNCHERS; i++)
+        if (LAUNCHERS[i].slurm == slurm && strcmp(mpi, LAUNCHERS[i].mpi) == 0)
+            return program_of(&LAUNCHERS[i]);
     return NULL;
 }
 
@@ -287,6 +297,11 @@ meg_status meg_launch_run(meg_error *e, meg_pool *pool, const meg_launch *l, cha
     if (l->machines && realpath(l->machines, place)) full.machines = place;
     MEG_TRY(e, choose(e, l->mpi, &by, &name));
     MEG_TRY(e, check_hosts(e, &full, by->slurm, &hosts));
+    /* Launchers say so in many words, or abort; other hosts may have what is not here. */
+    MEG_CHECK(e, l->machines || by->slurm || l->dry_run || find_program(program[0]), MEG_EARG,
+              "there is no program '%s': name a command of megalith (train, bench, ...) or an "
+              "executable",
+              program[0]);
     add(&words, name);
     write_line(&words, &full, by, hosts);
     for (int i = 0; program[i]; i++)

@@ -17,6 +17,9 @@ typedef struct meg_launch {
  * arguments, NULL at the end. One rank needs no launcher. */
 meg_status meg_launch_run(meg_error *e, meg_pool *pool, const meg_launch *l, char *const program[]);
 
+/* What would start ranks of this MPI here, "mpirun.openmpi" or "srun"; NULL: nothing. */
+const char *meg_launch_program(const char *mpi);
+
 meg_status meg_launch_ranks(meg_error *e, const char *text, int64_t *out); /* "4" */
 
 /* The command line of this process without its -np. */

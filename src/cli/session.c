@@ -131,6 +131,16 @@ static meg_status load_graph(meg_session *s)
     return s->data ? meg_session_fits(s, s->data) : MEG_OK;
 }
 
+/* An extent that a model cannot take may be the data's, and another image= would not fit them. */
+static meg_status blame_data(meg_session *s, meg_status status)
+{
+    meg_error was = *s->error;
+    if (status == MEG_OK || !s->data) return status;
+    if (meg_arguments_has(s->arguments, MEG_TO_MODEL, "image")) return status;
+    return meg_fail(s->error, status, "%s (the image is that of %s: --data names another)",
+                    was.message, s->data->set.source);
+}
+
 static meg_status make_graph(meg_session *s)
 {
     const meg_model *m = meg_zoo_find(s->arguments->place[0]);
@@ -139,7 +149,8 @@ static meg_status make_graph(meg_session *s)
     void *settings = meg_pool_alloc(s->arguments->pool, m->option_bytes);
     MEG_TRY(s->error, meg_options_parse(s->error, m->params, m->name, text, settings));
     s->model = *(const meg_zoo_common *)settings;
-    MEG_TRY(s->error, meg_session_said(s, meg_graph_model(s->ctx, m->name, text, &s->graph)));
+    meg_status status = meg_session_said(s, meg_graph_model(s->ctx, m->name, text, &s->graph));
+    MEG_TRY(s->error, blame_data(s, status));
     return s->data ? meg_session_fits(s, s->data) : MEG_OK;
 }
 

@@ -22,19 +22,26 @@ static bool passed_on(int sign)
     return false;
 }
 
-/* Ctrl-C reaches the launcher by itself; a second signal would be taken for impatience. */
-static void wait_and_pass_on(pid_t child, const sigset_t *signs, int *status)
+/* Ctrl-C reaches the launcher by itself; a second signal would be taken for impatience.
+ * Was there a signal to stop? */
+static bool wait_and_pass_on(pid_t child, const sigset_t *signs, int *status)
 {
+    bool stopped = false;
     while (waitpid(child, status, WNOHANG) == 0) {
         siginfo_t what;
         int sign = sigwaitinfo(signs, &what);
-        if (sign > 0 && passed_on(sign) && what.si_code != SI_KERNEL) kill(child, sign);
+        if (sign <= 0 || !passed_on(sign)) continue;
+        stopped = stopped || sign != SIGHUP;
+        if (what.si_code != SI_KERNEL) kill(child, sign);
     }
+    return stopped;
 }
 
-static _Noreturn void end_like(int status)
+/* After Ctrl-C launchers may end with 1, or even 0, though the ranks ended with 130. */
+static _Noreturn void end_like(int status, bool stopped)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), sign = code - 128;
+    if (stopped && code <= 1) exit(128 + SIGINT);
     if (sign > 0 && sign < 32 && !passed_on(sign))
         fprintf(
             stderr,
@@ -68,8 +75,8 @@ meg_status meg_supervise(meg_error *e, char *const words[])
     bool failed = child < 0 || read(tube[0], &why, sizeof why) > 0;
     close(tube[0]);
     if (!failed) {
-        wait_and_pass_on(child, &signs, &status);
-        end_like(status);
+        bool stopped = wait_and_pass_on(child, &signs, &status);
+        end_like(status, stopped);
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     return meg_fail(e, MEG_EIO, "cannot run %s: %s", words[0], strerror(why));

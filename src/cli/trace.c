@@ -6,6 +6,7 @@
 #include "cli/kernel.h"
 #include "cli/measure.h"
 #include "import/json.h"
+#include "import/outfile.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -78,6 +79,7 @@ static void print_head(FILE *out)
 
 meg_status meg_trace_begin(meg_error *e, const char *path, meg_device *d, meg_trace **out)
 {
+    MEG_TRY(e, meg_outfile_check(e, path));
     meg_pool *pool = meg_pool_new();
     meg_trace *t = meg_pool_alloc(pool, sizeof *t);
     *t = (meg_trace){.device = d, .pool = pool, .begin = meg_clock()};

@@ -6,12 +6,12 @@
 #include "cli/ranks.h"
 #include "cli/session.h"
 #include "cli/trace.h"
+#include "import/outfile.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char TRAIN_SET[] = "fashion-mnist:split=train",
@@ -42,15 +42,12 @@ typedef struct job {
 /* Better known now than after hours of training. */
 static meg_status check_writable(meg_error *e, const char *path)
 {
-    struct stat found;
     if (!*path) return MEG_OK;
     const char *slash = strrchr(path, '/');
     char folder[MEG_TEXT] = ".";
     if (slash) snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
     MEG_CHECK(e, access(folder, W_OK) == 0, MEG_EIO, "cannot write %s: %s", path, strerror(errno));
-    MEG_CHECK(e, stat(path, &found) != 0 || !S_ISDIR(found.st_mode), MEG_EIO,
-              "cannot write %s: it is a folder", path);
-    return MEG_OK;
+    return meg_outfile_check(e, path);
 }
 
 /* Schedules end with the training: --steps without --epochs decides the epochs, too. */

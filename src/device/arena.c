@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 static const size_t huge = (size_t)2 << 20;
@@ -39,20 +40,30 @@ static char *reserve(size_t size, size_t align)
     return all + head;
 }
 
+/* Of the machine, with what it may swap. */
+static int64_t memory_bytes(void)
+{
+    struct sysinfo s;
+    if (sysinfo(&s) != 0) return INT64_MAX;
+    return (int64_t)(s.totalram + s.totalswap) * (int64_t)s.mem_unit;
+}
+
 static meg_status no_memory(meg_error *e, int64_t bytes)
 {
-    char text[32];
+    char text[32], all[32];
     meg_print_bytes(bytes, text);
+    meg_print_bytes(memory_bytes(), all);
     return meg_fail(e, MEG_ENOMEM,
-                    "no memory for an arena of %" PRId64 " bytes (%s): use a smaller budget= or "
-                    "batch=, or more memory",
-                    bytes, text);
+                    "no memory for an arena of %" PRId64 " bytes (%s); the machine has %s: use a "
+                    "smaller batch=, more micro-batches or ranks, or more memory",
+                    bytes, text, all);
 }
 
 meg_status meg_device_arena(meg_device *d, meg_error *e, int64_t bytes, int fill, void **out)
 {
     MEG_CHECK(e, bytes >= 0, MEG_EARG, "an arena of %" PRId64 " bytes: use 0 or more", bytes);
-    if (bytes > INT64_MAX / 2) return no_memory(e, bytes);
+    /* The kernel would grant it, and kill us, or others, when it is written to. */
+    if (bytes > INT64_MAX / 2 || bytes > memory_bytes()) return no_memory(e, bytes);
     size_t page = page_bytes(), size = round_up((size_t)bytes, page);
     char *arena = reserve(size + page, size >= 2 * huge ? huge : page);
     if (!arena) return no_memory(e, bytes);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -19,10 +20,20 @@ static meg_status failed(const meg_outfile *f, meg_error *e)
                     f->path, strerror(errno));
 }
 
+meg_status meg_outfile_check(meg_error *e, const char *path)
+{
+    struct stat found;
+    if (stat(path, &found) != 0 || S_ISREG(found.st_mode)) return MEG_OK; /* new, or a file */
+    return meg_fail(e, MEG_EIO, "cannot write %s: it is %s: name a file", path,
+                    S_ISDIR(found.st_mode) ? "a folder" : "a device or a pipe, not a file");
+}
+
 /* A name of its own for each process; one that is left over from a crash is stepped over. */
 meg_status meg_outfile_open(meg_outfile *f, meg_error *e, const char *path)
 {
     size_t room = strlen(path) + 64;
+    *f = (meg_outfile){.fd = -1};
+    MEG_TRY(e, meg_outfile_check(e, path));
     *f = (meg_outfile){path, malloc(room), -1};
     MEG_CHECK(e, f->temporary, MEG_ENOMEM, "%s: no memory", path);
     for (int i = 0; i < ATTEMPTS && f->fd < 0; i++) {

@@ -12,6 +12,8 @@ typedef struct meg_outfile {
     int fd;
 } meg_outfile;
 
+/* Renaming over a device, a pipe or a folder would do away with it: only files are replaced. */
+meg_status meg_outfile_check(meg_error *e, const char *path);
 meg_status meg_outfile_open(meg_outfile *f, meg_error *e, const char *path);
 meg_status meg_outfile_write(meg_outfile *f, meg_error *e, const void *data, int64_t bytes);
 meg_status meg_outfile_sync(meg_outfile *f, meg_error *e);   /* the content is complete */

@@ -87,19 +87,33 @@ static meg_status place_stages(meg_plan *p, meg_error *e)
 
 /* ---- who this is ---- */
 
+/* Those words that ask for more than one rank: "stages=2 mesh=2x2,1". */
+static void name_words(const meg_plan *p, char *out, size_t size)
+{
+    const meg_plan_options *o = &p->options;
+    size_t used = (size_t)snprintf(out, size, "stages=%" PRId64, o->stages);
+    if (o->chunks > 1)
+        used += (size_t)snprintf(out + used, size - used, " chunks=%" PRId64, o->chunks);
+    if (p->each > o->stages / o->chunks)
+        used += (size_t)snprintf(out + used, size - used, " mesh=%s", o->mesh);
+    if (o->replicas) snprintf(out + used, size - used, " replicas=%" PRId64, o->replicas);
+}
+
 static meg_status find_rank(meg_plan *p, meg_error *e)
 {
     const meg_plan_options *o = &p->options;
     int ranks = p->world.ranks, each = p->each;
     p->replicas = o->replicas ? (int)o->replicas : ranks / each;
-    int64_t most = o->batch / o->micro, wanted = (int64_t)p->replicas * each;
-    char mesh[MEG_TEXT + 16] = "";
-    if (each > o->stages / o->chunks) snprintf(mesh, sizeof mesh, " mesh=%s", o->mesh);
+    int64_t most = o->batch / o->micro, wanted = (int64_t)larger(p->replicas, 1) * each;
+    char words[MEG_TEXT + 96], further[48] = "";
+    name_words(p, words, sizeof words);
+    if (!o->replicas && ranks > each) /* more replicas would do, too */
+        snprintf(further, sizeof further, " or %" PRId64, wanted + each);
     MEG_CHECK(e, p->replicas > 0 && wanted == ranks, MEG_EARG,
-              "%d rank%s, but stages=%" PRId64 " chunks=%" PRId64 "%s replicas=%d want %" PRId64
-              ": use -np %" PRId64 " or other stages and replicas",
-              ranks, ranks == 1 ? "" : "s", o->stages, o->chunks, mesh, p->replicas,
-              p->replicas ? wanted : each, p->replicas ? wanted : each);
+              "%d rank%s, but %s want%s %" PRId64 "%s: use -np %" PRId64
+              "%s (plan, explain: --ranks), or other words",
+              ranks, ranks == 1 ? "" : "s", words, strchr(words, ' ') ? "" : "s", wanted, further,
+              wanted, further);
     MEG_CHECK(e, p->replicas <= most, MEG_EARG,
               "replicas=%d, but a micro-batch has only %" PRId64 " samples: use 1..%" PRId64
               " replicas, or a larger batch",
@@ -150,7 +164,8 @@ meg_status meg_plan_places(meg_plan *p, meg_error *e)
 {
     const meg_plan_options *o = &p->options;
     MEG_CHECK(e, o->stages % o->chunks == 0, MEG_EARG,
-              "stages=%" PRId64 " is no multiple of chunks=%" PRId64, o->stages, o->chunks);
+              "stages=%" PRId64 " is no multiple of chunks=%" PRId64 ": use stages=%" PRId64,
+              o->stages, o->chunks, (o->stages / o->chunks + 1) * o->chunks);
     MEG_TRY(e, place_stages(p, e));
     MEG_TRY(e, find_rank(p, e));
     find_tracks(p);

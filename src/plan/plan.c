@@ -79,14 +79,24 @@ static bool knows(const meg_param *table, const char *word, size_t length)
     return false;
 }
 
+/* Of word=value; a value in quotes may hold blanks. */
+static size_t pair_length(const char *text)
+{
+    size_t word = strcspn(text, "= \t\r\n"), length = strcspn(text, " \t\r\n");
+    char quote = text[word] == '=' ? text[word + 1] : '\0';
+    if (quote != '"' && quote != '\'') return length;
+    const char *close = strchr(text + word + 2, quote);
+    return close ? (size_t)(close - text) + 1 : strlen(text);
+}
+
 /* Words of the plan to `own`, all others, the optimizer's, to `rest`. */
 static void split(const char *text, char *own, char *rest)
 {
     own[0] = rest[0] = '\0';
     while (*text) {
-        size_t space = strspn(text, " "), length = strcspn(text + space, " ");
-        text += space;
-        char *to = knows(meg_plan_params, text, strcspn(text, "= ")) ? own : rest;
+        text += strspn(text, " \t\r\n");
+        size_t length = pair_length(text);
+        char *to = knows(meg_plan_params, text, strcspn(text, "= \t\r\n")) ? own : rest;
         strncat(to, text, length);
         strcat(to, " ");
         text += length;
@@ -145,9 +155,13 @@ static meg_status check_options(const meg_plan *p, meg_error *e)
 {
     const meg_plan_options *o = &p->options;
     MEG_TRY(e, check_allreduce(o, e));
-    int64_t each = o->batch / o->micro;
+    int64_t each = o->batch / o->micro, near = o->micro < o->batch ? o->micro : o->batch;
+    while (o->batch % near != 0)
+        near--;
     MEG_CHECK(e, o->batch % o->micro == 0, MEG_EARG,
-              "micro=%" PRId64 " does not divide batch=%" PRId64, o->micro, o->batch);
+              "micro=%" PRId64 " does not divide batch=%" PRId64 ": use micro=%" PRId64
+              ", or another batch",
+              o->micro, o->batch, near);
     if (!normalises(p->source)) return MEG_OK;
     int64_t group = o->norm ? o->norm : o->batch;
     MEG_CHECK(e, each % group == 0 || o->micro == 1, MEG_EARG,
@@ -494,6 +508,17 @@ static void print_ranks(const meg_plan *p, FILE *out)
     if (t->stages > 1) fprintf(out, " of %d stages, %s", t->stages, t->schedule);
 }
 
+/* What else the ranks share. */
+static void print_cuts(const meg_plan *p, FILE *out)
+{
+    const meg_plan_options *o = &p->options;
+    bool many = p->world.ranks > 1;
+    if (many && strcmp(o->mesh, "1") != 0 && *o->mesh) fprintf(out, ", mesh=%s", o->mesh);
+    if (many && o->wide > 1) fprintf(out, ", wide=%" PRId64, o->wide);
+    if (many && o->zero) fprintf(out, ", zero=%d", o->zero == 1 ? 1 : 3);
+    fputc('\n', out);
+}
+
 void meg_plan_summary(const meg_plan *p, FILE *out)
 {
     const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
@@ -503,8 +528,9 @@ void meg_plan_summary(const meg_plan *p, FILE *out)
             instrs += t->station[i].block[b].count;
     fprintf(out, "plan: %s, ", p->source->name);
     print_ranks(p, out);
-    fprintf(out, ", batch %" PRId64 " in %d micro-batch%s, %s\n", t->batch, t->micro,
+    fprintf(out, ", batch %" PRId64 " in %d micro-batch%s, %s", t->batch, t->micro,
             t->micro == 1 ? "" : "es", p->optimizer->name);
+    print_cuts(p, out);
     fprintf(out, "  %" PRId64 " parameters, %d nodes, %d instructions per micro-batch\n",
             meg_graph_trainable(p->source), t->graph->nodes, instrs);
     line(out, "weights, optimizer, states", p->bytes[MEG_HELD]);
@@ -514,9 +540,10 @@ void meg_plan_summary(const meg_plan *p, FILE *out)
     meg_messages m = meg_entry_messages(t);
     if (p->world.ranks > 1)
         fprintf(out,
-                "  %-28s %14" PRId64 " messages of %" PRId64 " bytes, %" PRId64 " sums of %" PRId64
-                " bytes\n",
-                "sent in a step by this rank", m.sent, m.bytes, m.sums, m.sum_bytes);
+                "  %-28s %14" PRId64 " message%s of %" PRId64 " bytes, %" PRId64
+                " sum%s of %" PRId64 " bytes\n",
+                "sent in a step by this rank", m.sent, m.sent == 1 ? "" : "s", m.bytes, m.sums,
+                m.sums == 1 ? "" : "s", m.sum_bytes);
     fprintf(out, "  %-28s %14.4f s, %.1f images/s\n", "predicted step time", p->seconds,
             p->seconds > 0 ? (double)t->batch / p->seconds : 0);
 }

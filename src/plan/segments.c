@@ -10,6 +10,8 @@ enum {
     MOST_SHARES = 64
 };
 
+static const char NO_NUMBER[] = "no number from 1 to 1048576";
+
 typedef struct words { /* where in mesh= we are */
     meg_plan *plan;
     meg_error *e;
@@ -21,11 +23,12 @@ typedef struct words { /* where in mesh= we are */
 static meg_status bad(const words *w, const char *why)
 {
     return meg_fail(w->e, MEG_EARG,
-                    "mesh=%s: %s at '%s': use letters n c d h w with numbers (h2w2; h3:1 for "
+                    "mesh=%s: %s at %s%s%s: use letters n c d h w with numbers (h2w2; h3:1 for "
                     "unequal parts), or 2x2 for h x w, 2x2x2 for d x h x w; ',' between stages, "
                     "'/group:' before a further "
                     "segment of a stage",
-                    w->plan->options.mesh, why, w->at);
+                    w->plan->options.mesh, why, *w->at ? "'" : "", *w->at ? w->at : "its end",
+                    *w->at ? "'" : "");
 }
 
 static bool number(const char **at, int *out)
@@ -43,7 +46,8 @@ static meg_status plain_mesh(words *w, meg_segment *s)
 {
     int n[3], count = 0;
     do {
-        if (count == 3 || !number(&w->at, &n[count++])) return bad(w, "a number is missing");
+        if (count == 3) return bad(w, "a fourth number");
+        if (!number(&w->at, &n[count++])) return bad(w, NO_NUMBER);
     } while (*w->at == 'x' && w->at++);
     for (int i = 0; i < count; i++)
         s->dim[MEG_AXES - count + i] = n[i];
@@ -60,7 +64,7 @@ static meg_status read_shares(words *w, meg_segment *s, int axis)
         if (axis == MEG_N) return bad(w, "samples have equal parts");
         w->at++;
         if (count == MOST_SHARES) return bad(w, "too many parts");
-        if (!number(&w->at, &next)) return bad(w, "a number is missing");
+        if (!number(&w->at, &next)) return bad(w, NO_NUMBER);
         share[count++] = next;
     }
     if (count == 1) return MEG_OK;
@@ -76,7 +80,7 @@ static meg_status lettered_mesh(words *w, meg_segment *s)
         int axis = (int)(strchr(letters, *w->at) - letters);
         w->at++;
         if (s->dim[axis] != 1) return bad(w, "an axis comes twice");
-        if (!number(&w->at, &s->dim[axis])) return bad(w, "a number is missing");
+        if (!number(&w->at, &s->dim[axis])) return bad(w, NO_NUMBER);
         MEG_TRY(w->e, read_shares(w, s, axis));
     }
     return MEG_OK;

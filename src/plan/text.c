@@ -257,7 +257,8 @@ meg_status meg_plan_text_fits(const meg_plan_text *t, meg_error *e, const meg_gr
     uint64_t print = meg_graph_fingerprint(g);
     MEG_CHECK(e, !t->has_fingerprint || t->fingerprint == print, MEG_EARG,
               "%s was made for another graph: %s with fingerprint %016" PRIx64 ", but %s, as it is "
-              "now, has %016" PRIx64 ": make a plan anew, or drop the line to use its words",
+              "now, has %016" PRIx64
+              ": make a plan anew, or drop the line fingerprint= to use its words",
               t->what, *t->graph ? t->graph : "one", t->fingerprint, g->name, print);
     return MEG_OK;
 }

@@ -115,10 +115,14 @@ static meg_status check_shape(meg_context *ctx, const meg_value *x, const meg_bo
     meg_box one = x->shape;
     one.hi[MEG_N] = 1;
     const int64_t *a = one.hi, *b = box->hi;
+    const char *advice = x->kind != MEG_LABEL                ? ""
+                         : a[2] * a[3] * a[4] == 1           ? ": use one label a sample"
+                         : b[1] * b[2] * b[3] * b[4] == b[1] ? ": use a label for each pixel"
+                                                             : "";
     MEG_CHECK(&ctx->error, meg_box_equal(&one, box), MEG_EARG,
               "%s: %s of %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64
-              " (c d h w), but '%s' takes %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64,
-              d->set.source, what, b[1], b[2], b[3], b[4], x->name, a[1], a[2], a[3], a[4]);
+              " (c d h w), but '%s' takes %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 "%s",
+              d->set.source, what, b[1], b[2], b[3], b[4], x->name, a[1], a[2], a[3], a[4], advice);
     return MEG_OK;
 }
 
@@ -132,7 +136,9 @@ static meg_status check_labels(meg_context *ctx, const meg_graph *g, const meg_d
         bool real = loss->op->real_target;
         MEG_CHECK(&ctx->error, real == d->set.real, MEG_EARG,
                   "%s compares with %s, but %s has %s: use %s", loss->op->name, kind[real],
-                  d->set.source, kind[!real], real ? "softmax_xent" : "mse");
+                  d->set.source, kind[!real],
+                  real ? "labels saved as floats, or a network for classes (softmax_xent)"
+                       : "labels saved as whole numbers, or a network for real targets (mse)");
         MEG_TRY(&ctx->error, check_shape(ctx, &g->value[loss->in[1]], &d->set.label, d));
         MEG_CHECK(&ctx->error, real || d->set.classes <= classes, MEG_EARG,
                   "%s has %d classes, but %s tells only %" PRId64 " apart: use classes=%d",
