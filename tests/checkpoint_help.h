@@ -132,7 +132,7 @@ static inline void run_rank(meg_comm *comm, void *argument)
     OK(&e, meg_device_open(&e, c->device, 1, &d));
     meg_profile profile = {d, network_describe, meg_device_real(d)};
     OK(&e, meg_plan_make_for(c->graph, &e, &profile, &world, c->plan, 0, &p));
-    OK(&e, meg_engine_new(p, d, comm, &e, 0xA5, &x));
+    OK(&e, meg_engine_new(p, d, comm, &e, MEG_FILL, &x));
     meg_engine_start(x, (uint64_t)c->seed);
     meg_checkpoints_options o = {
         .folder = c->folder, .keep = c->keep, .resume = c->resume, .log = {MEG_WARN}};

@@ -131,7 +131,7 @@ static inline network_result *network_run(const network_case *c, int entry, int6
     meg_profile profile = {d, network_describe, meg_device_real(d)};
     if (meg_plan_make(c->graph, &e, &profile, options, samples, &p) != MEG_OK)
         fail_msg("%s", e.message);
-    if (meg_engine_new(p, d, NULL, &e, 0xA5, &x) != MEG_OK) fail_msg("%s", e.message);
+    if (meg_engine_new(p, d, NULL, &e, MEG_FILL, &x) != MEG_OK) fail_msg("%s", e.message);
     meg_engine_start(x, 5);
     network_feed(c->graph, p->entry[entry].batch, &f);
     if (meg_engine_step(x, &e, entry, &f, &o) != MEG_OK) fail_msg("%s", e.message);

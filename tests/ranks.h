@@ -127,7 +127,7 @@ static inline meg_status ranks_steps(ranks_one *one, meg_device *d, meg_plan *p)
     const ranks_case *c = one->c;
     meg_engine *x = NULL;
     int number = 0;
-    meg_status status = meg_engine_new(p, d, one->comm, &one->error, 0xA5, &x);
+    meg_status status = meg_engine_new(p, d, one->comm, &one->error, MEG_FILL, &x);
     if (status == MEG_OK) meg_engine_start(x, 5 + c->seed);
     for (; number < c->steps && status == MEG_OK; number++)
         status = ranks_step(one, x, MEG_ENTRY_TRAIN, number);

@@ -26,17 +26,30 @@ static void arena_knows_what_was_touched(void **unused)
     static const int64_t sizes[] = {0, 1, 100, 4096, 4097, 1000003, (5 << 20) + 77};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *arena = NULL;
-        assert_int_equal(meg_device_arena(d, &e, sizes[i], 0xA5, &arena), MEG_OK);
+        assert_int_equal(meg_device_arena(d, &e, sizes[i], MEG_FILL, &arena), MEG_OK);
         assert_int_equal((uintptr_t)arena % 64, 0);
-        assert_int_equal(meg_arena_touched(arena, sizes[i], 0xA5), 0);
+        assert_int_equal(meg_arena_touched(arena, sizes[i], MEG_FILL), 0);
         for (int64_t at = 0; at < sizes[i]; at += 1 + sizes[i] / 7) {
             ((unsigned char *)arena)[at] = 1;
-            assert_int_equal(meg_arena_touched(arena, sizes[i], 0xA5), at + 1);
+            assert_int_equal(meg_arena_touched(arena, sizes[i], MEG_FILL), at + 1);
         }
         meg_device_arena_free(d, arena, sizes[i]);
     }
     meg_device_arena_free(d, NULL, 0);
     meg_device_close(d);
+}
+
+/* Any number may stand at the end: a gradient may be nothing but rounding errors. */
+static void numbers_of_every_size_are_seen(void **unused)
+{
+    (void)unused;
+    for (int power = -149; power < 126; power++)
+        for (int sign = -1; sign <= 1; sign++) {
+            float value = ldexpf((float)sign, power);
+            double twice = ldexp((double)sign, 7 * power);
+            assert_int_equal(meg_arena_touched(&value, sizeof value, MEG_FILL), sizeof value);
+            assert_int_equal(meg_arena_touched(&twice, sizeof twice, MEG_FILL), sizeof twice);
+        }
 }
 
 static void fresh_arena_is_nan_on_check(void **unused)
@@ -139,6 +152,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_knows_what_was_touched),
+        cmocka_unit_test(numbers_of_every_size_are_seen),
         cmocka_unit_test(fresh_arena_is_nan_on_check),
         cmocka_unit_test(arena_is_resident_only_where_touched),
         cmocka_unit_test(arena_too_large_is_refused),

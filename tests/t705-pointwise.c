@@ -141,7 +141,7 @@ static void test_missing_targets(void **state)
     assert_int_equal(meg_device_open(&e, "ref64", 1, &d), MEG_OK);
     meg_profile profile = {d, network_describe, meg_device_real(d)};
     assert_int_equal(meg_plan_make(g, &e, &profile, "batch=4 micro=2", 0, &p), MEG_OK);
-    assert_int_equal(meg_engine_new(p, d, NULL, &e, 0xA5, &x), MEG_OK);
+    assert_int_equal(meg_engine_new(p, d, NULL, &e, MEG_FILL, &x), MEG_OK);
     meg_engine_start(x, 5);
     meg_feed feed = {.samples = (float[]){0, 0, 0, 0},
                      .targets = (float[]){1, NAN, NAN, NAN},

@@ -58,7 +58,7 @@ static void run(const meg_model *model, const char *plan_options, int64_t sample
     if (meg_plan_make(g, &e, &profile, plan_options, samples, &p) != MEG_OK)
         fail_msg("%s", e.message);
     no_slow_kernels(p);
-    if (meg_engine_new(p, d, NULL, &e, 0xA5, &x) != MEG_OK) fail_msg("%s", e.message);
+    if (meg_engine_new(p, d, NULL, &e, MEG_FILL, &x) != MEG_OK) fail_msg("%s", e.message);
     meg_engine_start(x, 1);
     int64_t first = 0;
     for (int step = 0; step < 2; step++)

@@ -129,6 +129,12 @@ meg_status meg_plain_prepare(meg_device *d, meg_error *e, const meg_request *r, 
 /* Measures (device/rates.c); meg_device_rates keeps the result. Waits for the queue. */
 void meg_rates_probe(meg_device *d, meg_rates *out);
 
+/* What an arena is filled with to be measured. No number of ours ends in this byte: it would be larger
+ * than 1e38. (Rounding errors leave gradients of 1e-16, and any other size that is small.) */
+enum {
+    MEG_FILL = 0x7F
+};
+
 /* The arena: one mapping with a no-access page behind its last byte (rounded up to pages).
  * `fill` is written to every byte first, so that what was touched can be told; 0 leaves the fresh
  * pages as they are: zeros not yet in memory, on `check` NaN. */

@@ -10,10 +10,6 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum {
-    FILL = 0xA5
-}; /* as the last byte of a float it means about -3e-16: no number of ours */
-
 #define AT(field) offsetof(meg_trainer_options, field)
 
 const meg_param meg_trainer_params[] = {
@@ -78,7 +74,7 @@ static meg_status prepare(meg_trainer *t, const char *options)
 static meg_status build(meg_trainer *t)
 {
     meg_error *e = &t->ctx->error;
-    MEG_TRY(e, meg_engine_new(t->plan, t->ctx->device, t->ctx->comm, e, FILL, &t->engine));
+    MEG_TRY(e, meg_engine_new(t->plan, t->ctx->device, t->ctx->comm, e, MEG_FILL, &t->engine));
     meg_engine_start(t->engine, (uint64_t)t->ctx->options.seed);
     return MEG_OK;
 }
