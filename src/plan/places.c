@@ -91,15 +91,15 @@ static meg_status find_rank(meg_plan *p, meg_error *e)
 {
     const meg_plan_options *o = &p->options;
     int ranks = p->world.ranks, each = p->each;
-    p->replicas = o->replicas ? (int)o->replicas : ranks / each;
+    p->replicas = o->replicas ? (int)o->replicas : larger(ranks / each, 1);
     int64_t most = o->batch / o->micro, wanted = (int64_t)p->replicas * each;
     char mesh[MEG_TEXT + 16] = "";
     if (each > o->stages / o->chunks) snprintf(mesh, sizeof mesh, " mesh=%s", o->mesh);
-    MEG_CHECK(e, p->replicas > 0 && wanted == ranks, MEG_EARG,
+    MEG_CHECK(e, wanted == ranks, MEG_EARG,
               "%d rank%s, but stages=%" PRId64 " chunks=%" PRId64 "%s replicas=%d want %" PRId64
               ": use -np %" PRId64 " or other stages and replicas",
-              ranks, ranks == 1 ? "" : "s", o->stages, o->chunks, mesh, p->replicas,
-              p->replicas ? wanted : each, p->replicas ? wanted : each);
+              ranks, ranks == 1 ? "" : "s", o->stages, o->chunks, mesh, p->replicas, wanted,
+              wanted);
     MEG_CHECK(e, p->replicas <= most, MEG_EARG,
               "replicas=%d, but a micro-batch has only %" PRId64 " samples: use 1..%" PRId64
               " replicas, or a larger batch",
