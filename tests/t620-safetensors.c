@@ -271,7 +271,7 @@ static void test_bad_writes(void **state)
     write_refused("/nowhere/w.safetensors", &good, MEG_EIO,
                   "cannot write /nowhere/w.safetensors: No such file or directory");
     assert_int_equal(mkdir(scratch_path(s, "folder"), 0777), 0);
-    write_refused(s->path, &good, MEG_EIO, "cannot replace ");
+    write_refused(s->path, &good, MEG_EIO, "it is a folder");
     assert_int_equal(rmdir(s->path), 0);
     assert_int_equal(scratch_count(s), files);
 }

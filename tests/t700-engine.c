@@ -4,6 +4,9 @@
  */
 #include "network.h"
 
+#include <dirent.h>
+#include <omp.h>
+
 static const double same_double = 1e-10; /* STYLE 14: up to summation order, in double */
 static const double same_float = 1e-4;   /* STYLE 14: in float */
 
@@ -212,9 +215,58 @@ static void test_threads(void **state)
     }
 }
 
+static int tasks(void)
+{
+    int count = 0;
+    DIR *d = opendir("/proc/self/task");
+    if (!d) skip();
+    for (struct dirent *at = readdir(d); at; at = readdir(d))
+        count += at->d_name[0] != '.';
+    closedir(d);
+    return count;
+}
+
+/* How many threads come up while first weights are made, where OpenMP alone would take four. */
+static int start_threads(const char *options, int threads)
+{
+    meg_error e;
+    meg_device *d = NULL;
+    meg_plan *p = NULL;
+    meg_engine *x = NULL;
+    meg_graph *g = network_zoo("cnn", options);
+    if (meg_device_open(&e, "ref64", threads, &d) != MEG_OK) fail_msg("%s", e.message);
+    if (meg_plan_make(g, &e, &meg_profile_plain, "batch=1", 0, &p) != MEG_OK ||
+        meg_engine_new(p, d, NULL, &e, 0xA5, &x) != MEG_OK)
+        fail_msg("%s", e.message);
+    int team = omp_get_max_threads();
+    omp_set_num_threads(4);
+    int before = tasks();
+    meg_engine_start(x, 5);
+    int after = tasks();
+    assert_int_equal(omp_get_max_threads(), 4);
+    omp_set_num_threads(team);
+    meg_engine_free(x);
+    meg_plan_destroy(p);
+    meg_graph_destroy(g);
+    meg_device_close(d);
+    return after - before;
+}
+
+/* First weights take the device's threads, no more, and no team where there is little to do: ranks that
+ * keep to a core each would have a team wait for its turn once for every run of a weight's part. */
+static void test_start_threads(void **state)
+{
+    (void)state;
+    const char *small = "image=1x9x9 classes=3 width=2", *large = "image=1x28x28 classes=10";
+    assert_int_equal(start_threads(small, 2), 0);
+    assert_int_equal(start_threads(large, 1), 0);
+    assert_int_equal(start_threads(large, 2), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_start_threads), /* first: no team has come up before */
         cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_phases),
         cmocka_unit_test(test_recompute),     cmocka_unit_test(test_tail),
         cmocka_unit_test(test_devices),       cmocka_unit_test(test_check_device),

@@ -113,7 +113,11 @@ static const refused_case cases[] = {
      "batch=2 stages=2 mesh=2x1,1,1",
      4,
      {"more stages", "stages=2", NULL, NULL}},
-    {"cnn", "image=1x13x11 classes=7", "batch=2 mesh=2x2", 3, {"3 ranks", "want 4", "-np 4", NULL}},
+    {"cnn",
+     "image=1x13x11 classes=7",
+     "batch=2 mesh=2x2",
+     3,
+     {"3 ranks", "mesh=2x2 want 4", "-np 4", NULL}},
 };
 
 static void refuse(const meg_graph *g, const refused_case *c)

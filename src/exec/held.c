@@ -7,6 +7,7 @@
 #include "exec/engine.h"
 #include "exec/start.h"
 
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -137,7 +138,7 @@ enum {
 static void fill_run(const start *s, int64_t first, int64_t count, char *data)
 {
     if (meg_stored_fill(&s->value->stored, first, count, s->real == MEG_F64, data)) return;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (count > RUN) /* parts of a weight are short runs */
     for (int64_t i = 0; i < count; i += RUN) {
         double run[RUN];
         int64_t length = count - i < RUN ? count - i : RUN;
@@ -158,10 +159,13 @@ static void fill(void *context, const meg_box *box, void *data)
                  (char *)data + meg_box_at(box, p) * meg_dtype_bytes(s->real));
 }
 
+/* With the device's number of threads: a rank that keeps to its cores has none for more. */
 void meg_engine_start(meg_engine *x, uint64_t seed)
 {
     const meg_graph *g = meg_engine_graph(x);
     const meg_plan *p = meg_engine_plan(x);
+    int team = omp_get_max_threads();
+    omp_set_num_threads(meg_device_threads(meg_engine_device(x)));
     for (int i = 0; i < p->held_slots; i++) {
         const meg_held_slot *h = &p->held[i];
         memset(meg_engine_held(x, h->offset), 0, (size_t)h->bytes); /* padding too */
@@ -171,4 +175,5 @@ void meg_engine_start(meg_engine *x, uint64_t seed)
         move((transfer){.x = x, .put = true, .start = true, .visit = fill, .context = &s}, h->value,
              MEG_ROLE_VALUE, 0);
     }
+    omp_set_num_threads(team);
 }

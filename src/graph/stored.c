@@ -114,7 +114,7 @@ bool meg_stored_fill(const meg_stored *s, int64_t first, int64_t count, bool wid
     if (!s->data || !s->columns || first % s->columns || count % s->columns) return false;
     int64_t row = first / s->columns, rows = count / s->columns;
     size_t each = wide ? sizeof(double) : sizeof(float);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (s->columns > BAND)
     for (int64_t column = 0; column < s->columns; column += BAND)
         for (int64_t r = 0; r < rows; r += TILE) {
             tile t = {column, least(BAND, s->columns - column), row + r, least(TILE, rows - r)};

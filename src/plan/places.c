@@ -103,13 +103,13 @@ static meg_status find_rank(meg_plan *p, meg_error *e)
 {
     const meg_plan_options *o = &p->options;
     int ranks = p->world.ranks, each = p->each;
-    p->replicas = o->replicas ? (int)o->replicas : ranks / each;
-    int64_t most = o->batch / o->micro, wanted = (int64_t)larger(p->replicas, 1) * each;
+    p->replicas = o->replicas ? (int)o->replicas : larger(ranks / each, 1);
+    int64_t most = o->batch / o->micro, wanted = (int64_t)p->replicas * each;
     char words[MEG_TEXT + 96], further[48] = "";
     name_words(p, words, sizeof words);
     if (!o->replicas && ranks > each) /* more replicas would do, too */
         snprintf(further, sizeof further, " or %" PRId64, wanted + each);
-    MEG_CHECK(e, p->replicas > 0 && wanted == ranks, MEG_EARG,
+    MEG_CHECK(e, wanted == ranks, MEG_EARG,
               "%d rank%s, but %s want%s %" PRId64 "%s: use -np %" PRId64
               "%s (plan, explain: --ranks), or other words",
               ranks, ranks == 1 ? "" : "s", words, strchr(words, ' ') ? "" : "s", wanted, further,
