@@ -236,7 +236,7 @@ static int start_threads(const char *options, int threads)
     meg_graph *g = network_zoo("cnn", options);
     if (meg_device_open(&e, "ref64", threads, &d) != MEG_OK) fail_msg("%s", e.message);
     if (meg_plan_make(g, &e, &meg_profile_plain, "batch=1", 0, &p) != MEG_OK ||
-        meg_engine_new(p, d, NULL, &e, 0xA5, &x) != MEG_OK)
+        meg_engine_new(p, d, NULL, &e, MEG_FILL, &x) != MEG_OK)
         fail_msg("%s", e.message);
     int team = omp_get_max_threads();
     omp_set_num_threads(4);
