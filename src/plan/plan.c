@@ -414,6 +414,15 @@ int64_t meg_plan_base(const meg_plan *p, meg_region region)
     return at;
 }
 
+/* What can still be made smaller of a step. */
+static const char *smaller_steps(const meg_plan *p)
+{
+    if (p->options.batch == 1) return "";
+    if (p->options.micro == p->options.batch) return "a smaller batch, ";
+    return normalises(p->source) ? "a smaller batch, more micro-batches (with norm=), "
+                                 : "a smaller batch, more micro-batches, ";
+}
+
 static meg_status check_budget(const meg_plan *p, meg_error *e)
 {
     int64_t missing = p->arena - p->options.budget;
@@ -425,9 +434,9 @@ static meg_status check_budget(const meg_plan *p, meg_error *e)
         e, MEG_EBUDGET,
         "%s needs %" PRId64 " bytes (%s) at batch=%" PRId64 " micro=%" PRId64
         ", but the budget is %s: %" PRId64
-        " bytes are missing; use a smaller batch%s, or a larger budget",
+        " bytes are missing; use %smore ranks (-np with mesh= or stages=), or a larger budget",
         p->source->name, p->arena, need, p->options.batch, p->options.micro, have, missing,
-        normalises(p->source) ? " or more micro-batches (with norm=)" : " or more micro-batches");
+        smaller_steps(p));
 }
 
 static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t samples)
