@@ -84,6 +84,11 @@ for mpi in openmpi mpich; do
     "$megalith" plan cnn --width 4 --batch 8 --save cnn.plan > out || fail "plan --save"
     refuses 3 'cnn.plan.*made for another graph\|another graph' train cnn --width 8 $data --plan cnn.plan
     refuses 2 'needs .* bytes are missing' train cnn $small --budget 1000
+    # Each rank would fit into the machine's memory, both together do not: 0.7 of it each.
+    side=$(awk '/^(MemTotal|SwapTotal):/ { kb += $2 } END { print 16 * int(sqrt(0.7 * kb * 1024 / 9428) / 16) }' \
+        /proc/meminfo)
+    refuses 2 '2 ranks on one machine need [0-9]* bytes' train resnet-cifar --depth 110 --version 2 --batch 2 \
+        --data "synthetic:image=3x${side}x$side count=2" --no-test
 
     echo "== $mpi: usage, files, devices"
     refuses 3 'unknown option --bogus' train cnn --bogus

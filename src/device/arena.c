@@ -40,8 +40,7 @@ static char *reserve(size_t size, size_t align)
     return all + head;
 }
 
-/* Of the machine, with what it may swap. */
-static int64_t memory_bytes(void)
+int64_t meg_arena_most(void)
 {
     struct sysinfo s;
     if (sysinfo(&s) != 0) return INT64_MAX;
@@ -52,7 +51,7 @@ static meg_status no_memory(meg_error *e, int64_t bytes)
 {
     char text[32], all[32];
     meg_print_bytes(bytes, text);
-    meg_print_bytes(memory_bytes(), all);
+    meg_print_bytes(meg_arena_most(), all);
     return meg_fail(e, MEG_ENOMEM,
                     "no memory for an arena of %" PRId64 " bytes (%s); the machine has %s: use a "
                     "smaller batch=, more micro-batches or ranks, or more memory",
@@ -63,7 +62,7 @@ meg_status meg_device_arena(meg_device *d, meg_error *e, int64_t bytes, int fill
 {
     MEG_CHECK(e, bytes >= 0, MEG_EARG, "an arena of %" PRId64 " bytes: use 0 or more", bytes);
     /* The kernel would grant it, and kill us, or others, when it is written to. */
-    if (bytes > INT64_MAX / 2 || bytes > memory_bytes()) return no_memory(e, bytes);
+    if (bytes > INT64_MAX / 2 || bytes > meg_arena_most()) return no_memory(e, bytes);
     size_t page = page_bytes(), size = round_up((size_t)bytes, page);
     char *arena = reserve(size + page, size >= 2 * huge ? huge : page);
     if (!arena) return no_memory(e, bytes);

@@ -140,6 +140,8 @@ enum {
  * pages as they are: zeros not yet in memory, on `check` NaN. */
 meg_status meg_device_arena(meg_device *d, meg_error *e, int64_t bytes, int fill, void **out);
 void meg_device_arena_free(meg_device *d, void *arena, int64_t bytes);
+int64_t
+meg_arena_most(void); /* bytes of all arenas of a machine: its memory, with what it may swap */
 int64_t meg_arena_touched(const void *arena, int64_t bytes, int fill); /* last other byte + 1 */
 
 /* The queue: in order, asynchronous. */

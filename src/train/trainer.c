@@ -71,6 +71,31 @@ static meg_status prepare(meg_trainer *t, const char *options)
     return reads ? meg_loader_new(e, &t->data->set, &o, &t->loader) : MEG_OK;
 }
 
+/* Ranks of one machine share its memory: the kernel would grant each what it asks for, and kill one when
+ * all have written to it. */
+static meg_status check_machine(meg_trainer *t)
+{
+    meg_comm *c = t->ctx->comm;
+    meg_error *e = &t->ctx->error;
+    int ranks = meg_comm_size(c), here = 0;
+    const int *node = meg_comm_node(c);
+    int64_t *need = calloc((size_t)ranks, sizeof *need), sum = 0, most = meg_arena_most();
+    MEG_CHECK(e, need, MEG_ENOMEM, "no memory to compare %d ranks", ranks);
+    meg_status status = meg_comm_gather(c, e, &t->plan->arena, sizeof *need, need);
+    for (int r = 0; r < ranks; r++)
+        if (node[r] == node[meg_comm_rank(c)]) sum += need[r], here++;
+    free(need);
+    MEG_TRY(e, status);
+    char text[2][32];
+    meg_print_bytes(sum, text[0]);
+    meg_print_bytes(most, text[1]);
+    MEG_CHECK(e, here == 1 || sum <= most, MEG_ENOMEM,
+              "%d ranks on one machine need %" PRId64 " bytes (%s), but it has %s: use a smaller "
+              "batch=, more micro-batches, or more machines",
+              here, sum, text[0], text[1]);
+    return MEG_OK;
+}
+
 static meg_status build(meg_trainer *t)
 {
     meg_error *e = &t->ctx->error;
@@ -126,6 +151,7 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
     meg_status status = t ? prepare(t, options)
                           : meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
     status = meg_context_agree(ctx, status);
+    if (status == MEG_OK) status = meg_context_agree(ctx, check_machine(t));
     if (status == MEG_OK) status = meg_context_agree(ctx, build(t));
     if (status == MEG_OK) status = resume(t);
     if (status == MEG_OK) *out = t;
