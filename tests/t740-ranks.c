@@ -126,7 +126,8 @@ static void test_layout(void **state)
     const meg_profile profile = {NULL, odd, MEG_F32};
     meg_graph *g = network_zoo("cnn", "image=1x13x11 classes=7");
     for (int r = 0; r < 3; r++)
-        if (meg_plan_make_for(g, &e, &profile, &(meg_world){r, 3}, "batch=10 replicas=3", 2, &p[r]))
+        if (meg_plan_make_for(g, &e, &profile, &(meg_world){r, 3}, "batch=10 replicas=3", 12,
+                              &p[r]))
             fail_msg("%s", e.message);
     for (int r = 1; r < 3; r++) {
         assert_int_equal(p[r]->held_slots, p[0]->held_slots);

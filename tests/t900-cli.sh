@@ -147,6 +147,7 @@ refuses 1 'pool' plan cnn --image 1x1x1
 refuses 1 'its samples are 1x28x28.*use image=1x28x28' train cnn $data --image 1x32x32
 refuses 1 'it has 10 classes.*use classes=10' train cnn $data --classes 4
 refuses 1 'its samples are 3x28x28' train cnn $data --test synthetic:image=3x28x28
+refuses 1 'batch=32, but the data set has only 24 samples: use batch=24 or less' train cnn $data
 
 echo "== plan, explain"
 run 0 plan cnn $small --json
@@ -216,8 +217,8 @@ run 0 train cnn $small $data --epochs 1 --test synthetic:count=9 --no-test --jso
 run 0 train resnet-cifar --version 2 --depth 11 --width 4 $data --batch 8 --micro 2 --norm 4 \
     --steps 1
 has out 'batch 8 in 2 micro-batches'
-refuses 1 'no safetensors file' train cnn --json $data --load ref.json
-refuses 1 'conv1.weight has another shape' train cnn --json $data --load cpu.safetensors
+refuses 1 'no safetensors file' train cnn --batch 8 --json $data --load ref.json
+refuses 1 'conv1.weight has another shape' train cnn --batch 8 --json $data --load cpu.safetensors
 refuses 1 'cannot write nowhere/x: No such file' train cnn $data --save nowhere/x
 
 echo "== onnx"

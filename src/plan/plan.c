@@ -401,6 +401,11 @@ static meg_status make_entries(meg_plan *p, meg_error *e, int64_t samples)
 {
     int64_t batch = p->options.batch, tail = samples % batch;
     int micro = (int)p->options.micro;
+    /* No step would be the one that was planned. */
+    MEG_CHECK(e, samples == 0 || samples >= batch, MEG_EARG,
+              "batch=%" PRId64 ", but the data set has only %" PRId64
+              " sample%s: use batch=%" PRId64 " or less",
+              batch, samples, samples == 1 ? "" : "s", samples);
     MEG_TRY(e, make_entry(p, e, MEG_ENTRY_TRAIN, batch, micro));
     if (tail) MEG_TRY(e, make_entry(p, e, MEG_ENTRY_TRAIN_TAIL, tail, tail_micro(p, tail)));
     return make_entry(p, e, MEG_ENTRY_EVAL, batch / micro, 1);
