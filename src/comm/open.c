@@ -75,26 +75,31 @@ static bool find_program_folder(char out[PATH_MAX])
 }
 
 /* Tries the places that a build tree, an installed tree and a moved one have below a folder. */
-static void *load_below(const char *base, const char *library)
+static bool find_below(const char *base, const char *library, char path[2 * PATH_MAX])
 {
     static const char *const below[] = {"", "/..", "/megalith", MEG_PLUGIN_FROM_BIN};
-    char path[2 * PATH_MAX];
-    void *handle = NULL;
-    for (size_t i = 0; !handle && i < sizeof below / sizeof *below; i++) {
-        snprintf(path, sizeof path, "%s%s/libmegalith_mpi_%s.so", base, below[i], library);
-        /* Global: parts of Open MPI are plug-ins themselves and look for it. */
-        if (access(path, R_OK) == 0) handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    for (size_t i = 0; i < sizeof below / sizeof *below; i++) {
+        snprintf(path, 2 * PATH_MAX, "%s%s/libmegalith_mpi_%s.so", base, below[i], library);
+        if (access(path, R_OK) == 0) return true;
     }
-    return handle;
+    return false;
 }
 
+/* Where the plug-in is, or ought to be. Is it there? */
+static bool find_plugin(const char *library, char path[2 * PATH_MAX])
+{
+    char base[PATH_MAX];
+    if (find_library_folder(base) && find_below(base, library, path)) return true;
+    if (find_program_folder(base) && find_below(base, library, path)) return true;
+    snprintf(path, 2 * PATH_MAX, "%s/libmegalith_mpi_%s.so", MEG_PLUGIN_DIR, library);
+    return access(path, R_OK) == 0;
+}
+
+/* Global: parts of Open MPI are plug-ins themselves and look for it. */
 static void *load(const char *library)
 {
-    char base[PATH_MAX], path[PATH_MAX];
-    void *handle = find_library_folder(base) ? load_below(base, library) : NULL;
-    if (!handle && find_program_folder(base)) handle = load_below(base, library);
-    if (handle) return handle;
-    snprintf(path, sizeof path, "%s/libmegalith_mpi_%s.so", MEG_PLUGIN_DIR, library);
+    char path[2 * PATH_MAX];
+    find_plugin(library, path);
     return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
@@ -114,9 +119,11 @@ static meg_status open_plugin(meg_error *e, const package *p, meg_comm **out)
     return plugin->open(e, out);
 }
 
+/* Without loading it: who asks for all would have several MPIs in one process. */
 bool meg_comm_has(const char *library)
 {
-    return load(library) != NULL;
+    char path[2 * PATH_MAX];
+    return find_plugin(library, path);
 }
 
 /* ---- choosing ---- */
