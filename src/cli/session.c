@@ -109,6 +109,20 @@ static const char *model_text(const meg_session *s, const meg_param *params)
     return text;
 }
 
+/* Image and classes are taken from data only where these are certain. The input of a file of others
+ * does not come from the data: a wrong one is found when they are compared. */
+static meg_status check_taken(meg_session *s, const meg_model *m)
+{
+    const meg_arguments *a = s->arguments;
+    const meg_findings *f = s->data ? &s->data->set.findings : NULL;
+    bool image = f && table_has(m->params, "image") && !meg_arguments_has(a, MEG_TO_MODEL, "image");
+    bool classes = f && table_has(m->params, "classes") &&
+                   !meg_arguments_has(a, MEG_TO_MODEL, "classes");
+    MEG_CHECK(s->error, !image || !*f->shape, MEG_EARG, "%s", f->shape);
+    MEG_CHECK(s->error, !classes || !*f->classes, MEG_EARG, "%s", f->classes);
+    return MEG_OK;
+}
+
 /* Image and classes as the graph has them. */
 static void look_at(meg_session *s)
 {
@@ -126,7 +140,12 @@ static void look_at(meg_session *s)
 static meg_status load_graph(meg_session *s)
 {
     const char *path = s->arguments->place[0], *text = model_text(s, meg_onnx_params);
-    MEG_TRY(s->error, meg_session_said(s, meg_graph_load(s->ctx, path, text, &s->graph)));
+    meg_status status = meg_session_said(s, meg_graph_load(s->ctx, path, text, &s->graph));
+    if (status != MEG_OK && s->data && *s->data->set.findings.shape) {
+        meg_error was = *s->error;
+        return meg_fail(s->error, status, "%s; %s", was.message, s->data->set.findings.shape);
+    }
+    MEG_TRY(s->error, status);
     look_at(s);
     return s->data ? meg_session_fits(s, s->data) : MEG_OK;
 }
@@ -145,6 +164,7 @@ static meg_status make_graph(meg_session *s)
 {
     const meg_model *m = meg_zoo_find(s->arguments->place[0]);
     if (!m) return load_graph(s);
+    MEG_TRY(s->error, check_taken(s, m));
     const char *text = model_text(s, m->params);
     void *settings = meg_pool_alloc(s->arguments->pool, m->option_bytes);
     MEG_TRY(s->error, meg_options_parse(s->error, m->params, m->name, text, settings));
@@ -169,12 +189,15 @@ meg_status meg_session_fits(meg_session *s, const meg_data *d)
     for (int i = 1; i < set->rank; i++)
         snprintf(has + strlen(has), sizeof has - strlen(has), "%s%" PRId64, i > 1 ? "x" : "",
                  set->dims[i]);
+    const meg_findings *f = &set->findings;
     MEG_CHECK(s->error, same, MEG_EARG,
-              "%s: its samples are %s, but %s was made for another shape: use %s=%s", set->source,
-              has, s->graph->name, set->tokens ? "tokens" : "image", has);
+              "%s: its samples are %s, but %s was made for another shape: use %s=%s%s%s",
+              set->source, has, s->graph->name, set->tokens ? "tokens" : "image", has,
+              *f->shape ? "; " : "", f->shape);
     MEG_CHECK(s->error, set->classes <= s->model.classes, MEG_EARG,
-              "%s: it has %d classes, but %s tells only %" PRId64 " apart: use classes=%d",
-              set->source, set->classes, s->graph->name, s->model.classes, set->classes);
+              "%s: it has %d classes, but %s tells only %" PRId64 " apart: use classes=%d%s%s",
+              set->source, set->classes, s->graph->name, s->model.classes, set->classes,
+              *f->classes ? "; " : "", f->classes);
     return MEG_OK;
 }
 

@@ -14,6 +14,17 @@
 #include "base/option.h"
 #include "graph/box.h"
 
+enum {
+    MEG_FINDING = 512
+};
+
+/* What a reader found that may not be meant; "": nothing. */
+typedef struct meg_findings {
+    char shape[MEG_FINDING];   /* why a model should not take its image from these samples */
+    char classes[MEG_FINDING]; /* likewise its classes from these labels */
+    char said[2][MEG_FINDING]; /* what a user should know in any case */
+} meg_findings;
+
 typedef struct meg_dataset {
     const struct meg_reader *reader;
     int64_t count;          /* samples */
@@ -26,6 +37,7 @@ typedef struct meg_dataset {
     int classes;            /* labels are 0..classes-1; 0: real */
     void *state;            /* of the reader */
     char source[MEG_TEXT];  /* as opened, for messages */
+    meg_findings findings;
 } meg_dataset;
 
 typedef struct meg_reader {

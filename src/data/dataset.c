@@ -32,6 +32,11 @@ static meg_status unknown(meg_error *e, const char *name)
     size_t used = 0;
     for (int i = 0; meg_reader_at(i) && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, " %s", meg_reader_at(i)->name);
+    size_t length = strlen(name), tail = strlen(".npy");
+    const char *end = name + (length > tail ? length - tail : 0);
+    if (strcmp(end, ".npy") == 0 || strcmp(end, ".npz") == 0)
+        return meg_fail(e, MEG_EARG, "data: '%.64s' is a file: write npy:images=%.64s%s", name,
+                        name, end[3] == 'y' ? " labels=FILE.npy" : "");
     return meg_fail(e, MEG_EARG, "data: unknown reader '%.64s'; known:%s", name, known);
 }
 

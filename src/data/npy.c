@@ -1,396 +1,306 @@
-/* NumPy files: one array of images or tokens, one of labels (the .npy format, versions 1 to 3).
+/* NumPy files: one array of images or tokens, one of labels, each in one file or in several.
  * Labels that are whole numbers are classes, one per sample, pixel or token; floats are targets.
  *
- * Everything is read where and when it is asked for, so files larger than memory work; labels are
- * gone through once at opening, unless they are per pixel and classes= says how many there are. pread instead of mmap: an error of the disk, or a
- * file that shrinks meanwhile, becomes a message and not a signal, and calls of several threads do
- * not disturb each other.
- *
- * A file: magic 93 "NUMPY", version, header length (16 bits in version 1, else 32), and a Python
- * dict like {'descr': '<f4', 'fortran_order': False, 'shape': (60000, 1, 28, 28), }, then the data.
+ * Everything is read where and when it is asked for (npy_file.h). Labels are gone through once at
+ * opening, unless they are per pixel and classes= says how many there are; of very many only a part.
+ * Numbers that are not finite are refused where they are met: they would make a loss that is none.
  */
+#include "data/labels.h"
+#include "data/npy_list.h"
 #include "data/reader.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are read as they are");
-
-enum {
-    HEADER_MAX = 65536,
-    CHUNK = 16384
-};
 
 typedef struct settings {
-    char images[MEG_TEXT], labels[MEG_TEXT];
+    char images[MEG_TEXT], labels[MEG_TEXT], map[MEG_TEXT];
     int64_t classes, ignore;
     double scale;
     bool tokens;
+    int layout;
 } settings;
 
-typedef struct type { /* one row per dtype */
-    const char *descr;
-    int bytes;
-    void (*to_float)(float *out, const void *in, int64_t count, float scale);
-    int64_t (*label)(const void *in);
-} type;
+/* ---- layouts ---- */
 
-typedef struct array { /* an open file */
-    char path[MEG_TEXT];
-    int fd;
-    const type *type;
-    int rank;
-    int64_t dims[MEG_AXES];
-    int64_t start, count; /* of the data in the file: byte, elements */
-} array;
+typedef struct layout { /* what the axes of an array of images are */
+    const char *name;
+    int rank;        /* of the array; 0: by that, channels first */
+    bool last, none; /* where the channels are: behind the pixels; there are none */
+} layout;
+
+static const layout LAYOUTS[] = {
+    {"auto", 0, false, false}, {"nc", 2, false, false},    {"ncw", 3, false, false},
+    {"nchw", 4, false, false}, {"ncdhw", 5, false, false}, {"nwc", 3, true, false},
+    {"nhwc", 4, true, false},  {"ndhwc", 5, true, false},  {"nw", 2, false, true},
+    {"nhw", 3, false, true},   {"ndhw", 4, false, true},
+};
+
+static const char LAYOUT_NAMES[] = "auto|nc|ncw|nchw|ncdhw|nwc|nhwc|ndhwc|nw|nhw|ndhw";
 
 typedef struct state {
-    array images, labels;
+    meg_npy_list images, labels;
+    const layout *layout;
+    bool targets_last; /* real targets have their channels last, too */
     float scale;
-    int64_t classes, ignore; /* what labels may be */
+    meg_label_rule rule;
 } state;
 
 static const meg_param PARAMS[] = {
     {"images", MEG_PARAM_TEXT, offsetof(settings, images), NULL,
-     "file of (n, c[, d, h, w]) numbers", .choices = NULL},
-    {"labels", MEG_PARAM_TEXT, offsetof(settings, labels), NULL,
-     "file of (n[, d, h, w]) whole numbers, or of (n, c[, d, h, w]) real targets", .choices = NULL},
+     "file of (n, c[, d, h, w]) numbers: x.npy, x.npz, data.npz:x, a.npy,b.npy, part-*.npy, "
+     "@list.txt",
+     .choices = NULL},
+    {"labels", MEG_PARAM_TEXT, offsetof(settings, labels), "",
+     "likewise of (n[, d, h, w]) whole numbers, or of (n, c[, d, h, w]) real targets; not given: "
+     "in the .npz of the images",
+     .choices = NULL},
+    {"layout", MEG_PARAM_CHOICE, offsetof(settings, layout), "auto",
+     "axes of images and of real targets; auto: channels first", .choices = LAYOUT_NAMES},
     {"tokens", MEG_PARAM_BOOL, offsetof(settings, tokens), "no",
      "images are rows of tokens, (n, w)", .choices = NULL},
+    {"map", MEG_PARAM_TEXT, offsetof(settings, map), "",
+     "which labels are which classes: 0:0,255:1 or 1..10:0; -1: does not count", .choices = NULL},
     {"ignore", MEG_PARAM_INT, offsetof(settings, ignore), "-1", "a label that does not count",
      .lo = INT32_MIN, .hi = INT32_MAX},
     {"classes", MEG_PARAM_INT, offsetof(settings, classes), "0", "0: the largest label + 1",
      .lo = 0, .hi = INT32_MAX},
-    {"scale", MEG_PARAM_REAL, offsetof(settings, scale), "1", "multiplies every value",
+    {"scale", MEG_PARAM_REAL, offsetof(settings, scale), "1",
+     "multiplies every number of the images, which are taken as they are: bytes are 0..255",
      .choices = NULL},
     {0},
 };
 
-/* ---- types ---- */
+/* ---- images ---- */
 
-static void floats_of_u1(float *out, const void *in, int64_t count, float scale)
+/* Channels-last images are read as images of many narrow channels without anybody noticing. */
+static void doubt_layout(const meg_npy *a, meg_findings *f)
 {
-    const uint8_t *x = in;
-    for (int64_t i = 0; i < count; i++)
-        out[i] = scale * (float)x[i];
+    enum {
+        WIDEST = 4 /* channels of pictures: grey, colours, and transparency */
+    };
+    char shape[128];
+    int64_t last = a->dims[a->rank - 1];
+    bool spatial = a->rank >= 3;
+    meg_npy_shape(a, shape);
+    for (int i = 1; i < a->rank - 1; i++)
+        spatial = spatial && a->dims[i] > WIDEST;
+    bool picture = last == 1 || last == 3 || last == 4;
+    if (spatial && picture && a->rank >= 4)
+        snprintf(f->shape, MEG_FINDING,
+                 "%.200s has shape %s, which as channels first would be %" PRId64
+                 " channels: use layout=%s if the last axis is the channels, layout=%s if not",
+                 a->name, shape, a->dims[1], a->rank == 5 ? "ndhwc" : "nhwc",
+                 a->rank == 5 ? "ncdhw" : "nchw");
+    else if (spatial && a->rank == 3 && last > WIDEST)
+        snprintf(f->shape, MEG_FINDING,
+                 "%.200s has shape %s, which would be rows of %" PRId64
+                 " channels: use layout=nhw if these are images of one channel, layout=ncw if not",
+                 a->name, shape, a->dims[1]);
 }
 
-static void floats_of_f4(float *out, const void *in, int64_t count, float scale)
+/* The axes of an array in our order, channels first; returns how many. */
+static int turn_axes(const meg_npy *a, const layout *l, int64_t dims[MEG_AXES + 1])
 {
-    const float *x = in;
-    for (int64_t i = 0; i < count; i++)
-        out[i] = scale * x[i];
+    dims[0] = a->dims[0];
+    dims[1] = l->last ? a->dims[a->rank - 1] : 1;
+    for (int i = 1; i < a->rank - l->last; i++)
+        dims[i + (l->last || l->none)] = a->dims[i];
+    return a->rank + l->none;
 }
 
-static void floats_of_f8(float *out, const void *in, int64_t count, float scale)
+static meg_status shape_images(meg_error *e, state *s, meg_dataset *d)
 {
-    const double *x = in;
-    for (int64_t i = 0; i < count; i++)
-        out[i] = scale * (float)x[i];
+    const meg_npy *a = &s->images.file[0];
+    const layout *l = s->layout;
+    int64_t dims[MEG_AXES + 1];
+    MEG_CHECK(e, 2 <= a->rank && a->rank <= MEG_AXES, MEG_EDATA,
+              "npy: images in %s have %d axes; accepted: 2 to 5, (n, c[, d, h, w])", a->name,
+              a->rank);
+    MEG_CHECK(e, !d->tokens || a->rank == 2, MEG_EDATA,
+              "npy: tokens in %s have %d axes; accepted: 2, (n, w)", a->name, a->rank);
+    MEG_CHECK(e, l->rank == 0 || l->rank == a->rank, MEG_EDATA,
+              "npy: images in %s have %d axes, but layout=%s has %d", a->name, a->rank, l->name,
+              l->rank);
+    int rank = turn_axes(a, l, dims);
+    dims[0] = meg_npy_list_samples(&s->images);
+    meg_dataset_shape(d, rank, dims);
+    if (d->tokens) meg_dataset_tokens(d);
+    else if (l->rank == 0) doubt_layout(a, &d->findings);
+    return MEG_OK;
 }
 
-static void floats_of_i4(float *out, const void *in, int64_t count, float scale)
+/* ---- labels ---- */
+
+static meg_status wrong_label(meg_error *e, const meg_label_rule *r, const char *name, int64_t at,
+                              int64_t number)
 {
-    const int32_t *x = in;
-    for (int64_t i = 0; i < count; i++)
-        out[i] = scale * (float)x[i];
+    if (r->ranges)
+        return meg_fail(e, MEG_EDATA,
+                        "npy: label %" PRId64 " of %s is %" PRId64 ", which map= has no class for",
+                        at, name, number);
+    return meg_fail(e, MEG_EDATA,
+                    "npy: label %" PRId64 " of %s is %" PRId64 ", but 0..%" PRId64
+                    " was expected: classes= says how many there are, ignore= which does not "
+                    "count, map= what numbers mean",
+                    at, name, number, r->classes - 1);
 }
 
-static void floats_of_i8(float *out, const void *in, int64_t count, float scale)
+typedef struct stretch { /* of a file: elements */
+    const meg_npy *from;
+    int64_t at, count;
+} stretch;
+
+static meg_status read_wholes(meg_error *e, const stretch *x, int64_t number[MEG_NPY_PIECE])
 {
-    const int64_t *x = in;
-    for (int64_t i = 0; i < count; i++)
-        out[i] = scale * (float)x[i];
+    _Alignas(8) char piece[8 * MEG_NPY_PIECE];
+    MEG_TRY(e, meg_npy_read(x->from, e, x->at, x->count, piece));
+    x->from->type->to_whole(number, piece, x->count);
+    return MEG_OK;
 }
 
-static int64_t label_of_u1(const void *in)
+/* Those that do not count become -1. */
+static meg_status take_labels(meg_error *e, const meg_label_rule *r, const stretch *x, int32_t *out)
 {
-    return *(const uint8_t *)in;
+    int64_t number[MEG_NPY_PIECE];
+    MEG_TRY(e, read_wholes(e, x, number));
+    for (int64_t i = 0; i < x->count; i++) {
+        out[i] = meg_label_of(r, number[i]);
+        if (out[i] == MEG_LABEL_WRONG)
+            return wrong_label(e, r, x->from->name, x->at + i, number[i]);
+    }
+    return MEG_OK;
 }
 
-static int64_t label_of_i4(const void *in)
-{
-    return *(const int32_t *)in;
-}
-
-static int64_t label_of_i8(const void *in)
-{
-    return *(const int64_t *)in;
-}
-
-static const type TYPES[] = {
-    {"|u1", 1, floats_of_u1, label_of_u1}, {"<f4", 4, floats_of_f4, NULL},
-    {"<f8", 8, floats_of_f8, NULL},        {"<i4", 4, floats_of_i4, label_of_i4},
-    {"<i8", 8, floats_of_i8, label_of_i8}, {NULL, 0, NULL, NULL},
+enum {
+    LOOKED_AT = 1 << 28 /* labels, at most: about a second */
 };
 
-/* ---- files ---- */
-
-/* Reads exactly `bytes` at `at`. */
-static meg_status read_at(meg_error *e, const array *a, int64_t at, void *out, int64_t bytes)
+/* Goes through a file's labels, by pieces; of very many through every k-th piece. */
+static meg_status tally_file(meg_error *e, const state *s, const meg_npy *a, int64_t every,
+                             meg_label_tally *t)
 {
-    for (int64_t done = 0; done < bytes;) {
-        ssize_t got = pread(a->fd, (char *)out + done, (size_t)(bytes - done), (off_t)(at + done));
-        if (got < 0 && errno == EINTR) continue;
-        MEG_CHECK(e, got >= 0, MEG_EIO, "npy: cannot read %s: %s", a->path, strerror(errno));
-        MEG_CHECK(e, got > 0, MEG_EDATA, "npy: %s is truncated", a->path);
-        done += got;
+    int64_t number[MEG_NPY_PIECE];
+    for (int64_t at = 0; at < a->count; at += every * MEG_NPY_PIECE) {
+        int64_t count = a->count - at < MEG_NPY_PIECE ? a->count - at : MEG_NPY_PIECE;
+        MEG_TRY(e, read_wholes(e, &(stretch){a, at, count}, number));
+        meg_label_tally_add(t, &s->rule, at, count, number);
+        if (t->wrong_at >= 0) return wrong_label(e, &s->rule, a->name, t->wrong_at, t->wrong);
     }
     return MEG_OK;
 }
 
-/* ---- headers ---- */
-
-typedef struct header { /* a header while it is parsed */
-    const char *at;
-    char descr[32];
-    bool fortran;
-    bool has_descr, has_order, has_shape;
-} header;
-
-static void skip_blanks(header *h)
+/* Counts the classes, unless the user did, and says what looks wrong. */
+static meg_status count_classes(meg_error *e, state *s, meg_dataset *d)
 {
-    h->at += strspn(h->at, " \t\r\n");
+    int64_t all = 0;
+    meg_label_tally *t = malloc(sizeof *t);
+    MEG_CHECK(e, t, MEG_ENOMEM, "npy: no memory");
+    meg_label_tally_begin(t);
+    for (int i = 0; i < s->labels.count; i++)
+        all += s->labels.file[i].count;
+    meg_status status = MEG_OK;
+    for (int i = 0; i < s->labels.count && status == MEG_OK; i++)
+        status = tally_file(e, s, &s->labels.file[i], all / LOOKED_AT + 1, t);
+    if (status == MEG_OK) meg_label_judge(t, &s->rule, s->labels.file[0].name, d);
+    bool open = s->rule.classes == INT32_MAX;
+    if (open) s->rule.classes = t->most < 0 ? 1 : t->most + 1;
+    if (open && all > LOOKED_AT && status == MEG_OK)
+        snprintf(d->findings.said[1], MEG_FINDING,
+                 "%" PRId64 " labels are too many to look at all: %" PRId64
+                 " classes were found in a part; classes= says how many there are",
+                 all, s->rule.classes);
+    free(t);
+    return status;
 }
 
-static bool accept(header *h, const char *text)
+/* Files that belong together have as many labels as images. */
+static meg_status match_files(meg_error *e, const state *s)
 {
-    skip_blanks(h);
-    size_t length = strlen(text);
-    if (strncmp(h->at, text, length) != 0) return false;
-    h->at += length;
-    return true;
-}
-
-static bool parse_string(header *h, char *out, size_t size)
-{
-    skip_blanks(h);
-    char quote = *h->at;
-    if (quote != '\'' && quote != '"') return false;
-    size_t length = strcspn(h->at + 1, "'\"\\");
-    if (h->at[1 + length] != quote || length >= size) return false;
-    memcpy(out, h->at + 1, length);
-    out[length] = '\0';
-    h->at += length + 2;
-    return true;
-}
-
-static bool parse_shape(header *h, array *a)
-{
-    if (!accept(h, "(")) return false;
-    for (a->rank = 0; !accept(h, ")"); a->rank++) {
-        char *end;
-        skip_blanks(h);
-        if (a->rank == MEG_AXES || *h->at < '0' || *h->at > '9') return false;
-        errno = 0;
-        a->dims[a->rank] = strtoll(h->at, &end, 10);
-        if (errno) return false;
-        h->at = *end == 'L' ? end + 1 : end; /* Python 2 wrote 10L */
-        skip_blanks(h);
-        if (!accept(h, ",") && *h->at != ')') return false;
-    }
-    return true;
-}
-
-static bool parse_value(header *h, array *a, const char *key)
-{
-    if (strcmp(key, "descr") == 0) {
-        h->has_descr = true;
-        return parse_string(h, h->descr, sizeof h->descr);
-    }
-    if (strcmp(key, "fortran_order") == 0) {
-        h->has_order = true;
-        h->fortran = accept(h, "True");
-        return h->fortran || accept(h, "False");
-    }
-    h->has_shape = true;
-    return strcmp(key, "shape") == 0 && parse_shape(h, a);
-}
-
-static meg_status parse_header(meg_error *e, header *h, array *a)
-{
-    char key[32] = "";
-    bool good = accept(h, "{");
-    while (good && !accept(h, "}")) {
-        good = parse_string(h, key, sizeof key) && accept(h, ":") && parse_value(h, a, key);
-        skip_blanks(h);
-        good = good && (accept(h, ",") || *h->at == '}');
-    }
-    skip_blanks(h);
-    MEG_CHECK(e, good && !*h->at && h->has_descr && h->has_order && h->has_shape, MEG_EDATA,
-              "npy: the header of %s is not understood near '%.20s': expected a dict of descr (a "
-              "plain type), fortran_order and shape (at most %d axes)",
-              a->path, h->at, MEG_AXES);
-    MEG_CHECK(e, !h->fortran, MEG_EUNSUPPORTED,
-              "npy: %s is in Fortran order; save it with numpy.ascontiguousarray", a->path);
+    const meg_npy_list *x = &s->images, *y = &s->labels;
+    int64_t images = meg_npy_list_samples(x), labels = meg_npy_list_samples(y);
+    bool pairs = x->count == y->count && x->count > 1;
+    for (int i = 0; i < x->count && pairs; i++)
+        MEG_CHECK(e, x->file[i].dims[0] == y->file[i].dims[0], MEG_EDATA,
+                  "npy: %s has %" PRId64 " labels, but %s has %" PRId64 " images", y->file[i].name,
+                  y->file[i].dims[0], x->file[i].name, x->file[i].dims[0]);
+    MEG_CHECK(e, labels == images, MEG_EDATA,
+              "npy: %s%s has %" PRId64 " labels, but %s%s has %" PRId64 " images", y->file[0].name,
+              y->count > 1 ? " and on" : "", labels, x->file[0].name, x->count > 1 ? " and on" : "",
+              images);
     return MEG_OK;
 }
 
-/* The data must fill the file exactly. */
-static meg_status check_size(meg_error *e, array *a, int64_t bytes)
+/* Targets with as many axes as the images have the same layout; classes per pixel may have an axis of
+ * one channel where those have theirs. */
+static meg_status shape_labels(meg_error *e, state *s, meg_dataset *d)
 {
-    int64_t room = (bytes - a->start) / a->type->bytes;
-    a->count = 1;
-    for (int i = 0; i < a->rank; i++) {
-        MEG_CHECK(e, a->dims[i] >= 1, MEG_EDATA, "npy: axis %d of %s has extent 0", i, a->path);
-        bool fits = a->dims[i] <= room / a->count;
-        MEG_CHECK(e, fits, MEG_EDATA,
-                  "npy: %s is truncated: it has room for %" PRId64 " values, less than its shape",
-                  a->path, room);
-        a->count *= a->dims[i];
-    }
-    MEG_CHECK(e, a->start + a->count * a->type->bytes == bytes, MEG_EDATA,
-              "npy: %s has %" PRId64 " bytes, but its header announces %" PRId64, a->path, bytes,
-              a->start + a->count * a->type->bytes);
+    static const layout plain = {"auto", 0, false, false};
+    const meg_npy *a = &s->labels.file[0];
+    bool real = !a->type->to_whole, alike = a->rank == s->images.file[0].rank;
+    int64_t dims[MEG_AXES + 1];
+    const layout *l = real && alike ? s->layout : &plain;
+    int rank = turn_axes(a, l, dims), most = real ? MEG_AXES : MEG_AXES - 1;
+    if (!real && alike && s->layout->last && a->dims[rank - 1] == 1) rank--;
+    MEG_CHECK(e, 1 <= rank && rank <= most, MEG_EDATA,
+              "npy: labels in %s have %d axes; accepted: 1 to %d, %s", a->name, a->rank, most,
+              real ? "(n, c[, d, h, w])" : "(n[, d, h, w])");
+    s->targets_last = l->last;
+    MEG_TRY(e, match_files(e, s));
+    meg_dataset_label(d, real, rank, dims);
+    bool look = !real && (rank == 1 || s->rule.classes == INT32_MAX);
+    if (look) MEG_TRY(e, count_classes(e, s, d));
+    d->classes = real ? 0 : (int)s->rule.classes;
     return MEG_OK;
 }
 
-static meg_status read_header(meg_error *e, array *a, char *text, int64_t bytes)
-{
-    uint8_t b[12] = {0};
-    MEG_TRY(e, read_at(e, a, 0, b, 10));
-    MEG_CHECK(e, memcmp(b, "\x93NUMPY", 6) == 0, MEG_EDATA, "npy: %s is not a .npy file", a->path);
-    MEG_CHECK(e, 1 <= b[6] && b[6] <= 3, MEG_EUNSUPPORTED, "npy: %s has version %d; known: 1 to 3",
-              a->path, b[6]);
-    a->start = b[6] == 1 ? 10 : 12;
-    MEG_TRY(e, read_at(e, a, 0, b, a->start));
-    int64_t length = b[8] | b[9] << 8 | b[10] << 16 | (int64_t)b[11] << 24;
-    MEG_CHECK(e, length < HEADER_MAX && a->start + length <= bytes, MEG_EDATA,
-              "npy: %s announces a header of %" PRId64 " bytes, but has %" PRId64
-              " in all (at most %d are allowed)",
-              a->path, length, bytes, HEADER_MAX - 1);
-    MEG_TRY(e, read_at(e, a, a->start, text, length));
-    text[length] = '\0';
-    a->start += length;
-    return MEG_OK;
-}
+/* ---- opening ---- */
 
-/* Opens a file and checks all but whether its type and shape suit; the caller closes a->fd. */
-static meg_status open_array(meg_error *e, array *a, char *text)
-{
-    struct stat info;
-    a->fd = open(a->path, O_RDONLY | O_CLOEXEC);
-    MEG_CHECK(e, a->fd >= 0 && fstat(a->fd, &info) == 0, MEG_EIO, "npy: cannot open %s: %s",
-              a->path, strerror(errno));
-    MEG_CHECK(e, S_ISREG(info.st_mode), MEG_EIO, "npy: %s is not a file", a->path);
-    MEG_TRY(e, read_header(e, a, text, info.st_size));
-    header h = {.at = text};
-    MEG_TRY(e, parse_header(e, &h, a));
-    for (a->type = TYPES; a->type->descr; a->type++)
-        if (strcmp(a->type->descr, h.descr) == 0) break;
-    MEG_CHECK(e, a->type->descr, MEG_EUNSUPPORTED,
-              "npy: %s has type %s; accepted: |u1 <i4 <i8 <f4 <f8", a->path, h.descr);
-    return check_size(e, a, info.st_size);
-}
-
-/* ---- images and labels ---- */
-
-static meg_status open_images(meg_error *e, array *a, char *text)
-{
-    MEG_TRY(e, open_array(e, a, text));
-    MEG_CHECK(e, 2 <= a->rank && a->rank <= MEG_AXES, MEG_EDATA,
-              "npy: images in %s have %d axes; accepted: 2 to 5, (n, c[, d, h, w])", a->path,
-              a->rank);
-    return MEG_OK;
-}
-
-/* Labels i and on; those that do not count become -1. */
-static meg_status take_labels(meg_error *e, const state *s, const char *in, int64_t i,
-                              int64_t count, int32_t *out)
-{
-    const array *a = &s->labels;
-    for (int64_t j = 0; j < count; j++) {
-        int64_t value = a->type->label(in + j * a->type->bytes);
-        bool counts = value != s->ignore;
-        MEG_CHECK(e, !counts || (0 <= value && value < s->classes), MEG_EDATA,
-                  "npy: label %" PRId64 " of %s is %" PRId64 ", but 0..%" PRId64 " was expected",
-                  i + j, a->path, value, s->classes - 1);
-        out[j] = counts ? (int32_t)value : -1;
-    }
-    return MEG_OK;
-}
-
-/* Goes through all labels; counts the classes, unless the user did. */
-static meg_status count_classes(meg_error *e, state *s)
-{
-    const array *a = &s->labels;
-    _Alignas(8) char chunk[CHUNK];
-    int32_t label[CHUNK], most = 0;
-    int64_t part = CHUNK / a->type->bytes;
-    bool given = s->classes;
-    if (!given) s->classes = INT32_MAX;
-    for (int64_t i = 0; i < a->count; i += part) {
-        int64_t count = a->count - i < part ? a->count - i : part;
-        MEG_TRY(e, read_at(e, a, a->start + i * a->type->bytes, chunk, count * a->type->bytes));
-        MEG_TRY(e, take_labels(e, s, chunk, i, count, label));
-        for (int64_t j = 0; j < count; j++)
-            if (label[j] > most) most = label[j];
-    }
-    if (!given) s->classes = most + 1;
-    return MEG_OK;
-}
-
-static meg_status open_labels(meg_error *e, state *s, char *text)
-{
-    array *a = &s->labels;
-    MEG_TRY(e, open_array(e, a, text));
-    int most = a->type->label ? MEG_AXES - 1 : MEG_AXES;
-    MEG_CHECK(e, 1 <= a->rank && a->rank <= most, MEG_EDATA,
-              "npy: labels in %s have %d axes; accepted: 1 to %d, %s", a->path, a->rank, most,
-              a->type->label ? "(n[, d, h, w])" : "(n, c[, d, h, w])");
-    MEG_CHECK(e, a->dims[0] == s->images.dims[0], MEG_EDATA,
-              "npy: %s has %" PRId64 " labels, but %s has %" PRId64 " images", a->path, a->dims[0],
-              s->images.path, s->images.dims[0]);
-    bool look = a->type->label && (a->rank == 1 || !s->classes);
-    return look ? count_classes(e, s) : MEG_OK;
-}
+static const char *const IMAGE_KEYS[] = {"images", "x", "X", "data", "samples", "arr_0", NULL};
+static const char *const LABEL_KEYS[] = {"labels", "y", "Y", "targets", "masks", "arr_1", NULL};
 
 static void close_state(state *s)
 {
     if (!s) return;
-    if (s->images.fd >= 0) close(s->images.fd);
-    if (s->labels.fd >= 0) close(s->labels.fd);
+    meg_npy_list_close(&s->images);
+    meg_npy_list_close(&s->labels);
     free(s);
+}
+
+static meg_status open_lists(meg_error *e, const settings *o, state *s)
+{
+    MEG_TRY(e, meg_npy_list_open(e, o->images, IMAGE_KEYS, &s->images));
+    const char *labels = o->labels[0] ? o->labels : s->images.file[0].path;
+    bool archive = s->images.count == 1 && strcmp(s->images.file[0].path, s->images.file[0].name);
+    MEG_CHECK(e, o->labels[0] || archive, MEG_EARG,
+              "npy: 'labels' is missing: write labels=... (a file of whole numbers or of real "
+              "targets)");
+    MEG_TRY(e, meg_npy_list_open(e, labels, LABEL_KEYS, &s->labels));
+    MEG_CHECK(e, strcmp(s->labels.file[0].name, s->images.file[0].name) != 0, MEG_EARG,
+              "npy: %s holds the images: labels= must name another array", s->labels.file[0].name);
+    return MEG_OK;
+}
+
+static meg_status open_state(meg_error *e, const settings *o, state *s, meg_dataset *d)
+{
+    s->layout = &LAYOUTS[o->layout];
+    s->scale = (float)o->scale;
+    d->tokens = o->tokens;
+    MEG_TRY(e, meg_label_rule_make(e, o->map, o->classes, o->ignore, &s->rule));
+    MEG_TRY(e, open_lists(e, o, s));
+    MEG_TRY(e, shape_images(e, s, d));
+    return shape_labels(e, s, d);
 }
 
 static meg_status open_set(meg_error *e, const void *with, meg_dataset *out)
 {
-    const settings *o = with;
-    meg_status status = MEG_ENOMEM;
-    char *text = malloc(HEADER_MAX);
     state *s = calloc(1, sizeof *s);
-    if (!text || !s) {
-        meg_fail(e, status, "npy: no memory");
-        goto out;
-    }
-    s->images.fd = s->labels.fd = -1;
-    s->scale = (float)o->scale;
-    s->classes = o->classes;
-    s->ignore = o->ignore;
-    memcpy(s->images.path, o->images, sizeof o->images);
-    memcpy(s->labels.path, o->labels, sizeof o->labels);
-    status = open_images(e, &s->images, text);
-    if (status == MEG_OK && o->tokens && s->images.rank != 2)
-        status = meg_fail(e, MEG_EDATA, "npy: tokens in %s have %d axes; accepted: 2, (n, w)",
-                          s->images.path, s->images.rank);
-    if (status == MEG_OK) status = open_labels(e, s, text);
-    if (status != MEG_OK) goto out;
-
-    meg_dataset_shape(out, s->images.rank, s->images.dims);
-    if (o->tokens) meg_dataset_tokens(out);
-    meg_dataset_label(out, !s->labels.type->label, s->labels.rank, s->labels.dims);
-    out->classes = out->real ? 0 : (int)s->classes;
-    out->state = s;
-    s = NULL;
-out:
-    close_state(s);
-    free(text);
+    MEG_CHECK(e, s, MEG_ENOMEM, "npy: no memory");
+    meg_status status = open_state(e, with, s, out);
+    if (status == MEG_OK) out->state = s;
+    else close_state(s);
     return status;
 }
 
@@ -399,27 +309,104 @@ static void close_set(meg_dataset *d)
     close_state(d->state);
 }
 
-/* A part of the array as float. */
-typedef struct part {
-    const array *from;
+/* ---- reading ---- */
+
+typedef struct part { /* of a file, to be read as floats */
+    const meg_npy *from;
     int64_t first; /* element of the sample */
     float scale;
+    bool target;      /* of which nan does not count */
+    int64_t channels; /* behind one another in the file; 0: channels come first */
+    meg_box box;      /* what is wanted */
 } part;
 
-static meg_status read_floats(meg_error *e, const part *p, meg_run r, float *out)
+/* All ones where the exponent is: nan or inf. */
+static bool finite_all(const float *x, int64_t count)
 {
-    const array *a = p->from;
-    _Alignas(8) char chunk[CHUNK];
-    int64_t most = CHUNK / a->type->bytes;
-    for (; r.on; meg_run_next(&r)) {
-        for (int64_t i = 0; i < r.length; i += most) {
-            int64_t count = r.length - i < most ? r.length - i : most;
-            int64_t at = a->start + (p->first + r.at + i) * a->type->bytes;
-            MEG_TRY(e, read_at(e, a, at, chunk, count * a->type->bytes));
-            a->type->to_float(out + r.done + i, chunk, count, p->scale);
-        }
+    uint32_t most = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bits &= 0x7f800000u;
+        most = bits > most ? bits : most;
+    }
+    return most < 0x7f800000u;
+}
+
+static meg_status check_finite(meg_error *e, const part *p, int64_t at, const float *x,
+                               int64_t count)
+{
+    char place[MEG_FINDING];
+    for (int64_t i = 0; i < count; i++) {
+        bool fine = isfinite(x[i]) || (p->target && isnan(x[i]));
+        if (fine) continue;
+        meg_npy_place(p->from, at + i, place, sizeof place);
+        return meg_fail(e, MEG_EDATA,
+                        "npy: %s is %s: a loss would be no number; mend this sample, or leave it "
+                        "out",
+                        place,
+                        isnan(x[i]) ? "nan"
+                        : x[i] > 0  ? "inf"
+                                    : "-inf");
     }
     return MEG_OK;
+}
+
+/* Elements of the file from `at` on. */
+static meg_status read_piece(meg_error *e, const part *p, int64_t at, int64_t count, float *out)
+{
+    _Alignas(8) char piece[8 * MEG_NPY_PIECE];
+    MEG_TRY(e, meg_npy_read(p->from, e, at, count, piece));
+    p->from->type->to_float(out, piece, count, p->scale);
+    bool sound = !p->from->type->real || finite_all(out, count);
+    return sound ? MEG_OK : check_finite(e, p, at, out, count);
+}
+
+static meg_status read_first(meg_error *e, const part *p, const meg_box *sample, float *out)
+{
+    for (meg_run r = meg_run_first(sample, &p->box); r.on; meg_run_next(&r))
+        for (int64_t i = 0; i < r.length; i += MEG_NPY_PIECE) {
+            int64_t count = r.length - i < MEG_NPY_PIECE ? r.length - i : MEG_NPY_PIECE;
+            MEG_TRY(e, read_piece(e, p, p->first + r.at + i, count, out + r.done + i));
+        }
+    return MEG_OK;
+}
+
+/* (n, c, d, h, w) as (n, d, h, w, c), with all channels: they are neighbours in the file. */
+static meg_box turned(const meg_box *b, int64_t channels)
+{
+    meg_box out = *b;
+    for (int a = MEG_C; a < MEG_W; a++)
+        out.lo[a] = b->lo[a + 1], out.hi[a] = b->hi[a + 1];
+    out.lo[MEG_W] = 0;
+    out.hi[MEG_W] = channels;
+    return out;
+}
+
+/* Pixel by pixel out of the file, channel by channel into the box. */
+static meg_status read_last(meg_error *e, const part *p, const meg_box *sample, float *out)
+{
+    float piece[MEG_NPY_PIECE];
+    meg_box all = turned(sample, p->channels), box = turned(&p->box, p->channels);
+    int64_t pixels = meg_box_size(&box) / p->channels;
+    int64_t low = p->box.lo[MEG_C], high = p->box.hi[MEG_C];
+    for (meg_run r = meg_run_first(&all, &box); r.on; meg_run_next(&r))
+        for (int64_t i = 0; i < r.length; i += MEG_NPY_PIECE) {
+            int64_t count = r.length - i < MEG_NPY_PIECE ? r.length - i : MEG_NPY_PIECE;
+            MEG_TRY(e, read_piece(e, p, p->first + r.at + i, count, piece));
+            int64_t pixel = (r.done + i) / p->channels, c = (r.done + i) % p->channels;
+            for (int64_t k = 0; k < count; k++) {
+                if (low <= c && c < high) out[(c - low) * pixels + pixel] = piece[k];
+                if (++c == p->channels) c = 0, pixel++;
+            }
+        }
+    return MEG_OK;
+}
+
+static meg_status read_floats(meg_error *e, const part *p, const meg_box *sample, float *out)
+{
+    if (meg_box_empty(&p->box)) return MEG_OK;
+    return (p->channels ? read_last : read_first)(e, p, sample, out);
 }
 
 static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
@@ -427,8 +414,22 @@ static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index,
 {
     assert(0 <= index && index < d->count && meg_box_holds(&d->sample, box));
     const state *s = d->state;
-    part p = {&s->images, index * meg_box_size(&d->sample), s->scale};
-    return read_floats(e, &p, meg_run_first(&d->sample, box), out);
+    part p = {.scale = s->scale, .box = *box};
+    p.from = meg_npy_list_at(&s->images, index, &index);
+    p.first = index * meg_box_size(&d->sample);
+    p.channels = s->layout->last ? d->sample.hi[MEG_C] : 0;
+    return read_floats(e, &p, &d->sample, out);
+}
+
+static meg_status read_target(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                              float *out)
+{
+    const state *s = d->state;
+    part p = {.scale = 1, .target = true, .box = *box};
+    p.from = meg_npy_list_at(&s->labels, index, &index);
+    p.first = index * meg_box_size(&d->label);
+    p.channels = s->targets_last ? d->label.hi[MEG_C] : 0;
+    return read_floats(e, &p, &d->label, out);
 }
 
 static meg_status read_label(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
@@ -436,25 +437,23 @@ static meg_status read_label(const meg_dataset *d, meg_error *e, int64_t index, 
 {
     assert(0 <= index && index < d->count && meg_box_holds(&d->label, box));
     const state *s = d->state;
-    const array *a = &s->labels;
-    int64_t first = index * meg_box_size(&d->label), most = CHUNK / a->type->bytes;
-    part p = {a, first, 1};
-    if (d->real) return read_floats(e, &p, meg_run_first(&d->label, box), out);
-    _Alignas(8) char chunk[CHUNK];
-    for (meg_run r = meg_run_first(&d->label, box); r.on; meg_run_next(&r)) {
-        for (int64_t i = 0; i < r.length; i += most) {
-            int64_t count = r.length - i < most ? r.length - i : most, at = first + r.at + i;
-            MEG_TRY(e,
-                    read_at(e, a, a->start + at * a->type->bytes, chunk, count * a->type->bytes));
-            MEG_TRY(e, take_labels(e, s, chunk, at, count, (int32_t *)out + r.done + i));
+    if (d->real) return read_target(d, e, index, box, out);
+    const meg_npy *a = meg_npy_list_at(&s->labels, index, &index);
+    int64_t first = index * meg_box_size(&d->label);
+    for (meg_run r = meg_run_first(&d->label, box); r.on; meg_run_next(&r))
+        for (int64_t i = 0; i < r.length; i += MEG_NPY_PIECE) {
+            int64_t count = r.length - i < MEG_NPY_PIECE ? r.length - i : MEG_NPY_PIECE;
+            stretch x = {a, first + r.at + i, count};
+            MEG_TRY(e, take_labels(e, &s->rule, &x, (int32_t *)out + r.done + i));
         }
-    }
     return MEG_OK;
 }
 
 const meg_reader meg_reader_npy = {
     .name = "npy",
-    .doc = "NumPy files: images or tokens, and labels: classes, classes per pixel, real targets",
+    .doc =
+        "NumPy files (.npy, .npz, lists of them): images or tokens, and labels: classes, classes "
+        "per pixel, real targets",
     .params = PARAMS,
     .settings_bytes = sizeof(settings),
     .open = open_set,

@@ -1,7 +1,7 @@
 /* Numbers of a file: see stored.h. */
 #include "graph/stored.h"
+#include "base/half.h"
 
-#include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,15 +11,6 @@ enum {
     BAND = 16,        /* rows of a transposed matrix that are read side by side: a line of memory */
     TILE = 16 << 10   /* numbers of each of them */
 };
-
-/* IEEE 754 binary16: sign, 5 bits of exponent, 10 of fraction. */
-static double half(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double value = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
-    if (exponent == 31) value = fraction ? NAN : INFINITY;
-    return bits >> 15 ? -value : value;
-}
 
 static double number_at(const meg_stored *s, int64_t i)
 {
@@ -34,7 +25,7 @@ static double number_at(const meg_stored *s, int64_t i)
         return value;
     case MEG_STORED_F16:
         memcpy(&narrow, data + 2 * i, 2);
-        return half(narrow);
+        return (double)meg_half(narrow);
     case MEG_STORED_BF16:
         memcpy(&narrow, data + 2 * i, 2);
         bits = (uint32_t)narrow << 16;

@@ -140,6 +140,9 @@ meg_status meg_data_open(meg_context *ctx, const char *source, meg_data **out)
         free(d);
         return status;
     }
+    for (size_t i = 0; i < sizeof d->set.findings.said / sizeof *d->set.findings.said; i++)
+        if (*d->set.findings.said[i])
+            meg_log(&ctx->log, MEG_WARN, "%s", d->set.findings.said[i]);
     d->ctx = ctx;
     *out = d;
     return MEG_OK;

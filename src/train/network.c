@@ -111,6 +111,7 @@ meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits)
 static meg_status check_shape(meg_context *ctx, const meg_value *x, const meg_box *box,
                               const meg_data *d)
 {
+    const char *doubt = x->kind == MEG_LABEL ? "" : d->set.findings.shape;
     const char *what = x->kind == MEG_LABEL ? "labels" : "samples";
     meg_box one = x->shape;
     one.hi[MEG_N] = 1;
@@ -121,8 +122,9 @@ static meg_status check_shape(meg_context *ctx, const meg_value *x, const meg_bo
                                                              : "";
     MEG_CHECK(&ctx->error, meg_box_equal(&one, box), MEG_EARG,
               "%s: %s of %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64
-              " (c d h w), but '%s' takes %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 "%s",
-              d->set.source, what, b[1], b[2], b[3], b[4], x->name, a[1], a[2], a[3], a[4], advice);
+              " (c d h w), but '%s' takes %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 "%s%s%s",
+              d->set.source, what, b[1], b[2], b[3], b[4], x->name, a[1], a[2], a[3], a[4], advice,
+              *doubt ? "; " : "", doubt);
     return MEG_OK;
 }
 
@@ -141,8 +143,9 @@ static meg_status check_labels(meg_context *ctx, const meg_graph *g, const meg_d
                        : "labels saved as whole numbers, or a network for real targets (mse)");
         MEG_TRY(&ctx->error, check_shape(ctx, &g->value[loss->in[1]], &d->set.label, d));
         MEG_CHECK(&ctx->error, real || d->set.classes <= classes, MEG_EARG,
-                  "%s has %d classes, but %s tells only %" PRId64 " apart: use classes=%d",
-                  d->set.source, d->set.classes, g->name, classes, d->set.classes);
+                  "%s has %d classes, but %s tells only %" PRId64 " apart: use classes=%d%s%s",
+                  d->set.source, d->set.classes, g->name, classes, d->set.classes,
+                  *d->set.findings.classes ? "; " : "", d->set.findings.classes);
     }
     return MEG_OK;
 }

@@ -1,0 +1,93 @@
+#!/bin/sh
+# Data that cannot be meant, as a user meets them: what is said, and that the word it names mends it.
+# Usage: t902-data.sh SOURCE_DIR BUILD_DIR
+set -u
+megalith=$2/megalith
+[ -x "$megalith" ] || { echo "there is no $megalith: build first"; exit 1; }
+work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-data.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$work" || exit 1
+failures=0
+
+fail()
+{
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    sed 's/^/    out: /;8q' out
+}
+
+# says CODE PATTERN WORDS..: the command ends so, and a line of what it prints matches.
+says()
+{
+    want=$1 pattern=$2
+    shift 2
+    "$megalith" "$@" > out 2>&1
+    code=$?
+    [ $code = "$want" ] || fail "$*: exit code $code, not $want"
+    grep -q -e "$pattern" out || fail "$*: nothing like '$pattern'"
+}
+
+# silent PATTERN: the last one's output has no such line.
+silent()
+{
+    ! grep -q -e "$1" out || fail "there is a line like '$1'"
+}
+
+npy() # TYPE SHAPE: the head of a NumPy file, 128 bytes
+{
+    printf '\223NUMPY\001\000\166\000'
+    printf "%-117s\n" "{'descr': '$1', 'fortran_order': False, 'shape': ($2), }"
+}
+
+bytes() # COUNT: some
+{
+    seq 1 9999 | head -c "$1"
+}
+
+{ npy '|u1' '8, 16, 16, 3'; bytes 6144; } > last.npy
+{ npy '|u1' '8, 3, 16, 16'; bytes 6144; } > first.npy
+{ npy '|u1' '8, 16, 16'; bytes 2048; } > grey.npy
+{ npy '|u1' '8, 8, 16, 16, 1'; bytes 16384; } > volumes.npy
+{ npy '|u1' '8,'; printf '\000\001\002\000\001\002\000\001'; } > y.npy
+{ npy '|u1' '8,'; printf '\001\002\003\001\002\003\001\002'; } > y1.npy
+{ npy '|u1' '8, 16, 16'; printf '\000\377%.0s' $(seq 1024); } > mask.npy
+{ npy '<f4' '8, 1, 6, 6'; head -c 720 /dev/zero; printf '\000\000\300\177'; head -c 428 /dev/zero; } > nan.npy
+
+train="train cnn --width 4 --batch 4 --threads 1 --steps 2 --lr 1e-6"
+unet="train unet --width 4 --batch 4 --threads 1 --steps 2 --lr 1e-6"
+
+# Channels last: refused, unless a word says what they are.
+says 1 'last.npy has shape (8, 16, 16, 3).* use layout=nhwc' $train --data 'npy:images=last.npy labels=y.npy'
+says 1 'use layout=nhwc' plan cnn --batch 4 --data 'npy:images=last.npy labels=y.npy'
+says 0 '^trained cnn' $train --data 'npy:images=last.npy labels=y.npy layout=nhwc'
+says 1 'pool2: kernel 2' $train --data 'npy:images=last.npy labels=y.npy layout=nchw' # 16 channels of 16 x 3, as was said
+says 0 '^trained cnn' $train --data 'npy:images=first.npy labels=y.npy'
+says 1 'layout=nhw if these are images of one channel' $train --data 'npy:images=grey.npy labels=y.npy'
+says 0 '^trained cnn' $train --data 'npy:images=grey.npy labels=y.npy layout=nhw'
+says 1 'use layout=ndhwc' plan unet3d --width 4 --batch 4 --data 'npy:images=volumes.npy labels=y.npy'
+# A model that was made for the right shape says so, too.
+says 1 'layout=nhwc' $train --image 3x16x16 --data 'npy:images=last.npy labels=y.npy'
+
+# Masks of 0 and 255.
+says 1 'mask.npy has 2 different labels up to 255.* use map=0:0,255:1' $unet --data 'npy:images=first.npy labels=mask.npy'
+says 0 '^trained unet' $unet --data 'npy:images=first.npy labels=mask.npy map=0:0,255:1'
+says 1 'map=0:0,255:1' $unet --classes 2 --data 'npy:images=first.npy labels=mask.npy'
+
+# Labels that start at 1: trained, and said.
+says 0 'warning: labels of y1.npy start at 1.*map=1..3:0' $train --data 'npy:images=first.npy labels=y1.npy'
+says 0 '^trained cnn' $train --data 'npy:images=first.npy labels=y1.npy map=1..3:0'
+silent 'warning'
+if command -v mpirun > /dev/null; then
+    says 0 'start at 1' $train -np 2 --data 'npy:images=first.npy labels=y1.npy'
+    [ "$(grep -c 'start at 1' out)" = 1 ] || fail "two ranks say it twice"
+fi
+
+# What is no number names its place, not the learning rate.
+says 1 'nan.npy\[5, 0, 0, 0\] is nan' $train --data 'npy:images=nan.npy labels=y.npy'
+silent 'smaller lr'
+
+# A file in place of a reader.
+says 1 'write npy:images=first.npy labels=FILE.npy' $train --data first.npy
+
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
