@@ -56,6 +56,7 @@ typedef struct meg_command {
     int places;       /* how many must be given; more, up to MEG_PLACES, may be */
     int places_max;
     bool hands_on;           /* another command line follows its words, to be read by others */
+    bool stops;              /* in order, when SIGUSR1 asks it to (interrupt.h) */
     const meg_param *params; /* its own words; NULL: none */
     size_t settings_bytes;
     meg_status (*run)(const meg_arguments *a, meg_error *e);

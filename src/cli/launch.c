@@ -7,7 +7,6 @@
 #define _GNU_SOURCE /* environ, CPU_COUNT */
 #include "cli/launch.h"
 #include "base/option.h"
-#include "cli/supervise.h"
 #include "comm/comm.h"
 
 #include <errno.h>
@@ -266,7 +265,7 @@ static meg_status become(meg_error *e, const meg_launch *l, char *const words[])
         print_line(stderr, words);
     }
     fflush(NULL);
-    if (l->np > 1) return meg_supervise(e, words);
+    if (l->np > 1) return meg_supervise(e, words, &l->care);
     execvp(words[0], words);
     return meg_fail(e, MEG_EIO, "cannot run %s: %s", words[0], strerror(errno));
 }
@@ -312,6 +311,12 @@ meg_status meg_launch_run(meg_error *e, meg_pool *pool, const meg_launch *l, cha
 }
 
 /* ---- -np ---- */
+
+meg_care meg_launch_care(const meg_arguments *a)
+{
+    return (meg_care){.stops = a->command->stops,
+                      .checkpoint = meg_arguments_value(a, MEG_TO_TRAINER, "checkpoint")};
+}
 
 meg_status meg_launch_ranks(meg_error *e, const char *text, int64_t *out)
 {

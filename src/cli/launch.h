@@ -3,7 +3,8 @@
 #define MEG_CLI_LAUNCH_H
 
 #include "base/pool.h"
-#include "base/status.h"
+#include "cli/command.h"
+#include "cli/supervise.h"
 
 typedef struct meg_launch {
     int64_t np;           /* ranks */
@@ -11,11 +12,15 @@ typedef struct meg_launch {
     const char *machines; /* file with hosts; NULL: this one */
     const char *mpi;      /* "openmpi", "mpich"; "": one that is here */
     bool dry_run;         /* only prints the command line, on stdout */
+    meg_care care;        /* what the program makes of signals */
 } meg_launch;
 
 /* Becomes the launcher: returns only on errors and after a dry run. `program`: with its
  * arguments, NULL at the end. One rank needs no launcher. */
 meg_status meg_launch_run(meg_error *e, meg_pool *pool, const meg_launch *l, char *const program[]);
+
+/* What a command of megalith makes of signals. */
+meg_care meg_launch_care(const meg_arguments *a);
 
 /* What would start ranks of this MPI here, "mpirun.openmpi" or "srun"; NULL: nothing. */
 const char *meg_launch_program(const char *mpi);

@@ -102,6 +102,7 @@ static meg_status spread(const meg_arguments *a, meg_error *e, char *argv[])
     const char *np = meg_arguments_value(a, MEG_TO_RANKS, "np");
     if (!np) return MEG_OK;
     meg_launch l = {.mpi = ""};
+    l.care = meg_launch_care(a);
     MEG_TRY(e, meg_launch_ranks(e, np, &l.np));
     if (l.np == 1) return MEG_OK;
     MEG_CHECK(e, !meg_comm_launched(&rank), MEG_EARG,

@@ -11,14 +11,28 @@ typedef struct settings {
     bool dry_run;
 } settings;
 
+/* What a command of megalith makes of signals. Its words are read here only for this: what is wrong
+ * with them its ranks say. */
+static meg_care care_of(const meg_arguments *a, const meg_command *c)
+{
+    meg_arguments its;
+    meg_error ignored = {0};
+    meg_care care = {0};
+    if (meg_arguments_read(&its, &ignored, c, a->rest + 1) == MEG_OK) care = meg_launch_care(&its);
+    if (care.checkpoint) care.checkpoint = meg_pool_text(a->pool, "%s", care.checkpoint);
+    meg_arguments_free(&its);
+    return care;
+}
+
 /* A command of megalith stands for megalith with this command. */
-static meg_status program_of(const meg_arguments *a, meg_error *e, char ***out)
+static meg_status program_of(const meg_arguments *a, meg_error *e, char ***out, meg_care *care)
 {
     size_t count = 0;
     const meg_command *c = meg_command_find(a->rest[0]);
     *out = a->rest;
     if (!c) return MEG_OK;
     MEG_CHECK(e, !c->hands_on, MEG_EARG, "run: what should run run?");
+    *care = care_of(a, c);
     while (a->rest[count])
         count++;
     *out = meg_pool_alloc(a->pool, (count + 2) * sizeof **out);
@@ -30,14 +44,16 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 {
     const settings *o = a->settings;
     char **program;
+    meg_care care = {0};
     bool known = !*o->mpi || strcmp(o->mpi, "openmpi") == 0 || strcmp(o->mpi, "mpich") == 0;
     MEG_CHECK(e, known, MEG_EARG, "run: unknown MPI '%s'; known: openmpi mpich", o->mpi);
-    MEG_TRY(e, program_of(a, e, &program));
+    MEG_TRY(e, program_of(a, e, &program, &care));
     meg_launch l = {.np = o->np,
                     .per_node = o->npernode,
                     .machines = *o->m ? o->m : NULL,
                     .mpi = o->mpi,
-                    .dry_run = o->dry_run};
+                    .dry_run = o->dry_run,
+                    .care = care};
     return meg_launch_run(e, a->pool, &l, program);
 }
 

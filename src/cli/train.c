@@ -115,7 +115,12 @@ static bool watch(void *context, const meg_progress *p)
     if (meg_session_speaks(&j->s)) meg_meter_step(&j->meter, p);
     record_step(j->o, p);
     if (j->trace) meg_trace_step(j->trace, p->step, p->seconds);
-    return !meg_interrupt_seen(&j->interrupt);
+    return true;
+}
+
+static bool asked(void *interrupt)
+{
+    return meg_interrupt_seen(interrupt);
 }
 
 static meg_status evaluate(job *j)
@@ -125,6 +130,8 @@ static meg_status evaluate(job *j)
         return meg_fail(j->s.error, status,
                         "the test loss after step %" PRId64 " is not finite: use a smaller lr",
                         j->s.trainer->step);
+    j->stopped = status == MEG_EINTERRUPTED;
+    if (j->stopped) return MEG_OK;
     j->evaluated = j->test && status == MEG_OK;
     return meg_session_said(&j->s, status);
 }
@@ -172,11 +179,11 @@ static meg_status train_epoch(job *j)
     meg_status status = meg_train(t, steps, &j->last);
     meg_meter_epoch(&j->meter);
     if (status != MEG_EINTERRUPTED) MEG_TRY(j->s.error, meg_session_said(&j->s, status));
-    bool seen = j->interrupt.seen || status == MEG_EINTERRUPTED;
+    bool seen = meg_interrupt_seen(&j->interrupt) || status == MEG_EINTERRUPTED;
     MEG_TRY(j->s.error, meg_session_any(&j->s, seen, &j->stopped));
     if (j->stopped) return MEG_OK;
     MEG_TRY(j->s.error, evaluate(j));
-    print_epoch(j);
+    if (!j->stopped) print_epoch(j);
     return MEG_OK;
 }
 
@@ -260,6 +267,7 @@ static meg_status train(job *j)
     j->begin = meg_clock();
     meg_meter_begin(&j->meter, j->o->every, j->total, t->per_epoch);
     meg_trainer_watch(t, watch, j);
+    meg_trainer_ask(t, asked, &j->interrupt);
     bool seen = meg_interrupt_seen(&j->interrupt);
     MEG_TRY(j->s.error, meg_session_any(&j->s, seen, &j->stopped));
     while (t->step < j->total && !j->stopped)
@@ -270,7 +278,7 @@ static meg_status train(job *j)
 static meg_status run(const meg_arguments *a, meg_error *e)
 {
     job j = {.o = a->settings};
-    meg_interrupt_begin(&j.interrupt);
+    meg_interrupt_begin(&j.interrupt, meg_arguments_value(a, MEG_TO_TRAINER, "checkpoint"));
     meg_status status = meg_session_open(&j.s, a, e);
     if (status == MEG_OK) status = make_ready(&j);
     if (status == MEG_OK) status = train(&j);
@@ -310,10 +318,11 @@ const meg_command meg_command_train = {
     .doc = "trains a model, evaluates it after every epoch, saves its weights",
     .more =
         "MODEL is a name (`megalith list models`) or an ONNX file, whose weights it begins with.\n"
-        "Ctrl-C finishes the step, saves and ends with exit code 130; a second one kills.\n"
+        "Ctrl-C finishes the step, saves and ends with exit code 130; a second one ends at once.\n"
         "image= and classes= of the model are those of the data, unless given.\n",
     .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_TRAINER |
              MEG_TAKES_MODEL | MEG_TAKES_RANKS,
+    .stops = true,
     .places = 1,
     .places_max = 1,
     .params = PARAMS,

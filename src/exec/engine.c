@@ -235,7 +235,8 @@ static meg_status tell(run *r, meg_error *e)
     meg_engine *x = r->x;
     const meg_entry *entry = r->entry;
     telling *t = &x->told[x->steps++ % TOLD];
-    *t = (telling){.sum = {0, 0, r->feed->wish}};
+    bool wish = r->feed->wish && r->feed->wish(r->feed->context);
+    *t = (telling){.sum = {0, 0, wish}};
     for (int k = 0; k < entry->stations; k++) {
         const meg_station *s = &entry->station[k];
         for (int i = 0; i < entry->graph->losses; i++)

@@ -174,6 +174,12 @@ void meg_trainer_watch(meg_trainer *t, meg_watcher *watcher, void *context)
     t->watcher_context = context;
 }
 
+void meg_trainer_ask(meg_trainer *t, meg_wish *asked, void *context)
+{
+    t->asked = asked;
+    t->asked_context = context;
+}
+
 /* ---- sums over the steps of one call ---- */
 
 typedef struct tally {
@@ -275,6 +281,19 @@ static meg_status take_batch(const meg_trainer *t, const pass_over *pass, int64_
     return MEG_OK;
 }
 
+static bool asked(void *context)
+{
+    const meg_trainer *t = context;
+    return t->asked && t->asked(t->asked_context);
+}
+
+/* Of the watcher, after an earlier step, or of now. */
+static bool wishes(void *context)
+{
+    const meg_trainer *t = context;
+    return t->wish || asked(context);
+}
+
 static meg_status run_step(meg_trainer *t, const meg_batch *batch, double lr)
 {
     meg_feed feed = {.samples = batch->samples,
@@ -285,7 +304,8 @@ static meg_status run_step(meg_trainer *t, const meg_batch *batch, double lr)
                      .scalars = {lr, (double)(t->step + 1), 0, 1},
                      .seed = (uint64_t)t->ctx->options.seed,
                      .step = (uint64_t)t->step,
-                     .wish = t->wish};
+                     .wish = wishes,
+                     .context = t};
     bool whole = batch->count == t->plan->entry[MEG_ENTRY_TRAIN].batch;
     int entry = whole ? MEG_ENTRY_TRAIN : MEG_ENTRY_TRAIN_TAIL;
     return meg_context_end(t->ctx, meg_engine_run(t->engine, &t->ctx->error, entry, &feed));
@@ -295,7 +315,7 @@ static meg_status run_step(meg_trainer *t, const meg_batch *batch, double lr)
 static bool stops(meg_trainer *t, const meg_progress *p, const meg_outcome *o)
 {
     if (t->watcher && !t->watcher(t->watcher_context, p)) t->wish = true;
-    bool stop = meg_comm_size(t->ctx->comm) == 1 ? t->wish : o->wish;
+    bool stop = o->wish || (meg_comm_size(t->ctx->comm) == 1 && t->wish);
     if (stop) t->wish = false;
     return stop;
 }
@@ -451,7 +471,9 @@ static meg_status evaluate(meg_trainer *t, const pass_over *pass, padded *p, tal
                          .sample = b.sample,
                          .label = b.label,
                          .scalars = {0, 0, 0, 1},
-                         .seed = (uint64_t)t->ctx->options.seed};
+                         .seed = (uint64_t)t->ctx->options.seed,
+                         .wish = asked,
+                         .context = t};
         if (pass->loader && b.count < batch) {
             pad(p, &b, batch);
             feed.samples = p->samples;
@@ -463,6 +485,7 @@ static meg_status evaluate(meg_trainer *t, const pass_over *pass, padded *p, tal
         MEG_TRY(e, meg_context_end(t->ctx, status));
         o.correct /= labels_of(t);
         count_step(y, &o, b.count, now() - begin);
+        if (o.wish) return meg_fail(e, MEG_EINTERRUPTED, "stopped while evaluating");
     }
     return MEG_OK;
 }

@@ -33,6 +33,9 @@ typedef struct meg_progress { /* after each step */
 /* Returns false to stop training after this step (MEG_EINTERRUPTED). */
 typedef bool meg_watcher(void *context, const meg_progress *p);
 
+/* Should training stop? Asked at the end of each step, of training and evaluation, on each rank. */
+typedef bool meg_wish(void *context);
+
 typedef struct meg_late_step { /* was run, and its outcome is not known */
     int64_t number;            /* from 1; 0: there is none */
     int64_t samples;
@@ -48,6 +51,8 @@ struct meg_trainer {
     meg_loader *loader; /* NULL: the rank needs neither samples nor labels */
     meg_wanted wanted, eval_wanted;
     bool wish; /* to stop: all ranks do after one of the next steps */
+    meg_wish *asked;
+    void *asked_context;
     meg_late_step late;
     int64_t step, steps, per_epoch;
     meg_checkpoints *checkpoints; /* NULL: none */
@@ -56,6 +61,10 @@ struct meg_trainer {
 };
 
 void meg_trainer_watch(meg_trainer *t, meg_watcher *watcher, void *context);
+
+/* Stops earlier than a watcher can, who sees a step of many ranks when the next one has run: a wish
+ * that comes during step k stops all ranks after k + 1, a rank alone after k. */
+void meg_trainer_ask(meg_trainer *t, meg_wish *asked, void *context);
 
 /* Every parameter's gradient of the last step into a safetensors file (plan with keep_grads),
  * running statistics too. */
