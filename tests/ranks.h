@@ -6,6 +6,7 @@
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 
+#include "exec/alike.h"
 #include "network.h"
 
 #include <pthread.h>
@@ -34,6 +35,7 @@ typedef struct ranks_one { /* one rank's work */
     meg_error error;
     network_result *result;
     bool *has; /* of the result's tensors */
+    int plain; /* weights that became plain, since ranks are unlike */
 } ranks_one;
 
 /* Does a stage of this rank compute with the value? Told from the stages of the nodes and the
@@ -157,8 +159,11 @@ static inline void ranks_run_rank(ranks_one *one)
     meg_world world = {meg_comm_rank(one->comm), meg_comm_size(one->comm)};
     if (status == MEG_OK) {
         meg_profile profile = {d, network_describe, meg_device_real(d)};
-        status = meg_plan_make_for(one->c->graph, e, &profile, &world, options, one->c->samples,
-                                   &p);
+        meg_plan_input in = {&profile, &world, options, one->c->samples, NULL};
+        meg_alike alike = {0};
+        status = meg_plan_alike(one->comm, e, one->c->graph, &in, &alike);
+        p = alike.plan;
+        one->plain = alike.plain;
     }
     if (status == MEG_OK && !one->c->weights && ranks_check_held(p) > 0)
         status = meg_fail(e, MEG_EARG, "it holds what it should not, or too little");

@@ -26,6 +26,12 @@ uint64_t meg_hash(const char *text)
     return hash;
 }
 
+/* The shift carries what the product has moved to the high bits back to the low ones. */
+uint64_t meg_hash_word(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * 0x100000001b3u + (hash >> 29);
+}
+
 /* A bijection that spreads every bit over all (the finaliser of MurmurHash3); 0 stays 0. */
 static uint64_t mix(uint64_t x)
 {

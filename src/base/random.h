@@ -14,6 +14,7 @@ typedef struct meg_stream { /* what a family of numbers is keyed by */
 } meg_stream;
 
 uint64_t meg_hash(const char *text); /* FNV-1a, 64 bit */
+uint64_t meg_hash_word(uint64_t hash, uint64_t word); /* of numbers, one after the other */
 
 void meg_random_bits(meg_stream s, uint64_t index, uint32_t out[4]);
 double meg_random_uniform(meg_stream s, uint64_t index); /* [0, 1), 53 bits */

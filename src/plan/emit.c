@@ -241,8 +241,9 @@ int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, con
         l->home[value] = fetched(l, value);
         l->format[value] = MEG_FORMAT_PLAIN;
     } else if (kind == MEG_PARAMETER || kind == MEG_STATE) {
-        /* segments: their ranks need one format */
-        bool several = l->read_in[value] == MEG_SEVERAL || format == MEG_FORMAT_PLAIN;
+        /* segments, and unlike ranks: they need one format */
+        bool several = l->read_in[value] == MEG_SEVERAL || format == MEG_FORMAT_PLAIN ||
+                       l->plan->plain[value];
         l->home[value] = meg_lower_held(l, value, MEG_ROLE_VALUE, 0,
                                         several ? MEG_FORMAT_PLAIN : format, several ? 0 : bytes);
         l->format[value] = l->out->slot[l->home[value]].format;

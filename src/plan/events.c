@@ -1,5 +1,6 @@
 /* Communication of one rank: see events.h. */
 #include "plan/events.h"
+#include "base/random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,13 +55,45 @@ static void add_after(meg_events *v, meg_traffic_note *n, int note)
     n->afters++;
 }
 
-/* FNV-1a */
 static uint64_t hash_team(const meg_team *t)
 {
-    uint64_t h = 0xcbf29ce484222325u;
+    uint64_t h = meg_hash("team");
     for (int i = 0; i < t->count; i++)
-        h = (h ^ (uint64_t)t->rank[i]) * 0x100000001b3u;
+        h = meg_hash_word(h, (uint64_t)t->rank[i]);
     return h;
+}
+
+/* ---- what is summed, or sent ---- */
+
+uint64_t meg_elements_hash(const meg_box *box, meg_dtype dtype, meg_format format, int64_t bytes)
+{
+    uint64_t h = meg_hash(meg_format_name(format));
+    for (int a = 0; a < MEG_AXES; a++)
+        h = meg_hash_word(meg_hash_word(h, (uint64_t)box->lo[a]), (uint64_t)box->hi[a]);
+    return meg_hash_word(meg_hash_word(h, (uint64_t)dtype), (uint64_t)bytes);
+}
+
+/* The members of a bucket: each by its name, and where it lies. */
+static uint64_t hash_bucket(const walk *w, const meg_slot *s)
+{
+    const meg_plan *p = w->plan;
+    uint64_t h = meg_hash("bucket");
+    for (int i = 0; i < p->held_slots; i++) {
+        const meg_held_slot *m = &p->held[i];
+        if (m->offset < s->offset || m->offset >= s->offset + s->bytes) continue;
+        h = meg_hash_word(h, meg_hash(w->entry->graph->value[m->value].name));
+        h = meg_hash_word(h, (uint64_t)m->role);
+        h = meg_hash_word(h, (uint64_t)(m->offset - s->offset));
+        h = meg_hash_word(h, meg_elements_hash(&m->box, s->dtype, m->format, m->bytes));
+    }
+    return h;
+}
+
+/* Which value a single one is of, the tag says: a slot may hold the gradients of several. */
+static uint64_t hash_slot(const walk *w, const meg_slot *s)
+{
+    if (s->role == MEG_ROLE_BUCKET) return hash_bucket(w, s);
+    return meg_elements_hash(&s->box, s->dtype, s->format, s->bytes);
 }
 
 static void post(walk *w, const meg_station *t, const meg_line *line, const meg_instr *in)
@@ -73,7 +106,8 @@ static void post(walk *w, const meg_station *t, const meg_line *line, const meg_
                           .value = s->value,
                           .micro = in->last ? 0 : line->micro,
                           .after = v->afters,
-                          .bytes = s->bytes};
+                          .bytes = s->bytes,
+                          .what = hash_slot(w, s)};
     if (in->code == MEG_REDUCE) {
         const meg_team *team = &w->entry->team[in->peer];
         n.peer = team->count;

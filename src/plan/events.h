@@ -23,6 +23,7 @@ typedef struct meg_traffic_note { /* one message or reduction of a step */
     int32_t how; /* REDUCE: how it is made: half, largest or sum */
     int64_t bytes;
     uint64_t team; /* REDUCE: a hash of its ranks */
+    uint64_t what; /* a hash of the elements and their order: the same on all sides */
 } meg_traffic_note;
 
 typedef struct meg_events {
@@ -34,13 +35,17 @@ typedef struct meg_events {
     size_t note_room, step_room, after_room;
 } meg_events;
 
+/* Of elements and their order in memory. */
+uint64_t meg_elements_hash(const meg_box *box, meg_dtype dtype, meg_format format, int64_t bytes);
+
 void meg_events_of(const meg_plan *p, int entry, meg_events *out);
 void meg_events_clear(meg_events *v);
 
 /* ---- all ranks ---- */
 
 /* Proves, with messages that end only when both sides are there: every message has its other side,
- * of the same size; every reduction has all its ranks; nobody waits for ever. A rank ends its step
+ * with the same elements in the same order; every reduction has all its ranks, and sums like with
+ * like; nobody waits for ever. A rank ends its step
  * with nothing under way, so what holds for one step holds for all. The error names ranks, values
  * and micro-batches. list[r] is rank r's. */
 meg_status meg_job_check(meg_error *e, const meg_graph *g, int ranks, const meg_events list[]);

@@ -94,6 +94,10 @@ static meg_status match_message(job *j, const ref *a, const ref *b)
               "the plan is broken: rank %d sends %" PRId64 " bytes of %s, but rank %d expects "
               "%" PRId64,
               a->rank, a->n->bytes, name_of(j, a->n), b->rank, b->n->bytes);
+    MEG_CHECK(j->e, a->n->what == b->n->what, MEG_EARG,
+              "the plan is broken: rank %d sends %s of micro-batch %d in another order, or another "
+              "part of it, than rank %d expects",
+              a->rank, name_of(j, a->n), a->n->micro, b->rank);
     j->partner[a->rank][a->note] = b->note;
     j->partner[b->rank][b->note] = a->note;
     return MEG_OK;
@@ -127,6 +131,11 @@ static meg_status check_meeting(job *j, const ref *all, int many)
                   "the plan is broken: ranks %d and %d sum up %s with %" PRId64 " and %" PRId64
                   " bytes",
                   all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->bytes, all[i].n->bytes);
+    for (int i = 0; i < many; i++)
+        MEG_CHECK(j->e, all[i].n->what == all[0].n->what, MEG_EARG,
+                  "the plan is broken: ranks %d and %d sum up %s of micro-batch %d, but one has the "
+                  "elements in another order, or others",
+                  all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->micro);
     MEG_CHECK(j->e, many == all[0].n->peer, MEG_EARG,
               "the plan is broken: %d ranks shall sum up %s of micro-batch %d, but only %d do, "
               "among them rank %d",

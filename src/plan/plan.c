@@ -472,11 +472,22 @@ meg_status meg_plan_make_for(const meg_graph *g, meg_error *e, const meg_profile
                              const meg_world *world, const char *options, int64_t samples,
                              meg_plan **out)
 {
+    return meg_plan_from(g, e, &(meg_plan_input){profile, world, options, samples, NULL}, out);
+}
+
+meg_status meg_plan_from(const meg_graph *g, meg_error *e, const meg_plan_input *in, meg_plan **out)
+{
     meg_pool *pool = meg_pool_new();
     meg_plan *p = meg_pool_alloc(pool, sizeof *p);
-    *p = (meg_plan){
-        .owner = g->owner, .pool = pool, .source = g, .profile = *profile, .world = *world};
-    meg_status status = make(p, e, options, samples);
+    bool *plain = meg_pool_alloc(pool, (size_t)g->values + 1);
+    if (in->plain) memcpy(plain, in->plain, (size_t)g->values * sizeof *plain);
+    *p = (meg_plan){.owner = g->owner,
+                    .pool = pool,
+                    .source = g,
+                    .profile = *in->profile,
+                    .world = *in->world,
+                    .plain = plain};
+    meg_status status = make(p, e, in->options, in->samples);
     if (status == MEG_OK) *out = p;
     else meg_plan_destroy(p);
     return status;
@@ -533,6 +544,17 @@ static void print_cuts(const meg_plan *p, FILE *out)
     fputc('\n', out);
 }
 
+/* Of ranks that are unlike. */
+static void print_plain(const meg_plan *p, FILE *out)
+{
+    int count = 0;
+    for (int i = 0; i < p->source->values; i++)
+        count += p->plain[i];
+    if (count)
+        fprintf(out, "  ranks are unlike: %d weight%s held in plain format\n", count,
+                count == 1 ? " is" : "s are");
+}
+
 void meg_plan_summary(const meg_plan *p, FILE *out)
 {
     const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
@@ -547,6 +569,7 @@ void meg_plan_summary(const meg_plan *p, FILE *out)
     print_cuts(p, out);
     fprintf(out, "  %" PRId64 " parameters, %d nodes, %d instructions per micro-batch\n",
             meg_graph_trainable(p->source), t->graph->nodes, instrs);
+    print_plain(p, out);
     line(out, "weights, optimizer, states", p->bytes[MEG_HELD]);
     line(out, "labels, sums", p->bytes[MEG_STEP]);
     line(out, "activations, gradients", p->bytes[MEG_FRAME] + p->bytes[MEG_TEMPORARY]);

@@ -64,6 +64,16 @@ typedef struct meg_held_slot { /* held memory, the same in all entries */
     int64_t offset, bytes;
 } meg_held_slot;
 
+typedef struct meg_plan_input { /* all that a plan is made of, besides its graph */
+    const meg_profile *profile;
+    const meg_world *world;
+    const char *options;
+    int64_t samples;   /* see below */
+    const bool *plain; /* (values of the source) by number in the entries' graphs: weights that all
+                           ranks hold in plain format, since some that sum their gradients would not
+                           hold them alike (exec/alike.h); NULL: none */
+} meg_plan_input;
+
 struct meg_plan {
     void *owner; /* of the public interface: its context */
     meg_pool *pool;
@@ -73,6 +83,7 @@ struct meg_plan {
     void *settings; /* of the optimizer */
     meg_profile profile;
     meg_world world;
+    const bool *plain;  /* as it was given */
     int replicas, each; /* ranks are numbered replica by replica; how many ranks one has */
     int directions;     /* of the schedule */
     int *place, *width; /* (2, stages) a stage's first rank within the replica, in each direction;
@@ -101,6 +112,8 @@ meg_status meg_plan_make(const meg_graph *g, meg_error *e, const meg_profile *pr
 meg_status meg_plan_make_for(const meg_graph *g, meg_error *e, const meg_profile *profile,
                              const meg_world *world, const char *options, int64_t samples,
                              meg_plan **out);
+meg_status meg_plan_from(const meg_graph *g, meg_error *e, const meg_plan_input *in,
+                         meg_plan **out);
 void meg_plan_destroy(meg_plan *p);
 void meg_plan_summary(const meg_plan *p, FILE *out);
 int64_t meg_plan_base(const meg_plan *p, meg_region region); /* its first byte in the arena */

@@ -20,7 +20,7 @@ uint64_t meg_build_hash(void)
         memset(block, 0, sizeof block);
         size_t got = fread(block, 1, sizeof block, f);
         for (size_t i = 0; i * sizeof *block < got; i++)
-            hash = (hash ^ block[i]) * 0x100000001b3u + (hash >> 29);
+            hash = meg_hash_word(hash, block[i]);
         hash += got;
         if (got < sizeof block) break;
     }

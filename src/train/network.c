@@ -1,5 +1,6 @@
 /* Graphs and plans of the public interface. */
 #include "base/random.h"
+#include "exec/alike.h"
 #include "graph/fingerprint.h"
 #include "import/onnx.h"
 #include "train/context.h"
@@ -176,18 +177,32 @@ meg_status meg_context_plan(meg_graph *g, const meg_data *d, const meg_world *wo
     return meg_plan_make_for(g, &ctx->error, &profile, world, options, d ? d->set.count : 0, out);
 }
 
+static void tell_unlike(const meg_context *ctx, const meg_alike *a)
+{
+    meg_log(&ctx->log, MEG_WARN,
+            "ranks are unlike: rank %d would hold %s as %s, rank %d as %s; all hold %d weight%s in "
+            "plain format, which takes more time",
+            a->rank[0], a->value, meg_format_name(a->format[0]), a->rank[1],
+            meg_format_name(a->format[1]), a->plain, a->plain == 1 ? "" : "s");
+}
+
 /* Some numbers of every weight that a file brings along: enough to know another file by. */
 static uint64_t hash_stored(const meg_graph *g)
 {
+    enum {
+        PROBES = 16
+    };
     uint64_t hash = 0;
     for (int i = 0; i < g->values; i++) {
         const meg_value *v = &g->value[i];
-        double first;
-        uint64_t bits;
-        if (!v->stored.data || meg_box_size(&v->shape) == 0) continue;
-        meg_stored_read(&v->stored, meg_box_size(&v->shape) / 2, 1, &first);
-        memcpy(&bits, &first, sizeof bits);
-        hash = (hash ^ bits) * 0x100000001b3u + (hash >> 29);
+        int64_t last = meg_box_size(&v->shape) - 1;
+        for (int k = 0; v->stored.data && last >= 0 && k < PROBES; k++) {
+            double number;
+            uint64_t bits;
+            meg_stored_read(&v->stored, last * k / (PROBES - 1), 1, &number);
+            memcpy(&bits, &number, sizeof bits);
+            hash = meg_hash_word(hash, bits);
+        }
     }
     return hash;
 }
@@ -212,12 +227,15 @@ meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, me
 {
     meg_context *ctx = context_of(g);
     meg_world world = {meg_comm_rank(ctx->comm), meg_comm_size(ctx->comm)};
-    meg_plan *p = NULL;
+    meg_profile profile = meg_context_profile(ctx);
     MEG_TRY(&ctx->error, check_ranks(ctx, g, d, options));
-    meg_status status = meg_context_agree(ctx, meg_context_plan(g, d, &world, options, &p));
-    if (status == MEG_OK) *out = p;
-    else meg_plan_destroy(p);
-    return status;
+    MEG_TRY(&ctx->error, meg_context_agree(ctx, d ? check_data(ctx, g, d) : MEG_OK));
+    meg_plan_input in = {&profile, &world, options, d ? d->set.count : 0, NULL};
+    meg_alike alike = {0};
+    MEG_TRY(&ctx->error, meg_plan_alike(ctx->comm, &ctx->error, g, &in, &alike));
+    if (alike.plain) tell_unlike(ctx, &alike);
+    *out = alike.plan;
+    return MEG_OK;
 }
 
 int64_t meg_plan_bytes(const meg_plan *p)

@@ -1,6 +1,7 @@
 /* The trainer: see trainer.h. */
 #include "train/trainer.h"
 #include "base/random.h"
+#include "train/content.h"
 #include "train/wants.h"
 
 #include <inttypes.h>
@@ -151,6 +152,7 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
     meg_status status = t ? prepare(t, options)
                           : meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
     status = meg_context_agree(ctx, status);
+    if (status == MEG_OK) status = meg_data_same(d);
     if (status == MEG_OK) status = meg_context_agree(ctx, check_machine(t));
     if (status == MEG_OK) status = meg_context_agree(ctx, build(t));
     if (status == MEG_OK) status = resume(t);
@@ -511,6 +513,7 @@ meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *out)
     meg_token count = {"another number of samples to evaluate", (uint64_t)d->set.count};
     MEG_TRY(&t->ctx->error, meg_context_same(t->ctx, &count, 1));
     meg_status status = meg_context_agree(t->ctx, make_ready(t, d, &p, &loader));
+    if (status == MEG_OK) status = meg_data_same(d);
     pass_over pass = {loader, d, t->plan->entry[MEG_ENTRY_EVAL].batch, 0};
     if (status == MEG_OK) status = evaluate(t, &pass, &p, &y);
     if (status == MEG_OK) status = report(t, &y, t->plan->entry[MEG_ENTRY_EVAL].seconds, &r);
