@@ -260,8 +260,9 @@ static void test_refused(void **state)
     for (int r = 0; r < 2; r++) {
         assert_int_equal(j.error[r].status, MEG_EUNSUPPORTED);
         assert_null(j.alike[r].plan);
-        if (!strstr(j.error[r].message, "ranks 0 and 1 hold enc1.conv1.weight as plain of 288 bytes "
-                                        "and as plain of 576"))
+        if (!strstr(j.error[r].message,
+                    "ranks 0 and 1 hold enc1.conv1.weight as plain of 288 bytes "
+                    "and as plain of 576"))
             fail_msg("said: %s", j.error[r].message);
     }
     meg_graph_destroy(j.g);
@@ -296,8 +297,8 @@ static void test_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_found), cmocka_unit_test(test_made_plain),
-        cmocka_unit_test(test_apart), cmocka_unit_test(test_like),
+        cmocka_unit_test(test_found),   cmocka_unit_test(test_made_plain),
+        cmocka_unit_test(test_apart),   cmocka_unit_test(test_like),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

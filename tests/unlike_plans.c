@@ -30,11 +30,11 @@ typedef struct plan_case {
     bool more; /* only if all are asked for */
 } plan_case;
 
-#define UNET "unet", "image=1x16x16 classes=3 width=8"
+#define UNET   "unet", "image=1x16x16 classes=3 width=8"
 #define UNET3D "unet3d", "image=1x8x8x8 classes=3 width=8"
 #define RESNET "resnet-cifar", "depth=8 image=3x16x16 classes=5 width=8"
-#define CNN "cnn", "image=1x16x16 classes=5 width=8"
-#define VIT "vit_b_16", "image=3x16x16 patch=8 layers=2 heads=2 width=16 mlp=32 classes=5"
+#define CNN    "cnn", "image=1x16x16 classes=5 width=8"
+#define VIT    "vit_b_16", "image=3x16x16 patch=8 layers=2 heads=2 width=16 mlp=32 classes=5"
 
 static const plan_case cases[] = {
     {UNET, "batch=4", "replicas=2", 2, false},
@@ -169,8 +169,7 @@ static bool near_enough(meg_comm *comm, const plan_case *c, ranks_one *one, answ
     if (all_say(comm, whole && network_difference(a->result, one->result, c->many) <= a->limit))
         return true;
     network_result *first = NULL;
-    if (meg_comm_rank(comm) == 0)
-        first = compute(c, one->c->graph, "ref64", one->c->seed, 1);
+    if (meg_comm_rank(comm) == 0) first = compute(c, one->c->graph, "ref64", one->c->seed, 1);
     first = shared(comm, one->result, first);
     whole = fuzz_mpi_fill(comm, one, first) && whole;
     bool good = whole && network_difference(first, one->result, "  in double") <= a->limit;

@@ -132,10 +132,11 @@ static meg_status check_meeting(job *j, const ref *all, int many)
                   " bytes",
                   all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->bytes, all[i].n->bytes);
     for (int i = 0; i < many; i++)
-        MEG_CHECK(j->e, all[i].n->what == all[0].n->what, MEG_EARG,
-                  "the plan is broken: ranks %d and %d sum up %s of micro-batch %d, but one has the "
-                  "elements in another order, or others",
-                  all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->micro);
+        MEG_CHECK(
+            j->e, all[i].n->what == all[0].n->what, MEG_EARG,
+            "the plan is broken: ranks %d and %d sum up %s of micro-batch %d, but one has the "
+            "elements in another order, or others",
+            all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->micro);
     MEG_CHECK(j->e, many == all[0].n->peer, MEG_EARG,
               "the plan is broken: %d ranks shall sum up %s of micro-batch %d, but only %d do, "
               "among them rank %d",

@@ -66,9 +66,9 @@ static meg_status read_probe(const meg_data *d, int64_t index, void *room, probe
     return MEG_OK;
 }
 
-static int64_t sample_of(const meg_data *d, int probe)
+static int64_t sample_of(const meg_data *d, int number)
 {
-    return (d->set.count - 1) * probe / (PROBES - 1);
+    return (d->set.count - 1) * number / (PROBES - 1);
 }
 
 static meg_status read_probes(const meg_data *d, probe *out)
@@ -105,7 +105,8 @@ static meg_status compare(const meg_data *d, const probe mine[], const probe fir
         int64_t number = differs(first[i].sample, mine[i].sample, SAMPLE, NEAR);
         int64_t label = differs(first[i].label, mine[i].label, LABELS, share);
         MEG_CHECK(e, number < 0 && label < 0, MEG_EDATA,
-                  "%s: sample %" PRId64 " has other %s here than on rank 0 (%g, there %g): give all "
+                  "%s: sample %" PRId64
+                  " has other %s here than on rank 0 (%g, there %g): give all "
                   "ranks the same data",
                   d->set.source, sample_of(d, i), number >= 0 ? "numbers" : "labels",
                   (double)(number >= 0 ? mine[i].sample[number] : mine[i].label[label]),
