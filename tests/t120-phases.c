@@ -339,6 +339,7 @@ static void test_sets(void **state)
                                {"instancenorm", "affine=1 relu=1", 5, {2, 3, 2, 3, 4}, false},
                                {"instancenorm", "affine=1", 3, {1, 3, 150}, false},
                                {"layernorm", "", 2, {3, 7}, false},
+                               {"layernorm", "lone=1", 3, {2, 5, 9}, false},
                                {"layernorm", "epsilon=1e-3", 3, {2, 5, 150}, false},
                                {"layernorm", "affine=0", 5, {2, 5, 2, 3, 4}, false},
                                {"layernorm", "axes=all", 4, {3, 4, 3, 5}, false},
@@ -372,6 +373,7 @@ static void test_softmax(void **state)
 {
     (void)state;
     check_cases((phase_case[]){{"softmax", "", 2, {9, 7}, false},
+                               {"softmax", "log=1", 4, {2, 4, 3, 5}, false},
                                {"softmax", "", 4, {2, 4, 3, 5}, false},
                                {"softmax", "", 5, {2, 3, 2, 3, 4}, false},
                                {0}});

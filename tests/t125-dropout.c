@@ -81,6 +81,38 @@ static void test_micro_batches(void **state)
     meg_graph_destroy(g);
 }
 
+/* What is drawn for together is dropped together; micro-batches draw as the whole batch does. */
+static void check_together(const char *attrs, int group)
+{
+    float whole[ALL], parts[ALL], ones[ALL];
+    meg_graph *g = graph_of(2, "drop", attrs);
+    int zeros = 0;
+    for (int i = 0; i < ALL; i++)
+        ones[i] = 1;
+    for (uint64_t step = 0; step < 20; step++) {
+        mask_of(whole, "drop", attrs, (meg_moment){3, step, 0, 0});
+        for (int n = 0; n < N; n += 2)
+            run(parts + n * EACH, ones, g, MEG_FORWARD, (meg_moment){3, step, n, 0});
+        assert_memory_equal(whole, parts, sizeof whole);
+        for (int i = 0; i < ALL; i++)
+            assert_true(whole[i] == whole[i / group * group]);
+        for (int i = 0; i < ALL; i += group)
+            zeros += whole[i] == 0;
+    }
+    int draws = 20 * ALL / group;
+    if (!(zeros > draws / 4 && zeros < 3 * draws / 4))
+        fail_msg("%s: %d of %d draws are zeros, expected about half", attrs, zeros, draws);
+    meg_graph_destroy(g);
+}
+
+static void test_together(void **state)
+{
+    (void)state;
+    check_together("per=channel", H * W);
+    check_together("per=sample", EACH);
+    check_together("per=batch", ALL);
+}
+
 static void test_keys(void **state)
 {
     (void)state;
@@ -117,6 +149,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_share), cmocka_unit_test(test_micro_batches),
-        cmocka_unit_test(test_keys), cmocka_unit_test(test_backward_and_eval)};
+        cmocka_unit_test(test_keys), cmocka_unit_test(test_backward_and_eval),
+        cmocka_unit_test(test_together)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -222,6 +222,8 @@ static meg_status want_data(meg_onnx_build *b, const meg_onnx_node *n, int i, me
     if (s && s->view)
         return meg_onnx_refuse(b, n, "the batch must be the first axis of '%.*s'",
                                MEG_SPAN_TEXT(s->name));
+    if (s && s->draw)
+        return meg_onnx_refuse(b, n, "input %d, '%.*s', is random", i, MEG_SPAN_TEXT(s->name));
     if (s && s->parts)
         return meg_onnx_refuse(b, n, "input %d, '%.*s', is a sequence", i, MEG_SPAN_TEXT(s->name));
     return is_made(s) ? MEG_OK : missing(b, n, i);

@@ -19,6 +19,8 @@
 #include "import/onnx.h"
 #include "import/onnx_file.h"
 
+typedef struct meg_onnx_draw meg_onnx_draw; /* random numbers: see onnx_draws.c */
+
 typedef struct meg_onnx_symbol {
     meg_span name;
     meg_span label;                   /* of a weight: what it was called before its axes moved */
@@ -27,6 +29,7 @@ typedef struct meg_onnx_symbol {
     const struct meg_onnx_symbol *of; /* the same: whose numbers it has; NULL: its own */
     int value, front;                 /* of the graph; -1: none (yet) */
     struct meg_onnx_view *view;       /* where the batch is not the first axis: see onnx_view.c */
+    meg_onnx_draw *draw;              /* of random numbers; NULL: is none */
     int *parts, part_count;           /* of a sequence: what SequenceAt takes */
     int parameter;                    /* made of the constant; -1: none */
     int maker;                        /* node of the file; -1: none */
@@ -51,6 +54,7 @@ typedef struct meg_onnx_build {
     int still;  /* batch normalisations without training, for a warning */
     int folded; /* convolutions that look as if they had swallowed one */
     int drops;
+    int drawn_alone;  /* masks of one sample: perhaps for all of a batch */
     int merged;       /* scales of normalisations that several of them share */
     int renamed;      /* matrices of PyTorch that lost their names */
     int64_t weights;  /* numbers that the file stores */
@@ -67,7 +71,13 @@ typedef struct meg_onnx_row {
 
 /* Tables of rows; each ends with a row without op. */
 extern const meg_onnx_row meg_onnx_layers[], meg_onnx_products[], meg_onnx_norms[],
-    meg_onnx_points[], meg_onnx_shapes[], meg_onnx_constants[], meg_onnx_helpers[];
+    meg_onnx_points[], meg_onnx_shapes[], meg_onnx_constants[], meg_onnx_helpers[],
+    meg_onnx_draws[];
+
+const meg_onnx_row *meg_onnx_row_of(const meg_onnx_node *n); /* NULL: there is none */
+
+/* Refuses the file where operators are not supported; names all of them: see onnx_lacks.c. */
+meg_status meg_onnx_check_operators(meg_onnx_build *b);
 
 /* Groups of nodes that this framework wrote for one operator: see onnx_own.c. */
 void meg_onnx_find_own(meg_onnx_build *b);

@@ -49,14 +49,15 @@ static meg_status read_dropout(meg_onnx_build *b, const meg_onnx_node *n)
 
 /* ---- within a sample ---- */
 
-/* Scale and offset, inputs 1 and 2. */
+/* Scale and offset, inputs 1 and 2; the second may be missing. */
 static meg_status add_affine(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l)
 {
-    l->weights = 2;
-    for (int i = 0; i < 2; i++)
+    l->weights = meg_onnx_in(b, n, 2) ? 2 : 1;
+    for (int i = 0; i < l->weights; i++)
         MEG_TRY(b->error, meg_onnx_want_weight(b, n, 1 + i, &l->weight[i].symbol));
     b->merged += l->weight[0].symbol->parameter >= 0;
-    meg_onnx_attr(l, "affine=1 epsilon=%.9g", meg_onnx_real(n, "epsilon", 1e-5));
+    meg_onnx_attr(l, "affine=1 epsilon=%.9g%s", meg_onnx_real(n, "epsilon", 1e-5),
+                  l->weights == 1 ? " lone=1" : "");
     return MEG_OK;
 }
 
@@ -119,7 +120,7 @@ static meg_status read_groupnorm(meg_onnx_build *b, const meg_onnx_node *n)
 
 const meg_onnx_row meg_onnx_norms[] = {
     {"BatchNormalization", "epsilon momentum training_mode", 5, 5, read_batchnorm},
-    {"LayerNormalization", "axis epsilon stash_type", 3, 3, read_layernorm},
+    {"LayerNormalization", "axis epsilon stash_type", 2, 3, read_layernorm},
     {"InstanceNormalization", "epsilon", 3, 3, read_instancenorm},
     {"GroupNormalization", "epsilon num_groups stash_type", 3, 3, read_groupnorm},
     {"Dropout", "seed", 1, 3, read_dropout},

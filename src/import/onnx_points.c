@@ -62,6 +62,7 @@ static meg_status read_clip(meg_onnx_build *b, const meg_onnx_node *n)
 static meg_status read_softmax(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "softmax", .inputs = 1};
+    if (meg_span_is(n->op, "LogSoftmax")) meg_onnx_attr(&l, "log=1");
     MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &l.in[0]));
     int rank = meg_onnx_rank(b, meg_onnx_in(b, n, 0));
     int axis = meg_onnx_axis(meg_onnx_int(n, "axis", -1), rank);
@@ -342,6 +343,7 @@ const meg_onnx_row meg_onnx_points[] = {{"Relu", "", 1, 1, read_relu},
                                         {"Gelu", "approximate", 1, 1, read_gelu},
                                         {"Clip", "", 1, 3, read_clip},
                                         {"Softmax", "axis", 1, 1, read_softmax},
+                                        {"LogSoftmax", "axis", 1, 1, read_softmax},
                                         {"Identity", "", 1, 1, read_same},
                                         {"Add", "", 2, 2, read_add},
                                         {"Sum", "", 1, MEG_INPUTS, read_sum},

@@ -9,6 +9,7 @@
  * normalisation trains again, its statistics become running ones; a softmax at the end is left to
  * the loss; what cannot be brought back is told to the listener.
  */
+#include "import/onnx_draws.h"
 #include "import/onnx_fold.h"
 #include "import/onnx_view.h"
 
@@ -22,9 +23,9 @@ enum {
     EXTENT_MAX = 1 << 24 /* of an input, as options have it */
 };
 
-static const meg_onnx_row *const TABLES[] = {meg_onnx_layers, meg_onnx_products, meg_onnx_norms,
-                                             meg_onnx_points, meg_onnx_shapes,   meg_onnx_constants,
-                                             meg_onnx_helpers};
+static const meg_onnx_row *const TABLES[] = {
+    meg_onnx_layers, meg_onnx_products,  meg_onnx_norms,   meg_onnx_points,
+    meg_onnx_shapes, meg_onnx_constants, meg_onnx_helpers, meg_onnx_draws};
 
 static const meg_onnx_row *row_at(int i)
 {
@@ -32,6 +33,15 @@ static const meg_onnx_row *row_at(int i)
         for (const meg_onnx_row *row = TABLES[t]; row->op; row++)
             if (i-- == 0) return row;
     return NULL;
+}
+
+const meg_onnx_row *meg_onnx_row_of(const meg_onnx_node *n)
+{
+    const meg_onnx_row *row = NULL;
+    bool standard = meg_span_is(n->domain, "") || meg_span_is(n->domain, "ai.onnx");
+    for (int i = 0; standard && (row = row_at(i)); i++)
+        if (meg_span_is(n->op, row->op)) break;
+    return row;
 }
 
 const char *meg_onnx_operator(int i)
@@ -120,20 +130,16 @@ static meg_status read_names(meg_onnx_build *b)
 
 /* ---- needs ---- */
 
-static bool is_softmax(const meg_onnx_node *n)
-{
-    return meg_span_is(n->op, "Softmax") || meg_span_is(n->op, "LogSoftmax");
-}
-
-/* The cross entropy takes logits: a softmax behind them would be applied twice. */
+/* The cross entropy takes logits: a softmax behind them would be applied twice. A LogSoftmax may stay:
+ * that of its output is its output. */
 static meg_onnx_symbol *before_softmax(meg_onnx_build *b, meg_onnx_symbol *s)
 {
     const meg_onnx_node *n = s->maker >= 0 ? &b->file->node[s->maker] : NULL;
-    if (strcmp(b->options.loss, "softmax_xent") != 0 || !n || !is_softmax(n)) return s;
+    if (strcmp(b->options.loss, "softmax_xent") != 0 || !n || !meg_span_is(n->op, "Softmax"))
+        return s;
     meg_onnx_symbol *x = n->inputs ? meg_onnx_symbol_of(b, n->in[0]) : NULL;
     if (!x) return s;
-    meg_onnx_warn(b, "the network ends with %.*s, which the loss brings along: it is left out",
-                  MEG_SPAN_TEXT(n->op));
+    meg_onnx_warn(b, "the network ends with Softmax, which the loss brings along: it is left out");
     return x;
 }
 
@@ -265,17 +271,14 @@ static meg_status check_attributes(const meg_onnx_build *b, const meg_onnx_node 
 
 static meg_status build_node(meg_onnx_build *b, const meg_onnx_node *n)
 {
-    const meg_onnx_row *row = NULL;
-    bool standard = meg_span_is(n->domain, "") || meg_span_is(n->domain, "ai.onnx");
-    if (n->subgraph) return meg_onnx_refuse(b, n, "it has a graph inside, which is not supported");
+    const meg_onnx_row *row = meg_onnx_row_of(n);
     if (meg_onnx_is_own(n) && n->outputs > 0) return meg_onnx_read_own(b, n);
-    for (int i = 0; standard && (row = row_at(i)); i++)
-        if (meg_span_is(n->op, row->op)) break;
     if (!row) return meg_onnx_refuse(b, n, "this operator is not supported");
     if (n->inputs < row->inputs || n->inputs > row->inputs_max || n->outputs < 1)
         return meg_onnx_refuse(b, n, "%d inputs and %d outputs, but takes %d to %d inputs",
                                n->inputs, n->outputs, row->inputs, row->inputs_max);
     MEG_TRY(b->error, check_attributes(b, n, row));
+    if (meg_onnx_has_draw(b, n)) return meg_onnx_read_draw(b, n);
     if (meg_onnx_folds(b, n)) return meg_onnx_fold(b, n);
     if (meg_onnx_has_view(b, n)) return meg_onnx_read_view(b, n, row);
     return row->read(b, n);
@@ -290,7 +293,7 @@ static meg_status build_nodes(meg_onnx_build *b)
         for (int k = 0; k < n->outputs; k++) {
             const meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->out[k]);
             if (s && s->needed && s->value < 0 && s->front < 0 && !s->view && !s->parts &&
-                !s->constant)
+                !s->constant && !s->draw)
                 return meg_onnx_refuse(b, n, "its output '%.*s' is not supported",
                                        MEG_SPAN_TEXT(s->name));
         }
@@ -341,6 +344,17 @@ static void tell_losses(const meg_onnx_build *b)
                       b->folded);
 }
 
+/* Of a batch of one sample, what is drawn for each looks like what is drawn for all. */
+static void tell_draws(const meg_onnx_build *b)
+{
+    if (b->drawn_alone)
+        meg_onnx_warn(
+            b,
+            "%d random masks were exported with a batch of one sample: they are drawn for "
+            "each sample; for one draw for all, export with two",
+            b->drawn_alone);
+}
+
 static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int count)
 {
     meg_graph *g = b->graph;
@@ -378,8 +392,10 @@ static meg_status build(meg_onnx_build *b)
     meg_onnx_find_patterns(b);
     for (size_t i = 0; i < b->file->inputs; i++)
         MEG_TRY(b->error, add_input(b, &b->file->input[i]));
+    MEG_TRY(b->error, meg_onnx_check_operators(b));
     MEG_TRY(b->error, build_nodes(b));
     tell_losses(b);
+    tell_draws(b);
     return finish(b, out, count);
 }
 

@@ -8,6 +8,7 @@
  * through the same axes. Views end where the batch comes first again.
  */
 #include "import/onnx_view.h"
+#include "import/onnx_fold.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -305,6 +306,25 @@ static meg_status read_reshape(meg_onnx_build *b, const meg_onnx_node *n, const 
     return meg_onnx_view_reshape(b, n, &to);
 }
 
+/* All entries of the only axis, in their order, with other extents: what PyTorch writes for
+ * as_strided over the mean of all pixels. */
+static meg_status gather_all(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_tensor *t)
+{
+    int64_t dims[MEG_ONNX_RANK], at;
+    meg_onnx_list to = {.count = t->rank};
+    meg_onnx_dims(b, meg_onnx_in(b, n, 0), dims);
+    MEG_TRY(b->error, meg_onnx_work(b, n, t->size));
+    bool all = t->size == dims[0];
+    for (int64_t i = 0; all && i < t->size; i++)
+        all = meg_onnx_whole(t, i, &at) && (at < 0 ? at + dims[0] : at) == i;
+    if (!all)
+        return meg_onnx_refuse(b, n,
+                               "over the whole batch only all numbers in their order can be "
+                               "gathered (as_strided)");
+    memcpy(to.at, t->dims, sizeof to.at);
+    return meg_onnx_view_reshape(b, n, &to);
+}
+
 /* One entry of an axis: the axis comes behind the batch, is cut, and is gone. */
 static meg_status read_gather(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
 {
@@ -316,6 +336,7 @@ static meg_status read_gather(meg_onnx_build *b, const meg_onnx_node *n, const m
     (void)row;
     MEG_TRY(b->error, meg_onnx_constant(b, n, 1, &t));
     int axis = meg_onnx_axis(meg_onnx_int(n, "axis", 0), v.axes);
+    if (t && t->rank > 0 && v.axes == 1) return gather_all(b, n, t);
     if (!t || t->rank != 0 || !meg_onnx_whole(t, 0, &at) || axis < 0 || axis == batch_axis(&v))
         return meg_onnx_refuse(b, n, "only one entry, not of the batch, can be gathered");
     int own = take_atoms(&v, axis, axis + 1, order + 1);
@@ -513,6 +534,7 @@ static const struct {
                {"Gemm", read_tokens, 0},
                {"LayerNormalization", read_tokens, 0},
                {"Softmax", read_tokens, 0},
+               {"LogSoftmax", read_tokens, 0},
                {"Gelu", read_tokens, 0},
                {"Relu", read_tokens, 0},
                {"Tanh", read_tokens, 0},

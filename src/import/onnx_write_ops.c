@@ -146,6 +146,7 @@ static meg_status write_batchnorm(meg_onnx_out *o, const meg_node *v, meg_onnx_m
 
 static meg_status write_dropout(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
 {
+    if (choice(v, "per") != MEG_DROP_ELEMENT) meg_onnx_note_own(o, v, m);
     m->in[m->inputs++] = meg_onnx_put_real(o, v, number(v, "rate"));
     return MEG_OK;
 }
@@ -246,6 +247,14 @@ static meg_status write_clip(meg_onnx_out *o, const meg_node *v, meg_onnx_made *
     m->in[1] = meg_onnx_put_real(o, v, number(v, "lo"));
     m->in[2] = meg_onnx_put_real(o, v, number(v, "hi"));
     m->inputs = 3;
+    return MEG_OK;
+}
+
+static meg_status write_softmax(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    (void)o;
+    if (flag(v, "log")) m->op = "LogSoftmax";
+    meg_made_int(m, "axis", 1);
     return MEG_OK;
 }
 
@@ -414,7 +423,7 @@ const meg_onnx_writer meg_onnx_writers[] = {
     {"resize", "Resize", write_resize},
     {"sigmoid", "Sigmoid", NULL},
     {"slice", "Slice", write_slice},
-    {"softmax", "Softmax", write_axis},
+    {"softmax", "Softmax", write_softmax},
     {"sub", "Sub", write_pair},
     {"tanh", "Tanh", NULL},
     {"transpose", "Transpose", write_transpose},

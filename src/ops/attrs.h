@@ -89,7 +89,8 @@ typedef struct meg_setnorm_attr {
     double epsilon;
     int64_t groups; /* groupnorm */
     int axes;       /* layernorm: 0 c, 1 all */
-    bool affine;    /* has weight and bias */
+    bool affine;    /* has weight and bias, */
+    bool lone;      /* or the weight alone */
     bool relu;      /* as in batch norm */
     int64_t width;  /* resolved: channels of a set */
     bool pixels;    /* resolved: each pixel has sets of its own; else a set has all pixels */
@@ -102,9 +103,21 @@ typedef struct meg_add_attr {
     bool relu; /* rectifies the sum; backward finds the mask from the output */
 } meg_add_attr;
 
+typedef enum meg_drop_per { /* what is dropped or kept together */
+    MEG_DROP_ELEMENT,
+    MEG_DROP_CHANNEL, /* of a sample */
+    MEG_DROP_SAMPLE,
+    MEG_DROP_BATCH
+} meg_drop_per;
+
 typedef struct meg_dropout_attr {
     double rate; /* of zeros; the rest is scaled by 1 / (1 - rate) */
+    int per;     /* meg_drop_per */
 } meg_dropout_attr;
+
+typedef struct meg_softmax_attr { /* softmax, and expdiv, its last phase */
+    bool log;                     /* of the probabilities */
+} meg_softmax_attr;
 
 typedef enum meg_beyond {
     MEG_BEYOND_CONSTANT,

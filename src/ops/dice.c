@@ -72,7 +72,7 @@ static int expand(meg_graph *g, const meg_node *v, const int in[])
     char attrs[128];
     meg_options_print(meg_dice_params, attr, attrs, sizeof attrs);
     int p = attr->mode ? meg_graph_add(g, "sigmoid", chance, "", 1, in)
-                       : meg_softmax_expand(g, chance, in[0]);
+                       : meg_softmax_expand(g, chance, in[0], false);
     int sums = meg_graph_add(g, "overlap", meg_pool_text(g->pool, "%s.overlap", name), attrs, 2,
                              (int[]){p, in[LABELS]});
     return meg_graph_add(g, "dice_mean", name, attrs, 2, (int[]){sums, in[COUNT]});

@@ -1,8 +1,15 @@
 /* Dropout: zeroes elements at random and scales the rest, so that the mean stays. Evaluation passes
- * everything. No mask is stored: backward draws it again.
+ * everything. No mask is stored: backward draws it again. Elements may be drawn for together:
  *
- * Element i, row-major in the value's shape with n counted over the whole batch of the step, asks
- * word i % 4 of the random block i / 4 of (seed, step, node name): the same on every plan. */
+ *     per=element   each for itself
+ *     per=channel   a channel of a sample (dropout of feature maps)
+ *     per=sample    a sample: of a residual branch, its depth is random (Huang et al., Deep networks
+ *                   with stochastic depth, ECCV 2016)
+ *     per=batch     all or nothing
+ *
+ * Draw i, row-major over (n, c, d, h, w), (n, c), (n) or nothing, with n counted over the whole batch
+ * of the step, asks word i % 4 of the random block i / 4 of (seed, step, node name): the same on
+ * every plan. */
 #include "ops/attrs.h"
 #include "ops/runs.h"
 #include "ops/shape.h"
@@ -10,6 +17,8 @@
 #ifndef MEG_F64
 static const meg_param params[] = {
     {"rate", MEG_PARAM_REAL, offsetof(meg_dropout_attr, rate), "0.5", "share of zeros", NULL, 0, 1},
+    {"per", MEG_PARAM_CHOICE, offsetof(meg_dropout_attr, per), "element",
+     "what is drawn for at once", "element|channel|sample|batch", 0, 0},
     {0}};
 
 static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])
@@ -21,9 +30,10 @@ static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[M
 
 static double flops(const meg_graph *g, const meg_node *v, const meg_work *w, meg_pass p)
 {
-    (void)g, (void)v;
+    (void)g;
+    bool each = ((const meg_dropout_attr *)v->attr)->per == MEG_DROP_ELEMENT;
     double size = (double)meg_box_size(&w->out);
-    return p == MEG_EVAL ? 0 : 25 * size; /* a quarter of ten Philox rounds */
+    return p == MEG_EVAL ? 0 : (each ? 25 : 1) * size; /* a quarter of ten Philox rounds */
 }
 #endif
 
@@ -51,9 +61,42 @@ static void drop_row(real *to, const real *from, const rule *r, uint64_t index, 
     }
 }
 
+/* The draw of the elements around p, which they share. */
+static uint64_t draw_of(const meg_call *c, const int64_t p[MEG_AXES])
+{
+    int per = ((const meg_dropout_attr *)c->node->attr)->per;
+    int64_t sample = c->moment.sample + p[MEG_N];
+    int64_t channels = c->graph->value[c->node->in[0]].shape.hi[MEG_C];
+    if (per == MEG_DROP_BATCH) return 0;
+    return (uint64_t)(per == MEG_DROP_SAMPLE ? sample : sample * channels + p[MEG_C]);
+}
+
+static void drop_together(const meg_call *c, const meg_tensor *from, const meg_tensor *to)
+{
+    int64_t p[MEG_AXES], count = meg_extent(&c->work.out, MEG_W);
+    uint32_t word[4];
+    rule r = rule_of(c);
+    meg_box lines = c->work.out;
+    lines.hi[MEG_W] = lines.lo[MEG_W] + 1;
+    meg_clear_beyond(to, &c->work.out);
+    for (bool on = meg_box_first(&lines, p); on; on = meg_box_next(&lines, p)) {
+        uint64_t draw = draw_of(c, p);
+        meg_random_bits(r.stream, draw / 4, word);
+        bool zero = word[draw % 4] < r.zeros;
+        const real *a = meg_real_at(from, p);
+        real *y = meg_real_at(to, p);
+        for (int64_t i = 0; i < count; i++)
+            y[i] = zero ? 0 : a[i] * r.scale;
+    }
+}
+
 /* Forward from x to y, and backward from dy to dx. */
 static void drop(const meg_call *c, const meg_tensor *from, const meg_tensor *to)
 {
+    if (((const meg_dropout_attr *)c->node->attr)->per != MEG_DROP_ELEMENT) {
+        drop_together(c, from, to);
+        return;
+    }
     int64_t p[MEG_AXES];
     meg_box shape = c->graph->value[c->node->in[0]].shape;
     int64_t before = c->moment.sample * (meg_box_size(&shape) / meg_extent(&shape, MEG_N));
@@ -96,6 +139,9 @@ static const meg_sample samples[] = {{"5x7", "rate=0.3"},
                                      {"2x3x4x3x5", "rate=0.9"},
                                      {"4x9", "rate=0"},
                                      {"4x9", "rate=1"},
+                                     {"5x4x3x7", "rate=0.4 per=channel"},
+                                     {"7x3x5", "rate=0.5 per=sample"},
+                                     {"2x3x2x3x4", "rate=0.2 per=batch"},
                                      {NULL, NULL}};
 
 const meg_op meg_op_dropout = {

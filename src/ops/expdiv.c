@@ -1,7 +1,8 @@
-/* exp(x - top) / z, the last phase of softmax: of its inputs, the logits, their top and z, the top
+/* exp(x - top) / z, the last phase of softmax, or its logarithm, x - top - log z: of its inputs, the logits, their top and z, the top
  * gets no gradient (see top.c). That of z is a sum over the channels, so it is partial where they
  * are cut; backward asks the output, which has most of it.
  */
+#include "ops/attrs.h"
 #include "ops/loss.h"
 #include "ops/point.h"
 
@@ -11,6 +12,10 @@ enum {
 };
 
 #ifndef MEG_F64
+static const meg_param params[] = {
+    {"log", MEG_PARAM_BOOL, offsetof(meg_softmax_attr, log), "0", "x - top - log z", NULL, 0, 0},
+    {0}};
+
 static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])
 {
     meg_box pixels = g->value[v->in[0]].shape;
@@ -37,8 +42,14 @@ static meg_box need(const meg_graph *g, const meg_node *v, int input, const meg_
     return in;
 }
 
+static bool is_log(const meg_call *c)
+{
+    return ((const meg_softmax_attr *)c->node->attr)->log;
+}
+
 static void forward(const meg_call *c)
 {
+    bool logs = is_log(c);
     int64_t p[MEG_AXES];
     const meg_tensor *x = &c->t[MEG_X], *top = &c->t[TOP], *z = &c->t[Z], *y = &c->t[MEG_Y];
     meg_box pixels = need(c->graph, c->node, Z, &c->work);
@@ -46,12 +57,14 @@ static void forward(const meg_call *c)
     for (int64_t k = c->work.out.lo[MEG_C]; k < c->work.out.hi[MEG_C]; k++)
         for (bool on = meg_box_first(&pixels, p); on; on = meg_box_next(&pixels, p)) {
             double above = (double)*meg_class_at(x, p, k) - (double)*meg_real_at(top, p);
-            *meg_class_at(y, p, k) = (real)(exp(above) / (double)*meg_real_at(z, p));
+            double sum = (double)*meg_real_at(z, p);
+            *meg_class_at(y, p, k) = (real)(logs ? above - log(sum) : exp(above) / sum);
         }
 }
 
 static void pull_x(const meg_call *c)
 {
+    bool logs = is_log(c);
     int64_t p[MEG_AXES];
     const meg_tensor *y = &c->t[MEG_Y], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
     meg_clear_beyond(dx, &c->work.out);
@@ -60,12 +73,13 @@ static void pull_x(const meg_call *c)
         const real *made = meg_real_at(y, p), *from = meg_real_at(dy, p);
         real *to = meg_real_at(dx, p);
         for (int64_t i = 0; i < r.length; i++)
-            to[i] = from[i] * made[i];
+            to[i] = logs ? from[i] : from[i] * made[i];
     }
 }
 
 static void pull_z(const meg_call *c)
 {
+    bool logs = is_log(c);
     int64_t p[MEG_AXES];
     const meg_tensor *y = &c->t[MEG_Y], *dy = &c->t[MEG_DY], *dz = &c->t[MEG_DX + Z];
     meg_box pixels = need(c->graph, c->node, Z, &c->work);
@@ -73,7 +87,7 @@ static void pull_z(const meg_call *c)
     for (bool on = meg_box_first(&pixels, p); on; on = meg_box_next(&pixels, p)) {
         double sum = 0;
         for (int64_t k = c->work.out.lo[MEG_C]; k < c->work.out.hi[MEG_C]; k++)
-            sum += (double)*meg_class_at(dy, p, k) * (double)*meg_class_at(y, p, k);
+            sum += (double)*meg_class_at(dy, p, k) * (logs ? 1 : (double)*meg_class_at(y, p, k));
         *meg_real_at(dz, p) = (real)(-sum / (double)*meg_real_at(&c->t[Z], p));
     }
 }
@@ -96,6 +110,8 @@ static const meg_sample samples[] = {{"5x7 5x1 5x1", NULL},
 const meg_op meg_op_expdiv = {
     .name = "expdiv",
     .doc = "exp(x - top) / z (a phase of softmax)",
+    .params = params,
+    .attr_bytes = sizeof(meg_softmax_attr),
     .data_inputs = 3,
     .data_inputs_max = 3,
     .infer = infer,

@@ -9,6 +9,8 @@ static const meg_param params[] = {{"axes", MEG_PARAM_CHOICE, offsetof(meg_setno
                                     "1e-5", "added to the variance", NULL, 0, 100},
                                    {"affine", MEG_PARAM_BOOL, offsetof(meg_setnorm_attr, affine),
                                     "1", "weight and bias", NULL, 0, 0},
+                                   {"lone", MEG_PARAM_BOOL, offsetof(meg_setnorm_attr, lone), "0",
+                                    "the weight alone, without a bias", NULL, 0, 0},
                                    {0}};
 
 static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])
@@ -40,6 +42,9 @@ static const meg_sample samples[] = {{"3x7", NULL},
                                      {"2x2x3x2x4", "axes=all"},
                                      {"1x2x1x140", "axes=all"},
                                      {"2x16x3x3", "axes=all"},
+                                     {"2x17x6", "lone=1"},
+                                     {"3x7", "lone=1"},
+                                     {"2x5x9", "axes=all lone=1"},
                                      {NULL, NULL}};
 
 const meg_op meg_op_layernorm = {

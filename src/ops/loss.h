@@ -20,7 +20,7 @@ meg_box meg_class_need(const meg_graph *g, const meg_node *v, int input, const m
 double meg_class_flops(const meg_graph *g, const meg_node *v, const meg_work *w, meg_pass p);
 
 /* The phases of softmax: adds top, expsum and expdiv, which takes the name. */
-int meg_softmax_expand(meg_graph *g, const char *name, int x);
+int meg_softmax_expand(meg_graph *g, const char *name, int x, bool log);
 
 /* The ignored label, for all who read labels: offset 0 of their attributes. */
 #define MEG_PARAM_IGNORE                                                                           \

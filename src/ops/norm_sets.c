@@ -57,6 +57,8 @@ static const meg_param params[] = {{"channels", MEG_PARAM_INT, offsetof(meg_setn
                                     "1e-5", "added to the variance", NULL, 0, 100},
                                    {"affine", MEG_PARAM_BOOL, offsetof(meg_setnorm_attr, affine),
                                     "1", "weight and bias", NULL, 0, 0},
+                                   {"lone", MEG_PARAM_BOOL, offsetof(meg_setnorm_attr, lone), "0",
+                                    "the weight alone, without a bias", NULL, 0, 0},
                                    {"relu", MEG_PARAM_BOOL, offsetof(meg_setnorm_attr, relu), "0",
                                     "rectify the output", NULL, 0, 0},
                                    {0}};
@@ -90,6 +92,7 @@ static const meg_sample samples[] = {
     {"2x5x7 2x1x7 2x1x7", "channels=0 pixels=1 epsilon=8"},
     {"2x4x2x3 2x1x2x3 2x1x2x3", "channels=0 pixels=1 affine=0 epsilon=8"},
     {"2x3x2x3x4 2x1 2x1", "channels=0 elements=1 epsilon=8"},
+    {"2x5x7 2x1x7 2x1x7", "channels=0 pixels=1 lone=1 epsilon=8"},
     {"1x4x140 1x1x140 1x1x140", "channels=0 pixels=1 epsilon=8"},
     {"1x2x1x140 1x1 1x1", "channels=0 elements=1 epsilon=8"},
     {NULL, NULL}};

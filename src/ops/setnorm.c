@@ -25,7 +25,7 @@ int meg_setnorm_weights(const meg_graph *g, const meg_node *v, meg_weight_spec o
             out[i].dims[out[i].rank++] = out[i].shape.hi[axis] = x->shape.hi[axis];
         }
     }
-    return a->affine ? 2 : 0;
+    return !a->affine ? 0 : a->lone ? 1 : 2;
 }
 
 meg_status meg_setnorm_infer(const meg_graph *g, const meg_node *v, meg_error *e, meg_value *out)
@@ -82,23 +82,22 @@ void meg_setnorm_aux(const meg_graph *g, const meg_node *v, const meg_work *w, i
     *type = MEG_F32;
 }
 
-/* in[]: x[, weight, bias] */
+/* in[]: x[, weight[, bias]] */
 int meg_setnorm_expand(meg_graph *g, const meg_node *v, const int in[])
 {
     char sets[96], attrs[192];
     const meg_setnorm_attr *a = v->attr;
     const char *name = v->name; /* of the pool, unlike v, which moves as nodes are added */
     snprintf(sets, sizeof sets, "channels=%" PRId64 " pixels=%d", a->width, a->pixels);
-    snprintf(attrs, sizeof attrs, "%s elements=%d epsilon=%.17g affine=%d relu=%d", sets,
-             a->elements, a->epsilon, a->affine, a->relu);
+    snprintf(attrs, sizeof attrs, "%s elements=%d epsilon=%.17g affine=%d lone=%d relu=%d", sets,
+             a->elements, a->epsilon, a->affine, a->lone, a->relu);
     const char *each = meg_pool_text(g->pool, "norm=1 %s", sets);
-    int inputs = a->affine ? 5 : 3;
+    int weights = !a->affine ? 0 : a->lone ? 1 : 2;
     int mean = meg_graph_add(g, "mean", meg_pool_text(g->pool, "%s.mean", name), each, 1, in);
     int var = meg_graph_add(g, "var", meg_pool_text(g->pool, "%s.var", name), each, 2,
                             (int[]){in[0], mean});
-    return meg_graph_add(
-        g, "norm_sets", name, attrs, inputs,
-        (int[]){in[0], mean, var, inputs == 5 ? in[1] : 0, inputs == 5 ? in[2] : 0});
+    return meg_graph_add(g, "norm_sets", name, attrs, 3 + weights,
+                         (int[]){in[0], mean, var, weights ? in[1] : 0, weights > 1 ? in[2] : 0});
 }
 #endif
 

@@ -70,7 +70,8 @@ typedef struct meg_normed {
     const real *x;
     const real *weight, *bias; /* of the first element */
     int64_t count;             /* elements */
-    int64_t set, affine;       /* steps from element to element: of sets; of weight and bias */
+    int64_t set, affine;       /* steps from element to element: of sets; of weight and bias, */
+    int64_t offset;            /* and of a bias that is there */
     bool relu;
     double mean[MEG_LINE], rate[MEG_LINE]; /* rate: 1 / sqrt(var + epsilon) */
 } meg_normed;
@@ -89,6 +90,7 @@ static inline void meg_normed_open(const meg_call *c, const meg_box *line, meg_n
     k->count = meg_extent(line, MEG_W);
     k->set = a->pixels;
     k->affine = a->elements && a->affine;
+    k->offset = bias->data ? k->affine : 0;
     k->relu = a->relu;
 }
 
@@ -113,7 +115,7 @@ static inline double meg_normed_hat(const meg_normed *k, int64_t i)
 /* Before the rectifier: forward and backward must agree on its sign. */
 static inline double meg_normed_value(const meg_normed *k, int64_t i)
 {
-    return meg_normed_hat(k, i) * (double)k->weight[i * k->affine] + (double)k->bias[i * k->affine];
+    return meg_normed_hat(k, i) * (double)k->weight[i * k->affine] + (double)k->bias[i * k->offset];
 }
 
 static inline double meg_normed_gradient(const meg_normed *k, const real *dy, int64_t i)
