@@ -4,6 +4,7 @@
 #   ./do demo           trains a residual network on Fashion-MNIST, a few minutes
 #   ./do test           builds and runs all tests
 #   ./do build          builds only: build/megalith, build/libmegalith.a, build/libmegalith.so
+#   ./do install [PREFIX]  into /usr/local, or PREFIX: command, library, header, pkg-config, CMake package
 #   ./do asan           all tests again under the address and undefined-behaviour sanitizers
 #   ./do test-torch     compares losses and gradients with PyTorch (downloads it once, several GB)
 #   ./do test-onnx      runs ONNX's own tests of our operators (downloads onnx once, 40 MB)
@@ -22,6 +23,7 @@
 #   ./do format         applies the house style to all C files
 #   ./do help           prints this
 set -eu
+here=$PWD
 cd "$(dirname "$0")"
 
 demo="train resnet-cifar --depth 14 --batch 128 --epochs 4 --lr 0.15 --lr-schedule cosine --warmup 0.5
@@ -71,7 +73,32 @@ need()
     rm -f "$log"
 }
 
-# Configures and builds a preset, or targets of it; quiet, unless there is something to see.
+# Reads what ninja says into a log, and shows how far it is: by a line that moves on a terminal, by one
+# every fifth of a long build elsewhere.
+show_progress()
+{
+    shown=0
+    [ ! -t 2 ] || printf 'do: configuring' >&2
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >> "$1"
+        case $line in
+        '['[0-9]*/[0-9]*']'*) ;;
+        *) continue ;;
+        esac
+        done=${line#'['}
+        done=${done%%/*} total=${line#*/}
+        total=${total%%']'*}
+        if [ -t 2 ]; then
+            printf '\r\033[Kdo: building %s/%s' "$done" "$total" >&2
+        elif [ "$total" -ge 50 ] && [ $((done * 5 / total)) -gt $shown ]; then
+            shown=$((done * 5 / total))
+            say "built $done of $total"
+        fi
+    done
+    [ ! -t 2 ] || printf '\r\033[K' >&2
+}
+
+# Configures and builds a preset, or targets of it; besides its progress, shows only what went wrong.
 build()
 {
     preset=$1
@@ -82,14 +109,44 @@ build()
     *) folder=build-$preset ;;
     esac
     [ -d $folder ] || say "building into $folder/"
-    if ! { cmake --preset "$preset" && cmake --build --preset "$preset" ${1:+--target "$@"}; } \
-        > "$log" 2>&1; then
+    { cmake --preset "$preset" && cmake --build --preset "$preset" ${1:+--target "$@"} ||
+        : > "$log.failed"; } 2>&1 | show_progress "$log"
+    if [ -e "$log.failed" ]; then
         cat "$log" >&2
-        rm -f "$log"
+        rm -f "$log" "$log.failed"
         fail "the build failed"
     fi
     grep -A 4 'warning:' "$log" >&2 || :
     rm -f "$log"
+}
+
+# What the build made, into a prefix; says what makes others find it, if they would not.
+install_into()
+{
+    case $1 in
+    /*) prefix=$1 ;;
+    *) prefix=$here/$1 ;;
+    esac
+    sudo=
+    if ! mkdir -p "$prefix" 2> /dev/null || [ ! -w "$prefix" ]; then
+        command -v sudo > /dev/null ||
+            fail "cannot write $prefix: be root, or name another place: ./do install \$HOME/.local"
+        sudo=sudo
+    fi
+    log=$(mktemp)
+    if ! $sudo cmake --install build --prefix "$prefix" > "$log" 2>&1; then
+        cat "$log" >&2
+        rm -f "$log"
+        fail "the installation failed"
+    fi
+    rm -f "$log"
+    lib=$prefix/$(sed -n 's/^CMAKE_INSTALL_LIBDIR:[A-Z]*=//p' build/CMakeCache.txt)
+    say "installed $prefix/bin/megalith, $lib/libmegalith.so, $prefix/include/megalith.h"
+    case $prefix in
+    /usr | /usr/local) ;;
+    *) say "so that pkg-config, CMake and the shell find it:
+    export PKG_CONFIG_PATH=$lib/pkgconfig CMAKE_PREFIX_PATH=$prefix PATH=$prefix/bin:\$PATH" ;;
+    esac
 }
 
 # A virtual environment of its own, made once: its folder, what to import, what to install.
@@ -201,6 +258,11 @@ test | asan)
 build)
     need $packages_build
     build default
+    ;;
+install)
+    need $packages_build
+    build default megalith megalith_static megalith_command
+    install_into "${1:-/usr/local}"
     ;;
 test-torch | bench-torch)
     need $packages_build

@@ -20,6 +20,10 @@ target_link_options(megalith PRIVATE -Wl,--version-script=${exports} -Wl,--as-ne
 set_target_properties(megalith PROPERTIES VERSION ${PROJECT_VERSION}
   SOVERSION ${PROJECT_VERSION_MAJOR} LINK_DEPENDS ${exports} PUBLIC_HEADER ${header})
 
+# Where oneDNN and its kin lie, if not where the system looks; a program that links the library finds
+# it by the rpath of megalith.pc, or CMake's own.
+set_target_properties(megalith megalith_command PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+
 install(TARGETS megalith EXPORT megalithConfig)
 install(TARGETS megalith_static)
 install(TARGETS megalith_command)

@@ -56,6 +56,20 @@ has unet.svg '^<svg xmlns='
 has unet.svg '>enc1</text>$'
 [ "$(grep -c 'class="skip"' unet.svg)" = 4 ] || fail "$what: not 4 skips"
 [ "$(tail -n 1 unet.svg)" = '</svg>' ] || fail "$what: does not end"
+# Viewers take 32,767 pixels: long networks go on in further columns; every box is still there, and apart.
+for words in 'resnet-cifar --options "depth=1001 version=2"' 'gpt --options layers=120' resnet152; do
+    eval "run 0 show $words --level layer --format svg"
+    set -- $(sed -n '1s/.* width="\([0-9]*\)" height="\([0-9]*\)" .*/\1 \2/p' out)
+    [ "$1" -lt 32767 ] && [ "$2" -lt 32767 ] || fail "$what: $1 x $2 pixels"
+    [ "$1" -gt 1000 ] && [ "$2" -gt 1000 ] || fail "$what: $1 x $2 pixels: no columns"
+    sed -n 's/^<rect x="\([0-9]*\)" y="\([0-9]*\)" width="\([0-9]*\)" height="\([0-9]*\)".*/\1 \2 \3 \4/p' out |
+        sort -n -k 1,1 -k 2,2 | awk -v wide="$1" -v tall="$2" '
+            $1 == x && $2 < end { print "boxes overlap at", $1, $2; bad = 1 }
+            $1 != x && NR > 1 && $1 < x + w { print "columns overlap at", $1; bad = 1 }
+            $1 + $3 > wide || $2 + $4 > tall { print "outside:", $0; bad = 1 }
+            { x = $1; w = $3; end = $2 + $4 }
+            END { print NR, "boxes"; exit bad || NR < 500 }' || fail "$what: boxes"
+done
 run 0 show "$source/tests/golden/onnx/tokens.onnx" # several outputs: shown without a loss
 run 0 show "$source/tests/golden/onnx/cnn.onnx" --format svg
 run 2 show cnn --lvl block

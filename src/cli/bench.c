@@ -6,6 +6,7 @@
  * matter. Kernels are watched in a repeat of their own, which does not count.
  */
 #define _GNU_SOURCE
+#include "cli/bar.h"
 #include "cli/kernel.h"
 #include "cli/measure.h"
 #include "cli/ranks.h"
@@ -33,6 +34,8 @@ typedef struct job {
     double cpu;                 /* seconds of processor time of a step, of a rank */
     double exposed;       /* seconds of a step in which communication keeps a device waiting */
     int64_t heap, growth; /* bytes in use after the first step, and more at the end */
+    meg_bar bar;
+    int64_t done, total; /* steps */
     meg_report last;
 } job;
 
@@ -133,8 +136,11 @@ static bool watch(void *context, const meg_progress *p)
  * the heap's growth is that of the steps. */
 static meg_status some_steps(job *j, int64_t steps)
 {
-    for (int64_t i = 0; i < steps; i++)
+    for (int64_t i = 0; i < steps; i++) {
+        meg_bar_show(&j->bar, j->done++, j->total);
         MEG_TRY(j->s.error, meg_session_said(&j->s, meg_train(j->s.trainer, 1, &j->last)));
+    }
+    meg_bar_clear(&j->bar);
     return MEG_OK;
 }
 
@@ -154,6 +160,8 @@ static meg_status measure(job *j)
 {
     const settings *o = j->o;
     meg_error *e = j->s.error;
+    j->total = o->warmup + (o->repeat + o->kernels) * o->iterations;
+    meg_bar_begin(&j->bar, "bench: step", meg_session_speaks(&j->s));
     meg_measure_reserve(&j->repeats, (size_t)o->repeat);
     meg_measure_reserve(&j->steps, (size_t)(o->repeat * o->iterations));
     MEG_TRY(e, some_steps(j, 1));

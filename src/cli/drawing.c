@@ -9,10 +9,19 @@
  *     row 3      [ dec2 ]<-' |
  *                    |       |
  *     row 4      [ dec1 ]<---'
+ *
+ * Viewers take 32,767 pixels a side. A long network goes on in further columns, in a picture about as
+ * wide as tall; what leads from one to another goes below the one and above the other:
+ *
+ *      ,-->.             what is still too large (more than 100,000 boxes) is shown smaller
+ *     [0]  |  [2]
+ *     [1]  |  [3]
+ *      '---'
  */
 #include "cli/drawing.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +33,9 @@ enum { /* pixels */
     LANE = 22,
     MARGIN = 16,
     SIDE = 7,
-    BOX = 2 * LINE + PAD
+    BOX = 2 * LINE + PAD,
+    TALL = 20000, /* of one column; Graphviz needs half as much again */
+    LARGEST = 32000
 };
 
 typedef struct arrow { /* from row to row, once however many values go along */
@@ -39,7 +50,9 @@ typedef struct page {
     int rows, arrows, lanes;
     arrow *arrow;
     size_t room;
-    int width; /* of boxes */
+    int width;          /* of boxes */
+    int column, columns; /* rows of a column, how many columns */
+    int gutter;         /* pixels above and below columns, for what leads to others */
 } page;
 
 /* ---- rows and arrows ---- */
@@ -171,12 +184,37 @@ static void measure(page *p)
     p->width = (int)longest * LETTER + 2 * PAD;
 }
 
+static int stride(const page *p)
+{
+    return 2 * MARGIN + p->width + (p->lanes + 1) * LANE;
+}
+
+static void choose_columns(page *p)
+{
+    int64_t height = (int64_t)p->rows * (BOX + GAP);
+    p->column = p->rows;
+    p->columns = 1;
+    if (height <= TALL) return;
+    int64_t wanted = (int64_t)ceil(sqrt((double)height / stride(p)));
+    int64_t least = (height + TALL - 1) / TALL; /* where lanes are wider than all boxes are tall */
+    if (wanted < least) wanted = least;
+    p->column = (int)((p->rows + wanted - 1) / wanted);
+    p->columns = (p->rows + p->column - 1) / p->column;
+    p->gutter = (p->lanes + 2) * SIDE;
+}
+
+static bool changes_column(const page *p, const arrow *a)
+{
+    return a->from / p->column != a->to / p->column;
+}
+
 static page open_page(const meg_drawing *d)
 {
     page p = {.drawing = d};
     lay_out(&p);
     choose_lanes(&p);
     measure(&p);
+    choose_columns(&p);
     return p;
 }
 
@@ -205,24 +243,41 @@ void meg_draw_dot(const meg_drawing *d, FILE *out)
     }
     for (int i = 0; i < p.arrows; i++)
         fprintf(out, "    n%d -> n%d%s;\n", p.arrow[i].from, p.arrow[i].to,
-                p.arrow[i].lane >= 0 ? " [constraint=false]" : "");
+                p.arrow[i].lane >= 0 || changes_column(&p, &p.arrow[i]) ? " [constraint=false]"
+                                                                        : "");
     fputs("}\n", out);
     close_page(&p);
 }
 
 /* ---- SVG ---- */
 
-static int top_of(int row)
+static int left_of(const page *p, int row)
 {
-    return MARGIN + row * (BOX + GAP);
+    return MARGIN + row / p->column * stride(p);
+}
+
+static int top_of(const page *p, int row)
+{
+    return MARGIN + p->gutter + row % p->column * (BOX + GAP);
+}
+
+/* The lines above and below all columns along which a lane goes; -1: that of the next row. */
+static int above(const page *p, int lane)
+{
+    return MARGIN + p->gutter - (lane + 2) * SIDE;
+}
+
+static int below(const page *p, int lane)
+{
+    return MARGIN + p->gutter + p->column * (BOX + GAP) - GAP + (lane + 2) * SIDE;
 }
 
 static void draw_box(const page *p, int row, FILE *out)
 {
     char *second = NULL;
     const char *first = lines_of(p, row, &second);
-    int middle = MARGIN + p->width / 2, y = top_of(row);
-    fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\"%s/>\n", MARGIN, y,
+    int left = left_of(p, row), middle = left + p->width / 2, y = top_of(p, row);
+    fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"5\"%s/>\n", left, y,
             p->width, BOX, row < p->inputs ? " class=\"input\"" : "");
     fprintf(out, "<text x=\"%d\" y=\"%d\" class=\"name\">", middle, y + LINE);
     put_xml(out, first);
@@ -232,29 +287,46 @@ static void draw_box(const page *p, int row, FILE *out)
     free(second);
 }
 
-/* A skip leaves its box below the middle and enters one above it, so that both can be told. */
+/* A skip leaves its box below the middle and enters one above it, so that both can be told. Where it
+ * comes into another column it goes up half a lane beside the one that it comes down. */
+static void draw_skip(const page *p, const arrow *a, FILE *out)
+{
+    int right = left_of(p, a->from) + p->width, to = left_of(p, a->to) + p->width;
+    int lane = LANE + a->lane * LANE, x = right + lane;
+    int begin = top_of(p, a->from) + BOX / 2 + SIDE, end = top_of(p, a->to) + BOX / 2 - SIDE;
+    fprintf(out, "<path class=\"skip\" d=\"M%d %d C%d %d %d %d %d %d", right, begin, x, begin, x,
+            begin, x, begin + LANE);
+    if (changes_column(p, a))
+        fprintf(out, " V%d H%d V%d H%d", below(p, a->lane), to + lane - LANE / 2,
+                above(p, a->lane), to + lane);
+    x = to + lane;
+    fprintf(out, " V%d C%d %d %d %d %d %d\"/>\n", end - LANE, x, end, x, end, to, end);
+}
+
 static void draw_arrow(const page *p, const arrow *a, FILE *out)
 {
-    int middle = MARGIN + p->width / 2, right = MARGIN + p->width;
-    if (a->lane < 0) {
-        fprintf(out, "<path d=\"M%d %d V%d\"/>\n", middle, top_of(a->from) + BOX, top_of(a->to));
+    int from = left_of(p, a->from), to = left_of(p, a->to), half = p->width / 2;
+    if (a->lane >= 0) {
+        draw_skip(p, a, out);
         return;
     }
-    int x = right + LANE + a->lane * LANE;
-    int begin = top_of(a->from) + BOX / 2 + SIDE, end = top_of(a->to) + BOX / 2 - SIDE;
-    fprintf(out, "<path class=\"skip\" d=\"M%d %d C%d %d %d %d %d %d V%d C%d %d %d %d %d %d\"/>\n",
-            right, begin, x, begin, x, begin, x, begin + LANE, end - LANE, x, end, x, end, right,
-            end);
+    fprintf(out, "<path d=\"M%d %d", from + half, top_of(p, a->from) + BOX);
+    if (changes_column(p, a))
+        fprintf(out, " V%d H%d V%d H%d", below(p, a->lane), to - MARGIN / 2, above(p, a->lane),
+                to + half);
+    fprintf(out, " V%d\"/>\n", top_of(p, a->to));
 }
 
 void meg_draw_svg(const meg_drawing *d, FILE *out)
 {
     page p = open_page(d);
-    int width = 2 * MARGIN + p.width + (p.lanes + 1) * LANE, height = top_of(p.rows);
+    int64_t width = (int64_t)p.columns * stride(&p);
+    int64_t height = 2 * MARGIN + 2 * p.gutter + (int64_t)p.column * (BOX + GAP) - GAP;
+    double scale = fmin(1, LARGEST / (double)(width > height ? width : height));
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-            "viewBox=\"0 0 %d %d\">\n<title>",
-            width, height, width, height);
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
+            "viewBox=\"0 0 %" PRId64 " %" PRId64 "\">\n<title>",
+            scale * (double)width, scale * (double)height, width, height);
     put_xml(out, d->graph->name);
     fputs("</title>\n<style>\n"
           "text { font: 11px monospace; text-anchor: middle; fill: #222 }\n"

@@ -2,6 +2,7 @@
  * comparison with other frameworks (tools/onnx_conformance.py). Tensors go in under the names of
  * the inputs; out come "output0", "output1", ...
  */
+#include "cli/bar.h"
 #include "cli/session.h"
 #include "exec/reference.h"
 #include "import/safetensors.h"
@@ -77,7 +78,12 @@ static meg_status compute(meg_session *s, const meg_safetensors *f, const settin
     meg_reference *r = meg_reference_new(s->graph, (uint64_t)s->ctx->options.seed);
     meg_status status = fill_all(s, f, r);
     if (status == MEG_OK) {
+        meg_bar bar;
+        meg_bar_begin(&bar, "computing nodes", true);
+        r->watch = meg_bar_show;
+        r->context = &bar;
         meg_reference_run(r, o->train ? MEG_FORWARD : MEG_EVAL);
+        meg_bar_clear(&bar);
         status = save(s, r, o->out);
     }
     meg_reference_free(r);

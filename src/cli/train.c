@@ -1,6 +1,7 @@
 /* `megalith train MODEL`: says what it will need, trains, evaluates after every epoch, says what it
  * needed, saves.
  */
+#include "cli/bar.h"
 #include "cli/interrupt.h"
 #include "cli/meter.h"
 #include "cli/ranks.h"
@@ -30,6 +31,7 @@ typedef struct job {
     meg_trace *trace; /* NULL: none */
     meg_interrupt interrupt;
     meg_meter meter;
+    meg_bar bar; /* of evaluation */
     int64_t total; /* steps */
     double begin;
     bool stopped;           /* by an interrupt of any rank */
@@ -69,17 +71,6 @@ static meg_status make_trainer(job *j)
     return MEG_OK;
 }
 
-/* A rank's own kernels and steps: the first one's in the file, others in FILE.rank3 and on. */
-static meg_status begin_trace(job *j)
-{
-    meg_session *s = &j->s;
-    const char *path = j->o->trace;
-    if (!*path) return MEG_OK;
-    if (!meg_session_speaks(s))
-        path = meg_pool_text(s->arguments->pool, "%s.rank%d", path, meg_rank(s->ctx));
-    return meg_trace_begin(s->error, path, s->ctx->device, &j->trace);
-}
-
 static meg_status make_ready(job *j)
 {
     const settings *o = j->o;
@@ -94,7 +85,7 @@ static meg_status make_ready(job *j)
     MEG_TRY(s->error, meg_session_plan(s, ""));
     meg_ranks_summary(s, o->json ? stderr : stdout);
     MEG_TRY(s->error, make_trainer(j));
-    return meg_session_agree(s, begin_trace(j));
+    return o->trace[0] ? meg_trace_begin(s, o->trace, &j->trace) : MEG_OK;
 }
 
 /* ---- training ---- */
@@ -114,7 +105,7 @@ static bool watch(void *context, const meg_progress *p)
     job *j = context;
     if (meg_session_speaks(&j->s)) meg_meter_step(&j->meter, p);
     record_step(j->o, p);
-    if (j->trace) meg_trace_step(j->trace, p->step, p->seconds);
+    if (j->trace) meg_trace_step(j->trace, p);
     return true;
 }
 
@@ -125,7 +116,10 @@ static bool asked(void *interrupt)
 
 static meg_status evaluate(job *j)
 {
+    meg_bar_begin(&j->bar, "evaluating", meg_session_speaks(&j->s));
+    meg_trainer_count(j->s.trainer, meg_bar_show, &j->bar);
     meg_status status = j->test ? meg_evaluate(j->s.trainer, j->test, &j->score) : MEG_OK;
+    meg_bar_clear(&j->bar);
     if (status == MEG_ENAN)
         return meg_fail(j->s.error, status,
                         "the test loss after step %" PRId64 " is not finite: use a smaller lr",
@@ -248,7 +242,7 @@ static meg_status finish(job *j)
     if (j->trace) {
         meg_trace *t = j->trace;
         j->trace = NULL;
-        MEG_TRY(s->error, meg_session_agree(s, meg_trace_end(t, s->error)));
+        MEG_TRY(s->error, meg_trace_end(t));
     }
     if (!j->stopped) return MEG_OK;
     return meg_fail(s->error, MEG_EINTERRUPTED, "interrupted after step %" PRId64 "; %s%s",
@@ -304,7 +298,7 @@ static const meg_param PARAMS[] = {
      "file for the weights, at the end: .onnx with the network, else safetensors", NULL, 0, 0},
     {"load", MEG_PARAM_TEXT, AT(load), "", "safetensors file with weights to begin with", NULL, 0,
      0},
-    {"trace", MEG_PARAM_TEXT, AT(trace), "", "file for a trace of all kernels (ui.perfetto.dev)",
+    {"trace", MEG_PARAM_TEXT, AT(trace), "", "file for a trace of all kernels and messages (ui.perfetto.dev)",
      NULL, 0, 0},
     {"every", MEG_PARAM_INT, AT(every), "0", "steps between lines of progress (0: by itself)", NULL,
      0, 1e15},

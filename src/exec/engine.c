@@ -133,6 +133,7 @@ static void post_traffic(run *r, const meg_station *t, const meg_line *line, con
         .bytes = t->slot[slot].bytes,
         .after = in->code == MEG_RECV ? frame->last : meg_device_look(x->device).put,
         .micro = line->micro,
+        .gradient = t->slot[slot].role == MEG_ROLE_GRADIENT,
         .what = t->slot[slot].value < 0 ? "gradients"
                                         : r->entry->graph->value[t->slot[slot].value].name};
     if (in->code == MEG_REDUCE) {
@@ -318,6 +319,11 @@ meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_fee
 int64_t meg_engine_touched(const meg_engine *x)
 {
     return meg_arena_touched(x->arena, x->plan->arena, x->fill);
+}
+
+void meg_engine_observe(meg_engine *x, meg_traffic_observer *observer, void *context)
+{
+    meg_traffic_observe(x->traffic, observer, context);
 }
 
 double meg_engine_exposed(const meg_engine *x)

@@ -6,6 +6,7 @@
 #define MEG_EXEC_ENGINE_H
 
 #include "comm/comm.h"
+#include "exec/traffic.h"
 #include "plan/plan.h"
 
 typedef struct meg_engine meg_engine;
@@ -66,6 +67,9 @@ bool meg_engine_get(meg_engine *x, int value, meg_role role, int index, meg_visi
 /* Draws parameters and states anew: the same for every plan, since numbers are keyed by name and
  * element. Optimizer states become zero. */
 void meg_engine_start(meg_engine *x, uint64_t seed);
+
+/* Tells of messages and waiting, for traces. */
+void meg_engine_observe(meg_engine *x, meg_traffic_observer *observer, void *context);
 
 /* Seconds so far, of all steps, in which the device had nothing to do because of messages. */
 double meg_engine_exposed(const meg_engine *x);

@@ -83,6 +83,8 @@ static void run_node(const meg_reference *r, const meg_node *v, meg_pass pass)
 
 void meg_reference_run(meg_reference *r, meg_pass pass)
 {
-    for (int i = 0; i < r->graph->nodes; i++)
+    for (int i = 0; i < r->graph->nodes; i++) {
+        if (r->watch) r->watch(r->context, i, r->graph->nodes);
         run_node(r, &r->graph->node[i], pass);
+    }
 }

@@ -10,6 +10,8 @@
 typedef struct meg_reference {
     const meg_graph *graph;
     void **data; /* of each value: float, int32 or bytes, row-major; weights are started */
+    void (*watch)(void *context, int64_t done, int64_t total); /* nodes; NULL: nobody does */
+    void *context;
 } meg_reference;
 
 /* Makes room for all values and starts the weights. */

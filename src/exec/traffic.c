@@ -15,6 +15,7 @@ typedef struct under_way {
     bool started;
     meg_letter *letter;
     meg_reduction *reduction;
+    double posted, begin; /* where somebody observes */
 } under_way;
 
 struct meg_traffic_list {
@@ -24,6 +25,9 @@ struct meg_traffic_list {
     under_way *at; /* in the order they were added */
     size_t room;
     double exposed;         /* seconds */
+    meg_traffic_observer *observer;
+    void *context;
+    double waits;           /* since when, where somebody observes; 0: does not */
     double patience, still; /* seconds: of the watchdog; since when nothing has moved, 0: it has */
 };
 
@@ -52,7 +56,7 @@ void meg_traffic_free(meg_traffic_list *t)
 void meg_traffic_add(meg_traffic_list *t, const meg_traffic_item *item)
 {
     t->at = meg_grow(t->at, &t->room, (size_t)t->count + 1, sizeof *t->at);
-    t->at[t->count++] = (under_way){.item = *item};
+    t->at[t->count++] = (under_way){.item = *item, .posted = t->observer ? meg_clock() : 0};
 }
 
 bool meg_traffic_idle(const meg_traffic_list *t)
@@ -61,6 +65,31 @@ bool meg_traffic_idle(const meg_traffic_list *t)
         if (!t->at[i].item.lasting) return false;
     return true;
 }
+
+/* ---- observing ---- */
+
+void meg_traffic_observe(meg_traffic_list *t, meg_traffic_observer *observer, void *context)
+{
+    t->observer = observer;
+    t->context = context;
+    t->waits = 0;
+}
+
+static void tell_done(const meg_traffic_list *t, const under_way *u)
+{
+    if (!t->observer || u->begin == 0 || u->posted == 0) return;
+    t->observer(t->context, &(meg_traffic_event){&u->item, u->posted, u->begin, meg_clock()});
+}
+
+/* Sleeps are short: those in a row, between which nothing moves, are one wait. */
+static void tell_wait(meg_traffic_list *t)
+{
+    if (t->observer && t->waits > 0)
+        t->observer(t->context, &(meg_traffic_event){NULL, t->waits, t->waits, meg_clock()});
+    t->waits = 0;
+}
+
+/* ---- memory ---- */
 
 static bool meet(const meg_traffic_item *a, const char *data, int64_t bytes)
 {
@@ -170,6 +199,7 @@ static meg_status start(meg_traffic_list *t, meg_error *e, under_way *u)
 {
     const meg_traffic_item *a = &u->item;
     u->started = true;
+    if (t->observer) u->begin = meg_clock();
     if (a->code == MEG_SEND)
         return meg_comm_send(t->comm, e, a->peer, a->tag, a->data, a->bytes, &u->letter);
     if (a->code == MEG_RECV)
@@ -205,6 +235,7 @@ meg_status meg_traffic_advance(meg_traffic_list *t, meg_error *e, bool *moved)
         }
         MEG_TRY(e, test(t, e, u, &done));
         if (!done) continue;
+        tell_done(t, u);
         drop(t, i--);
         *moved = true;
     }
@@ -265,6 +296,7 @@ meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e)
     bool moved = false;
     MEG_TRY(e, meg_traffic_advance(t, e, &moved));
     if (moved) {
+        tell_wait(t);
         t->still = 0;
         return MEG_OK;
     }
@@ -276,6 +308,8 @@ meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e)
     meg_status status = next ? meg_comm_doze(t->comm, e, DOZE) : meg_comm_sleep(t->comm, e, NAP);
     meg_device_watch(t->device, 0, wake, t->comm);
     if (next == 0) t->exposed += meg_clock() - begin;
+    if (next) tell_wait(t);
+    else if (t->observer && t->waits == 0) t->waits = begin;
     return status;
 }
 

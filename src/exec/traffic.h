@@ -22,10 +22,18 @@ typedef struct meg_traffic_item { /* what is to be communicated */
     const meg_reduction_spec *reduce; /* REDUCE: must stay */
     const char *what;                 /* the value, for messages; must stay */
     int micro;
+    bool gradient; /* of the value */
     bool lasting; /* may go on beyond its step: who wants it waits for its memory */
 } meg_traffic_item;
 
 typedef struct meg_traffic_list meg_traffic_list;
+
+typedef struct meg_traffic_event { /* what was communicated, when it is done */
+    const meg_traffic_item *item;  /* NULL: nothing; the rank has waited, and its device was idle */
+    double posted, begin, end;     /* seconds of meg_clock; posted: it was handed over */
+} meg_traffic_event;
+
+typedef void meg_traffic_observer(void *context, const meg_traffic_event *v);
 
 meg_traffic_list *meg_traffic_new(meg_comm *comm, meg_device *device);
 void meg_traffic_free(meg_traffic_list *t); /* gives up what is under way: after an error */
@@ -44,6 +52,9 @@ meg_status meg_traffic_advance(meg_traffic_list *t, meg_error *e, bool *moved);
  * for the watchdog's time although the device is idle: an error that says what is waited for. */
 meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e);
 void meg_traffic_watchdog(meg_traffic_list *t, double seconds);
+
+/* Tells of every item between ranks that is done, and of waiting; NULL: of nothing. */
+void meg_traffic_observe(meg_traffic_list *t, meg_traffic_observer *observer, void *context);
 
 /* Seconds so far that meg_traffic_wait slept while the device had nothing to do: communication that
  * nothing hides, and bubbles. */

@@ -182,6 +182,12 @@ void meg_trainer_ask(meg_trainer *t, meg_wish *asked, void *context)
     t->asked_context = context;
 }
 
+void meg_trainer_count(meg_trainer *t, meg_counter *counter, void *context)
+{
+    t->counter = counter;
+    t->counter_context = context;
+}
+
 /* ---- sums over the steps of one call ---- */
 
 typedef struct tally {
@@ -348,7 +354,9 @@ static meg_status take_outcome(meg_trainer *t, tally *y, bool *stop)
                       o.correct / (double)s.samples,
                       seconds,
                       s.lr,
-                      s.samples};
+                      s.samples,
+                      s.begin,
+                      s.begin + s.seconds};
     *stop = stops(t, &p, &o) || *stop;
     return MEG_OK;
 }
@@ -366,7 +374,7 @@ static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
     double lr = meg_schedule_rate(&t->options.schedule, (double)t->step * each, each);
     MEG_TRY(e, run_step(t, &batch, lr));
     t->step++;
-    meg_late_step mine = {t->step, batch.count, lr, now() - begin};
+    meg_late_step mine = {t->step, batch.count, lr, now() - begin, begin};
     MEG_TRY(e, take_outcome(t, y, stop)); /* of the step before */
     t->late = mine;
     return meg_comm_size(t->ctx->comm) == 1 ? take_outcome(t, y, stop) : MEG_OK;
@@ -466,6 +474,7 @@ static meg_status evaluate(meg_trainer *t, const pass_over *pass, padded *p, tal
         meg_batch b;
         meg_outcome o;
         double begin = now();
+        if (t->counter) t->counter(t->counter_context, i * batch, pass->data->set.count);
         MEG_TRY(e, take_batch(t, pass, i, &b));
         meg_feed feed = {.samples = b.samples,
                          .labels = b.labels,

@@ -28,6 +28,7 @@ typedef struct meg_progress { /* after each step */
     double seconds;           /* of this step */
     double lr;
     int64_t samples;
+    double begin, end; /* when it ran, by meg_clock; its loss may be known later */
 } meg_progress;
 
 /* Returns false to stop training after this step (MEG_EINTERRUPTED). */
@@ -36,10 +37,14 @@ typedef bool meg_watcher(void *context, const meg_progress *p);
 /* Should training stop? Asked at the end of each step, of training and evaluation, on each rank. */
 typedef bool meg_wish(void *context);
 
+/* How many samples of an evaluation are done, of how many: called before each of its steps. */
+typedef void meg_counter(void *context, int64_t done, int64_t total);
+
 typedef struct meg_late_step { /* was run, and its outcome is not known */
     int64_t number;            /* from 1; 0: there is none */
     int64_t samples;
     double lr, seconds;
+    double begin;
 } meg_late_step;
 
 struct meg_trainer {
@@ -53,6 +58,8 @@ struct meg_trainer {
     bool wish; /* to stop: all ranks do after one of the next steps */
     meg_wish *asked;
     void *asked_context;
+    meg_counter *counter; /* of evaluation; NULL: none */
+    void *counter_context;
     meg_late_step late;
     int64_t step, steps, per_epoch;
     meg_checkpoints *checkpoints; /* NULL: none */
@@ -65,6 +72,8 @@ void meg_trainer_watch(meg_trainer *t, meg_watcher *watcher, void *context);
 /* Stops earlier than a watcher can, who sees a step of many ranks when the next one has run: a wish
  * that comes during step k stops all ranks after k + 1, a rank alone after k. */
 void meg_trainer_ask(meg_trainer *t, meg_wish *asked, void *context);
+
+void meg_trainer_count(meg_trainer *t, meg_counter *counter, void *context);
 
 /* Every parameter's gradient of the last step into a safetensors file (plan with keep_grads),
  * running statistics too. */

@@ -41,11 +41,54 @@ launch()
         srun --mpi=$flavour -N $ranks -n $ranks --overlap "$@"
 }
 
+# The processes of ranks, and the one that supervises srun: in this space of process numbers there are no
+# others.
+supervisor() { pgrep -f '^[^ ]*/megalith train .*-np 2'; }
+ranks() { pgrep -f '^[^ ]*/megalith train' | grep -vx "$(supervisor)"; }
+
+# A signal to `train -np 2` within an allocation, during a step of 5 s: one rank is stopped meanwhile. All
+# end in order; after a second signal at once.
+check_stop() # MPI, how many signals, exit code, what is said
+{
+    rm -rf "$folder/kept"
+    : > "$out.err"
+    hosts_on h0 env MEGALITH_MPI=$1 OMPI_MCA_pml=ob1 OMPI_MCA_btl=tcp,self \
+        OMPI_MCA_btl_tcp_if_include=eth0 UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 \
+        salloc --quiet -N 2 -n 2 "$build/megalith" train cnn --options width=4 -np 2 --threads 1 --no-test \
+        --data synthetic:count=64 --batch 8 --epochs 1000000 --every 1 --checkpoint "$folder/kept" \
+        > "$out" 2> "$out.err" &
+    job=$!
+    for try in $(seq 300); do
+        ! grep -q 'step 10/' "$out.err" || break
+        sleep 0.1
+    done
+    slow=$(ranks | tail -n 1)
+    kill -STOP "$slow"
+    for signal in $(seq "$2"); do
+        kill -TERM "$(supervisor)"
+        sleep 1
+    done
+    [ "$2" -gt 1 ] || sleep 4
+    kill -CONT "$slow" 2> /dev/null || :
+    status=0
+    wait $job || status=$?
+    cat "$out.err" >> "$out"
+    [ $status = "$3" ] || fail "$1: $2 signals: exit code $status, not $3"
+    grep "$4" "$out" || fail "$1: $2 signals: does not say '$4'"
+    for try in $(seq 100); do
+        [ -n "$(ranks)" ] || return 0
+        sleep 0.1
+    done
+    fail "$1: $2 signals: ranks are left"
+}
+
 tested=
 one_rank
 for mpi in ${HOSTS_MPI:-openmpi mpich}; do
     mpi_has $mpi || { echo "$mpi: not in this build"; continue; }
     tested="$tested $mpi"
+    check_stop $mpi 1 130 "interrupted after step [0-9]*; its checkpoint is in $folder/kept"
+    check_stop $mpi 2 143 "ended at once; the newest checkpoint is $folder/kept/step-"
     check_allreduce $mpi
     check_losses $mpi 4 --replicas 4
     check_losses $mpi 3 --stages 3 --schedule 1f1b
