@@ -115,6 +115,13 @@ for mpi in openmpi mpich; do
         -n 1 "$megalith" train cnn --width 4 --batch 8 --no-test --data synthetic:count=16
     apart 'rank 1 has another model' "$megalith" train cnn $small : \
         -n 1 "$megalith" train cnn --width 5 --batch 8 --no-test $data
+    apart 'rank 1 has another command' "$megalith" train cnn $small : -n 1 "$megalith" bench cnn
+    apart 'rank 1 has another --steps' "$megalith" train cnn $small --epochs 1 --steps 2 : \
+        -n 1 "$megalith" train cnn $small --epochs 1 --steps 3
+    apart 'rank 1 has another use of --save' "$megalith" train cnn $small : \
+        -n 1 "$megalith" train cnn $small --save a.safetensors
+    apart 'rank 1 has another use of --load' "$megalith" train cnn $small --load a.safetensors : \
+        -n 1 "$megalith" train cnn $small
     apart 'rank 1: .*missing.npy' "$megalith" train cnn --batch 8 --data 'npy:images=x.npy labels=y.npy' : \
         -n 1 "$megalith" train cnn --batch 8 --data 'npy:images=missing.npy labels=y.npy'
     "$megalith" train cnn $small --steps 1 --save a.onnx > out 2>&1 || fail "save a.onnx"

@@ -31,7 +31,7 @@ typedef struct plan_case {
 } plan_case;
 
 #define UNET   "unet", "image=1x16x16 classes=3 width=8"
-#define UNET3D "unet3d", "image=1x8x8x8 classes=3 width=8"
+#define UNET3D "unet3d", "image=1x8x8x8 classes=3 width=8 bn=0"
 #define RESNET "resnet-cifar", "depth=8 image=3x16x16 classes=5 width=8"
 #define CNN    "cnn", "image=1x16x16 classes=5 width=8"
 #define VIT    "vit_b_16", "image=3x16x16 patch=8 layers=2 heads=2 width=16 mlp=32 classes=5"
@@ -177,6 +177,36 @@ static bool near_enough(meg_comm *comm, const plan_case *c, ranks_one *one, answ
     return all_say(comm, good);
 }
 
+/* Sums over ranks have the same bits on all of them, and so has what is made of the sums. Running
+ * statistics of what is copied over a mesh are each rank's own. */
+static bool same_bits(meg_comm *comm, const ranks_one *one)
+{
+    meg_error e = {0};
+    uint64_t all[RANKS_MOST];
+    bool same = true;
+    for (int i = 0; i < one->result->tensors; i++) {
+        uint64_t mine = 0; /* it does not hold all of it */
+        bool sum = one->result->gradient[i] || strstr(one->result->name[i], "(optimizer)");
+        bool whole = one->has[i] && sum;
+        for (int64_t k = 0; k < one->result->count[i] && whole; k++) {
+            uint64_t bits;
+            memcpy(&bits, &one->result->data[i][k], sizeof bits);
+            whole = !isnan(one->result->data[i][k]);
+            mine = meg_hash_word(mine, bits) | 1;
+        }
+        if (!whole) mine = 0;
+        if (meg_comm_gather(comm, &e, &mine, sizeof mine, all) != MEG_OK)
+            meg_comm_abort(comm, 1, e.message);
+        for (int r = 0; r < meg_comm_size(comm); r++) {
+            if (!mine || !all[r] || all[r] == mine) continue;
+            fprintf(stderr, "%s: %s has other bits than on rank %d\n", one->c->plan,
+                    one->result->name[i], r);
+            same = false;
+        }
+    }
+    return same;
+}
+
 /* ---- cases ---- */
 
 /* Collective. Counts weights that became plain. */
@@ -198,6 +228,7 @@ static bool try_case(meg_comm *comm, const plan_case *c, const mix *m, answer *a
         ranks_run_rank(&one);
         good = one.result->predicted == one.result->touched;
         if (!good) fprintf(stderr, "%s: other bytes than predicted\n", words);
+        good = same_bits(comm, &one) && good;
         good = all_say(comm, good) && near_enough(comm, c, &one, a);
         *plain += one.plain;
         if (meg_comm_rank(comm) == 0)

@@ -1,5 +1,6 @@
 /* Sessions: see session.h. */
 #include "cli/session.h"
+#include "base/random.h"
 #include "cli/planfile.h"
 #include "cli/ranks.h"
 #include "import/onnx.h"
@@ -45,13 +46,37 @@ bool meg_session_is_file(const char *model)
     return length > tail && strcmp(model + length - tail, ".onnx") == 0;
 }
 
+/* One rank must not evaluate, save or train on where others do not: they would wait for ever. Words of
+ * the command have the same value on all ranks; names of files and data may differ, since files are
+ * compared by content, but all ranks have them or none. The library compares its own words. */
+static meg_status same_words(meg_session *s)
+{
+    const meg_arguments *a = s->arguments;
+    meg_token command = {"another command", meg_hash(a->command->name)};
+    int count = 0;
+    MEG_TRY(s->error, meg_context_same(s->ctx, &command, 1));
+    for (const meg_param *p = a->command->params; p && p->name; p++)
+        count++;
+    meg_token *same = meg_pool_alloc(a->pool, ((size_t)count + 1) * sizeof *same);
+    for (int i = 0; i < count; i++) {
+        const meg_param one[2] = {a->command->params[i]};
+        char text[MEG_TEXT + 64];
+        meg_options_print(one, a->settings, text, sizeof text);
+        bool name = one->kind == MEG_PARAM_TEXT;
+        same[i].what = meg_pool_text(a->pool, "another %s--%s", name ? "use of " : "", one->name);
+        same[i].value = name ? *text != '\0' : meg_hash(text);
+    }
+    return meg_context_same(s->ctx, same, count);
+}
+
 meg_status meg_session_open(meg_session *s, const meg_arguments *a, meg_error *e)
 {
     meg_graph *none;
     *s = (meg_session){.arguments = a, .error = e};
     bool model = a->command->takes & MEG_TAKES_MODEL && !meg_session_is_file(a->place[0]);
     if (model && !meg_zoo_find(a->place[0])) return meg_zoo_build(e, a->place[0], "", &none);
-    return meg_session_said(s, meg_open(a->text[MEG_TO_CONTEXT], &s->ctx));
+    MEG_TRY(e, meg_session_said(s, meg_open(a->text[MEG_TO_CONTEXT], &s->ctx)));
+    return meg_session_said(s, same_words(s));
 }
 
 /* An error that all ranks have is told by the first, before any of them ends: a launcher ends the

@@ -441,8 +441,10 @@ static meg_status open_world(meg_error *e, meg_comm **out)
     MEG_TRY(e, wrap(e, comm, NULL, out));
     mpi *c = (mpi *)*out;
     const char *small = getenv("MEGALITH_MPI_PIECE");
+    long long piece = small ? atoll(small) : 0;
     c->owner = !begun;
-    if (small && atoll(small) >= 8 && atoll(small) <= PIECE) c->piece = atoll(small) / 8 * 8;
+    MPI_Bcast(&piece, 1, MPI_LONG_LONG, 0, comm); /* both sides of a message cut it alike */
+    if (piece >= 8 && piece <= PIECE) c->piece = piece / 8 * 8;
     return MEG_OK;
 }
 

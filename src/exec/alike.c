@@ -14,10 +14,10 @@ typedef struct holding { /* of a weight, by a rank */
 
 typedef struct table {
     const meg_graph *graph; /* of the plan's first entry */
-    int ranks, values;
-    holding *all;  /* (ranks, values) */
-    bool *plain;   /* (values) */
-    int disagreed; /* values, this time */
+    int ranks, values;      /* values: what nodes do not make, which has the first numbers */
+    holding *all;           /* (ranks, values) */
+    bool *plain;            /* (values) */
+    int disagreed;          /* values, this time */
 } table;
 
 /* ---- what ranks hold ---- */
@@ -63,9 +63,24 @@ static int first_like(const table *t, int rank, int value)
     return r;
 }
 
+/* Then box and type say all: with parts of their own (zero=3), no two of a thousand ranks need be
+ * compared. */
+static bool all_plain(const table *t, int value)
+{
+    int32_t dtype = -1;
+    for (int r = 0; r < t->ranks; r++) {
+        const holding *h = held_by(t, r, value);
+        if (h->box == 0) continue;
+        if (dtype < 0) dtype = h->dtype;
+        if (h->format != MEG_FORMAT_PLAIN || h->dtype != dtype) return false;
+    }
+    return true;
+}
+
 /* The two lowest ranks that disagree on the order of a value's elements, if any do. */
 static bool find_unlike(const table *t, int value, int rank[2])
 {
+    if (all_plain(t, value)) return false;
     for (int r = 1; r < t->ranks; r++) {
         if (held_by(t, r, value)->box == 0) continue;
         rank[0] = first_like(t, r, value);
@@ -129,12 +144,14 @@ static meg_status look(table *t, meg_comm *comm, meg_error *e, meg_alike *out)
 meg_status meg_plan_alike(meg_comm *comm, meg_error *e, const meg_graph *g,
                           const meg_plan_input *in, meg_alike *out)
 {
-    table t = {.ranks = meg_comm_size(comm), .values = g->values};
+    table t = {.ranks = meg_comm_size(comm)};
     meg_alike found = {0};
     meg_plan_input now = *in;
     if (t.ranks == 1) return meg_plan_from(g, e, in, &out->plan);
+    for (int i = 0; i < g->values; i++)
+        t.values += g->value[i].kind != MEG_MADE;
     t.all = calloc((size_t)t.ranks * ((size_t)t.values + 1), sizeof *t.all);
-    now.plain = t.plain = calloc((size_t)t.values + 1, sizeof *t.plain);
+    now.plain = t.plain = calloc((size_t)g->values + 1, sizeof *t.plain);
     if (!t.all || !t.plain) abort();
     meg_status status = plan_once(comm, e, g, &now, &found.plan);
     if (status == MEG_OK) status = look(&t, comm, e, &found);

@@ -397,6 +397,8 @@ meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *out)
     meg_status status = MEG_OK;
     meg_report r;
     int64_t end = steps > 0 ? t->step + steps : t->steps;
+    meg_token same = {"another number of steps to train", (uint64_t)end};
+    MEG_TRY(&t->ctx->error, meg_context_same(t->ctx, &same, 1));
     while (t->step < end && !stop && status == MEG_OK) {
         status = train_step(t, &y, &stop);
         if (status != MEG_OK || !checkpoint_due(t)) continue;
