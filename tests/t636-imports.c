@@ -93,17 +93,42 @@ static void expected_losses(const char *net, double out[STEPS])
     meg_safetensors_close(f);
 }
 
+static const char *const EXPORTERS[] = {"raw", "dynamo", "script"};
+
 /* By the first few of the exporters. */
 static void check_net(const char *net, int count)
 {
-    static const char *const exporters[] = {"raw", "dynamo", "script"};
     double want[STEPS];
     expected_losses(net, want);
     for (int i = 0; i < count; i++) {
         training r = {.net = net, .plan = ""};
-        snprintf(r.file, sizeof r.file, "%s-%s", net, exporters[i]);
+        snprintf(r.file, sizeof r.file, "%s-%s", net, EXPORTERS[i]);
         if (!train(&r)) fail_msg("%s", r.message);
         check_losses(r.file, r.loss, want);
+    }
+}
+
+/* All attention is one operator of this kind, twice. */
+static void check_attention(const char *net, const char *words, int count)
+{
+    for (int i = 0; i < count; i++) {
+        char file[64];
+        meg_error e = {0};
+        meg_graph *g = NULL;
+        int found = 0;
+        snprintf(file, sizeof file, "%s-%s", net, EXPORTERS[i]);
+        if (meg_onnx_load(&e, golden(file, ".onnx"), "", NULL, &g)) fail_msg("%s", e.message);
+        for (int k = 0; k < g->nodes; k++) {
+            const meg_node *v = &g->node[k];
+            char text[128] = "";
+            if (strcmp(v->op->name, "softmax") == 0) fail_msg("%s: %s is left", file, v->name);
+            if (strcmp(v->op->name, "attention") != 0) continue;
+            meg_options_print(v->op->params, v->attr, text, sizeof text);
+            found += strstr(text, words) != NULL;
+            if (strstr(text, "scale")) fail_msg("%s: %s", file, text); /* the usual one is exact */
+        }
+        if (found != 2) fail_msg("%s: %d attentions, expected 2", file, found);
+        meg_graph_destroy(g);
     }
 }
 
@@ -130,6 +155,29 @@ static void test_no_masks(void **state)
 {
     (void)state;
     check_net("masks", 3);
+}
+
+/* A matrix for q, k and v, masked_fill of a buffer: attention, of which no matrix is kept. */
+static void test_gpt(void **state)
+{
+    (void)state;
+    check_net("gpt", 2);
+    check_attention("gpt", "causal=yes", 2);
+}
+
+static void test_encoder(void **state)
+{
+    (void)state;
+    check_net("encoder", 3);
+    check_attention("encoder", "heads=2", 3);
+}
+
+/* The mask is a sum, and the batch is not the first axis in between. */
+static void test_causal_encoder(void **state)
+{
+    (void)state;
+    check_net("causal", 3);
+    check_attention("causal", "causal=yes", 3);
 }
 
 /* The output is what the file says, logarithms of probabilities, and is saved so. */
@@ -230,6 +278,9 @@ int main(void)
                                        cmocka_unit_test(test_log_softmax),
                                        cmocka_unit_test(test_layernorm_without_bias),
                                        cmocka_unit_test(test_no_masks),
+                                       cmocka_unit_test(test_gpt),
+                                       cmocka_unit_test(test_encoder),
+                                       cmocka_unit_test(test_causal_encoder),
                                        cmocka_unit_test(test_logs_stay),
                                        cmocka_unit_test(test_masks_are_found),
                                        cmocka_unit_test(test_masks_under_plans),

@@ -138,7 +138,7 @@ NETS = {  # shape of a sample (None: ids), what makes the net of a rate, rate of
     "lone": ((3, 4), lambda rate: Lone(), None),
     "masks": ((3, 5, 6), Masks, 0.4),
     "gpt": (None, Gpt, 0.2),
-    "encoder": (VECTORS, lambda rate: Encoder(rate, False), 0.2),
+    "encoder": (VECTORS, lambda rate: Encoder(rate, False), None),
     "causal": (VECTORS, lambda rate: Encoder(rate, True), None),
 }
 

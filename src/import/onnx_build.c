@@ -219,6 +219,7 @@ static meg_status want_data(meg_onnx_build *b, const meg_onnx_node *n, int i, me
     if (s && s->constant)
         return meg_onnx_refuse(b, n, "input %d, '%.*s', is a constant, but must depend on the data",
                                i, MEG_SPAN_TEXT(s->name));
+    if (s && s->view) MEG_TRY(b->error, meg_onnx_settle(b, n, s));
     if (s && s->view)
         return meg_onnx_refuse(b, n, "the batch must be the first axis of '%.*s'",
                                MEG_SPAN_TEXT(s->name));

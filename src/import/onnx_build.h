@@ -19,7 +19,8 @@
 #include "import/onnx.h"
 #include "import/onnx_file.h"
 
-typedef struct meg_onnx_draw meg_onnx_draw; /* random numbers: see onnx_draws.c */
+typedef struct meg_onnx_draw meg_onnx_draw;           /* random numbers: see onnx_draws.c */
+typedef struct meg_onnx_attention meg_onnx_attention; /* nodes: see onnx_attention.c */
 
 typedef struct meg_onnx_symbol {
     meg_span name;
@@ -36,6 +37,7 @@ typedef struct meg_onnx_symbol {
     int uses;                         /* inputs of needed nodes, outputs of the graph */
     int user;                         /* one of those nodes; -1: none */
     int rank;                         /* in the file, where it is not that of the value; 0: it is */
+    bool parts_front;                 /* each has its last axis in front */
     bool needed, output;
     bool trained; /* a constant that a node made of a weight: it is one, too */
 } meg_onnx_symbol;
@@ -50,9 +52,10 @@ typedef struct meg_onnx_build {
     int symbols;
     int *place; /* hash table of symbols */
     size_t places;
-    bool *skip; /* nodes that are not needed, or went into another one */
-    int still;  /* batch normalisations without training, for a warning */
-    int folded; /* convolutions that look as if they had swallowed one */
+    bool *skip;                     /* nodes that are not needed, or went into another one */
+    meg_onnx_attention **attention; /* of each node that ends one; NULL: does not */
+    int still;                      /* batch normalisations without training, for a warning */
+    int folded;                     /* convolutions that look as if they had swallowed one */
     int drops;
     int drawn_alone;  /* masks of one sample: perhaps for all of a batch */
     int merged;       /* scales of normalisations that several of them share */

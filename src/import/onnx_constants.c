@@ -192,7 +192,8 @@ static meg_status read_cast_like(meg_onnx_build *b, const meg_onnx_node *n)
                                       : like->front
                  : -1;
     int type = like && like->constant ? like->constant->type : 0;
-    bool real = x >= 0 ? b->graph->value[x].dtype == MEG_F32 : type == MEG_ONNX_FLOAT;
+    bool unmade = x < 0 && type == 0; /* within a group of nodes that is one operator: real */
+    bool real = x >= 0 ? b->graph->value[x].dtype == MEG_F32 : unmade || type == MEG_ONNX_FLOAT;
     bool whole = x >= 0 ? !real : type == MEG_ONNX_INT64 || type == MEG_ONNX_INT32;
     return cast(b, n, real, whole);
 }
@@ -279,16 +280,20 @@ static meg_status read_split_to_sequence(meg_onnx_build *b, const meg_onnx_node 
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
     meg_onnx_list sizes;
     int x;
-    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
+    MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &x));
     MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &sizes));
+    int rank = b->graph->value[x].rank, axis = meg_onnx_axis(meg_onnx_int(n, "axis", 0), rank);
+    bool front = meg_onnx_is_front(meg_onnx_in(b, n, 0)) && axis == rank - 1 && rank > 2;
+    if (front) axis = 1;
+    else MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
     const meg_value v = b->graph->value[x]; /* the array moves */
-    int axis = meg_onnx_axis(meg_onnx_int(n, "axis", 0), v.rank);
     bool single = sizes.count == 1 && meg_onnx_in(b, n, 1)->constant->rank == 0;
     if (axis < 1 || sizes.count < 1 || !y || !meg_onnx_int(n, "keepdims", 1))
         return meg_onnx_refuse(b, n, "only parts of given sizes, not of the batch, are supported");
     int64_t at = 0, most = v.dims[axis];
     if (single && (sizes.at[0] < 1 || (most - 1) / sizes.at[0] >= 64))
         return meg_onnx_refuse(b, n, "more than 64 parts");
+    y->parts_front = front;
     y->part_count = single ? (int)((most - 1) / sizes.at[0]) + 1 : sizes.count;
     y->parts = meg_pool_alloc(b->file->pool, (size_t)y->part_count * sizeof *y->parts);
     for (int i = 0; i < y->part_count; i++) {
@@ -311,7 +316,9 @@ static meg_status read_sequence_at(meg_onnx_build *b, const meg_onnx_node *n)
     MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &index));
     int at = s && s->parts && index.count == 1 ? meg_onnx_axis(index.at[0], s->part_count) : -1;
     if (at < 0) return meg_onnx_refuse(b, n, "its input is no sequence, or has no such part");
-    meg_onnx_bind(b, n, 0, s->parts[at]);
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (y && s->parts_front) y->front = s->parts[at];
+    else meg_onnx_bind(b, n, 0, s->parts[at]);
     return MEG_OK;
 }
 

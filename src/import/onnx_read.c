@@ -9,6 +9,7 @@
  * normalisation trains again, its statistics become running ones; a softmax at the end is left to
  * the loss; what cannot be brought back is told to the listener.
  */
+#include "import/onnx_attention.h"
 #include "import/onnx_draws.h"
 #include "import/onnx_fold.h"
 #include "import/onnx_view.h"
@@ -190,6 +191,7 @@ static void find_needs(meg_onnx_build *b)
             meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->in[k]);
             if (!s) continue;
             s->needed = true;
+            if (k == 1 && meg_span_is(n->op, "CastLike")) continue; /* only its type is asked for */
             s->uses++;
             s->user = i;
         }
@@ -284,12 +286,23 @@ static meg_status build_node(meg_onnx_build *b, const meg_onnx_node *n)
     return row->read(b, n);
 }
 
+/* A group of nodes that is one operator, or one after the other. */
+static meg_status build_group(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    const meg_onnx_attention *a = b->attention[n - b->file->node];
+    bool done = false;
+    if (a) MEG_TRY(b->error, meg_onnx_read_attention(b, a, &done));
+    for (int i = 0, at; a && !done && (at = meg_onnx_waiting(a, i)) >= 0; i++)
+        MEG_TRY(b->error, build_node(b, &b->file->node[at]));
+    return done ? MEG_OK : build_node(b, n);
+}
+
 static meg_status build_nodes(meg_onnx_build *b)
 {
     for (size_t i = 0; i < b->file->nodes; i++) {
         const meg_onnx_node *n = &b->file->node[i];
         if (b->skip[i]) continue;
-        MEG_TRY(b->error, build_node(b, n));
+        MEG_TRY(b->error, build_group(b, n));
         for (int k = 0; k < n->outputs; k++) {
             const meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->out[k]);
             if (s && s->needed && s->value < 0 && s->front < 0 && !s->view && !s->parts &&
@@ -360,6 +373,8 @@ static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int co
     meg_graph *g = b->graph;
     bool loss = strcmp(b->options.loss, "none") != 0;
     for (int i = 0; i < count; i++) {
+        if (out[i]->view)
+            MEG_TRY(b->error, meg_onnx_settle(b, &b->file->node[out[i]->maker], out[i]));
         MEG_CHECK(b->error, !out[i]->view, MEG_EUNSUPPORTED,
                   "%s: the batch must be the first axis of output '%.*s'", b->file->path,
                   MEG_SPAN_TEXT(out[i]->name));
@@ -390,6 +405,7 @@ static meg_status build(meg_onnx_build *b)
     meg_onnx_find_own(b);
     find_needs(b);
     meg_onnx_find_patterns(b);
+    meg_onnx_find_attention(b);
     for (size_t i = 0; i < b->file->inputs; i++)
         MEG_TRY(b->error, add_input(b, &b->file->input[i]));
     MEG_TRY(b->error, meg_onnx_check_operators(b));

@@ -15,6 +15,11 @@ static bool squeezed(const meg_onnx_symbol *s)
     return s && s->rank > 0;
 }
 
+static bool is_ours(const meg_onnx_node *n)
+{
+    return meg_span_bytes(meg_onnx_note(n, "megalith.scope")) > 0;
+}
+
 static meg_status read_flatten(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "flatten", .inputs = 1};
@@ -86,11 +91,16 @@ static meg_status read_reshape(meg_onnx_build *b, const meg_onnx_node *n)
     int64_t dims[MEG_ONNX_RANK];
     int x;
     if (s && s->constant) return meg_onnx_reshape_weight(b, n);
-    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
+    MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &x));
     MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &to));
     int rank = meg_onnx_dims(b, s, dims);
     if (!meg_onnx_resolve(dims, rank, meg_onnx_int(n, "allowzero", 0) == 0, &to))
         return meg_onnx_refuse(b, n, "the new shape does not have as many elements as the input");
+    if (meg_onnx_is_front(s) && !is_ours(n) && to.count > 2) { /* heads of features: only noted */
+        meg_onnx_view v = meg_onnx_view_of(b, s);
+        if (meg_onnx_view_split(&v, &to)) return meg_onnx_view_bind(b, n, &v);
+    }
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
     return add_reshape(b, n, x, &to);
 }
 
@@ -309,7 +319,7 @@ static meg_status read_transpose(meg_onnx_build *b, const meg_onnx_node *n)
     if ((count >= 0 && count != rank) || squeezed(s))
         return meg_onnx_refuse(b, n, "perm has %d numbers, but the input %d axes", count, rank);
     if (perm[0] != 0) return meg_onnx_view_transpose(b, n, perm);
-    bool ours = meg_span_bytes(meg_onnx_note(n, "megalith.scope")) > 0; /* wants to be a node */
+    bool ours = is_ours(n); /* wants to be a node */
     if (!ours && rank > 2 && moves(perm, rank, -1) && meg_onnx_is_front(s)) {
         y->value = s->front;
         return MEG_OK;
@@ -395,16 +405,20 @@ static meg_status read_split(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_list sizes;
     int x;
-    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
+    MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &x));
     MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &sizes));
     meg_value v = b->graph->value[x]; /* the array moves */
     int axis = meg_onnx_axis(meg_onnx_int(n, "axis", 0), v.rank);
+    bool front = meg_onnx_is_front(meg_onnx_in(b, n, 0)) && axis == v.rank - 1 && v.rank > 2;
+    if (front) axis = 1;
+    else MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
+    v = b->graph->value[x];
     if (axis < 1) return meg_onnx_refuse(b, n, "the batch cannot be split");
     int64_t parts = n->outputs, each = (v.dims[axis] + parts - 1) / parts, at = 0;
     if (sizes.count >= 0 && sizes.count != parts)
         return meg_onnx_refuse(b, n, "%d sizes for %d outputs", sizes.count, n->outputs);
     for (int i = 0; i < n->outputs; i++) {
-        meg_onnx_layer l = {.op = "slice", .inputs = 1, .in = {x}};
+        meg_onnx_layer l = {.op = "slice", .inputs = 1, .in = {x}, .front = front};
         meg_onnx_node part = *n;
         cut c = whole(&v);
         int64_t size = sizes.count >= 0 ? sizes.at[i] : each;

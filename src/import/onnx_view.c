@@ -13,195 +13,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- views ---- */
-
-static int64_t extent_of(const meg_onnx_view *v, int axis)
-{
-    int64_t extent = 1;
-    for (int i = v->begin[axis]; i < v->begin[axis + 1]; i++)
-        extent *= v->extent[v->order[i]];
-    return extent;
-}
-
-int meg_onnx_view_dims(const meg_onnx_view *v, int64_t out[MEG_ONNX_RANK])
-{
-    for (int i = 0; i < v->axes; i++)
-        out[i] = extent_of(v, i);
-    return v->axes;
-}
-
-/* The axis that has the batch. */
-static int batch_axis(const meg_onnx_view *v)
-{
-    for (int k = 0; k < v->axes; k++)
-        for (int i = v->begin[k]; i < v->begin[k + 1]; i++)
-            if (v->order[i] == 0) return k;
-    return -1;
-}
-
-/* An atom per axis of a value, each an axis of the file, in order; `last`: the file has axis 1 last. */
-static meg_onnx_view view_of_value(const meg_onnx_build *b, int value, bool last)
-{
-    const meg_value *x = &b->graph->value[value];
-    meg_onnx_view v = {.value = value, .axes = x->rank};
-    int atom[MEG_AXES]; /* of each axis; -1: an extent of 1 has none */
-    for (int i = 0; i < x->rank; i++) {
-        atom[i] = i == 0 || x->dims[i] > 1 ? v.atoms : -1;
-        if (atom[i] >= 0) v.extent[v.atoms++] = x->dims[i];
-    }
-    for (int i = 0, at = 0; i < x->rank; i++) {
-        int from = !last || i == 0 ? i : i == x->rank - 1 ? 1 : i + 1;
-        if (atom[from] >= 0) v.order[at++] = atom[from];
-        v.begin[i + 1] = at;
-    }
-    return v;
-}
-
-static meg_onnx_view view_of(const meg_onnx_build *b, const meg_onnx_symbol *s)
-{
-    if (s->view) return *s->view;
-    return view_of_value(b, s->value >= 0 ? s->value : s->front, s->value < 0);
-}
-
-/* Splits atom a into (first, rest). */
-static bool split_atom(meg_onnx_view *v, int a, int64_t first)
-{
-    if (a == 0 || v->atoms == MEG_ONNX_ATOMS || first < 1 || v->extent[a] % first) return false;
-    int count = v->begin[v->axes], at = 0;
-    memmove(v->extent + a + 1, v->extent + a, (size_t)(v->atoms - a) * sizeof *v->extent);
-    v->extent[a] = first, v->extent[a + 1] /= first;
-    v->atoms++;
-    for (int i = 0; i < count; i++)
-        if (v->order[i] > a) v->order[i]++;
-        else if (v->order[i] == a) at = i;
-    memmove(v->order + at + 2, v->order + at + 1, (size_t)(count - at - 1) * sizeof *v->order);
-    v->order[at + 1] = a + 1;
-    for (int k = 0; k <= v->axes; k++)
-        v->begin[k] += v->begin[k] > at;
-    return true;
-}
-
-/* A batch of 1 fits anywhere. It is an axis of its own where there is one for it, else belongs to the
- * axis that follows it, (t, n, h d) -> (t, n h, d), but never to the last, which has features. */
-static bool takes_one(const meg_onnx_list *to, int k, int64_t next)
-{
-    return next == 1 && (to->at[k] == 1 || k >= to->count - 2);
-}
-
-/* Other axes over the same numbers: walks the atoms in the file's order, splits where an axis ends. */
-static bool reshape(meg_onnx_view *v, const meg_onnx_list *to)
-{
-    int at = 0, begin[MEG_ONNX_RANK + 1] = {0};
-    for (int k = 0; k < to->count; k++) {
-        int64_t have = 1;
-        while (at < v->begin[v->axes]) {
-            int64_t next = v->extent[v->order[at]];
-            if (have == to->at[k] && !takes_one(to, k, next)) break;
-            if (to->at[k] % (have * next) != 0 &&
-                (to->at[k] % have != 0 || !split_atom(v, v->order[at], to->at[k] / have)))
-                return false;
-            have *= v->extent[v->order[at++]];
-            if (to->at[k] == 1) break;
-        }
-        if (have != to->at[k]) return false;
-        begin[k + 1] = at;
-    }
-    if (at != v->begin[v->axes]) return false;
-    v->axes = to->count;
-    memcpy(v->begin, begin, sizeof begin);
-    return true;
-}
-
-static void transpose(meg_onnx_view *v, const int64_t perm[])
-{
-    meg_onnx_view old = *v;
-    int at = 0;
-    for (int k = 0; k < v->axes; k++) {
-        int from = (int)perm[k];
-        for (int i = old.begin[from]; i < old.begin[from + 1]; i++)
-            v->order[at++] = old.order[i];
-        v->begin[k + 1] = at;
-    }
-}
-
-/* ---- values ---- */
-
-/* Runs of atoms that are neighbours in the value and in the wanted order are one axis of a transpose. */
-typedef struct runs {
-    int count;
-    int first[MEG_ONNX_ATOMS]; /* its first atom, in the wanted order */
-    int64_t extent[MEG_ONNX_ATOMS];
-} runs;
-
-static runs runs_of(const meg_onnx_view *v, const int order[])
-{
-    runs r = {0};
-    for (int i = 0; i < v->atoms; i++) {
-        if (i > 1 && order[i] == order[i - 1] + 1) { /* the batch stays alone */
-            r.extent[r.count - 1] *= v->extent[order[i]];
-            continue;
-        }
-        r.first[r.count] = order[i];
-        r.extent[r.count++] = v->extent[order[i]];
-    }
-    return r;
-}
-
-/* The value with its atoms in this order, the batch first, as `rank` axes. */
-static meg_status arrange(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_view *v,
-                          const int order[], meg_onnx_list *dims, int *out)
-{
-    runs r = runs_of(v, order);
-    int64_t in_order[MEG_ONNX_ATOMS];
-    char axes[64] = "axes=";
-    bool moved = false;
-    if (r.count > MEG_AXES || dims->count > MEG_AXES)
-        return meg_onnx_refuse(b, n, "it moves more than %d axes at once", MEG_AXES);
-    for (int i = 0; i < r.count; i++) { /* the run's place in the value: how many begin before it */
-        int place = 0;
-        for (int k = 0; k < r.count; k++)
-            place += r.first[k] < r.first[i];
-        in_order[place] = r.extent[i];
-        moved = moved || place != i;
-        snprintf(axes + strlen(axes), sizeof axes - strlen(axes), "%s%d", i ? "x" : "", place);
-    }
-    *out = v->value;
-    if (moved) {
-        *out = meg_onnx_shaped(b, *out, r.count, in_order);
-        if (*out >= 0)
-            *out = meg_graph_add(b->graph, "transpose", meg_onnx_fresh(b, "transpose"), axes, 1,
-                                 out);
-    }
-    if (*out >= 0) *out = meg_onnx_shaped(b, *out, dims->count, dims->at);
-    return b->graph->error.status;
-}
-
-/* Atoms of the axes [from, to), without the batch. */
-static int take_atoms(const meg_onnx_view *v, int from, int to, int out[])
-{
-    int count = 0;
-    for (int i = v->begin[from]; i < v->begin[to]; i++)
-        if (v->order[i] != 0) out[count++] = v->order[i];
-    return count;
-}
-
-/* Binds the node's output: a value where the batch comes first, else a view. */
-static meg_status bind(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_view *v)
-{
-    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
-    meg_onnx_list dims = {.count = v->axes};
-    if (!y) return MEG_OK;
-    y->value = y->front = -1;
-    y->view = NULL;
-    if (v->axes <= MEG_AXES && v->axes > 0 && v->begin[1] == 1 && v->order[0] == 0) {
-        meg_onnx_view_dims(v, dims.at);
-        return arrange(b, n, v, v->order, &dims, &y->value);
-    }
-    y->view = meg_pool_alloc(b->file->pool, sizeof *y->view);
-    *y->view = *v;
-    return MEG_OK;
-}
-
 /* ---- shapes ---- */
 
 static meg_status lost_batch(const meg_onnx_build *b, const meg_onnx_node *n)
@@ -212,21 +23,21 @@ static meg_status lost_batch(const meg_onnx_build *b, const meg_onnx_node *n)
 
 meg_status meg_onnx_view_transpose(meg_onnx_build *b, const meg_onnx_node *n, const int64_t perm[])
 {
-    meg_onnx_view v = view_of(b, meg_onnx_in(b, n, 0));
+    meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0));
     unsigned seen = 0;
     for (int i = 0; i < v.axes; i++)
         seen |= perm[i] >= 0 && perm[i] < v.axes ? 1u << perm[i] : 0;
     if (seen != (1u << v.axes) - 1)
         return meg_onnx_refuse(b, n, "perm does not name each axis once");
-    transpose(&v, perm);
-    return bind(b, n, &v);
+    meg_onnx_view_turn(&v, perm);
+    return meg_onnx_view_bind(b, n, &v);
 }
 
 meg_status meg_onnx_view_reshape(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_list *to)
 {
-    meg_onnx_view v = view_of(b, meg_onnx_in(b, n, 0));
-    if (!reshape(&v, to)) return lost_batch(b, n);
-    return bind(b, n, &v);
+    meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0));
+    if (!meg_onnx_view_split(&v, to)) return lost_batch(b, n);
+    return meg_onnx_view_bind(b, n, &v);
 }
 
 /* Removes or adds an axis without atoms. */
@@ -244,28 +55,30 @@ static void insert_axis(meg_onnx_view *v, int axis)
 
 static meg_status read_squeeze(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
 {
-    meg_onnx_view v = view_of(b, meg_onnx_in(b, n, 0));
+    meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0));
     meg_onnx_list axes;
     unsigned gone = 0;
     (void)row;
     MEG_TRY(b->error, meg_onnx_list_of(b, n, "axes", 1, &axes));
     for (int i = 0; i < axes.count; i++) {
         int axis = meg_onnx_axis(axes.at[i], v.axes);
-        if (axis < 0 || axis == batch_axis(&v) || extent_of(&v, axis) != 1) return lost_batch(b, n);
+        if (axis < 0 || axis == meg_onnx_view_batch(&v) || meg_onnx_view_extent(&v, axis) != 1)
+            return lost_batch(b, n);
         gone |= 1u << axis;
     }
     for (int axis = v.axes - 1; axis >= 0; axis--) {
-        bool one = axes.count < 0 && axis != batch_axis(&v) && extent_of(&v, axis) == 1;
+        bool one = axes.count < 0 && axis != meg_onnx_view_batch(&v) &&
+                   meg_onnx_view_extent(&v, axis) == 1;
         if (!one && !(gone >> axis & 1)) continue;
         if (v.begin[axis] != v.begin[axis + 1]) return lost_batch(b, n); /* an atom of extent 1 */
         drop_axis(&v, axis);
     }
-    return bind(b, n, &v);
+    return meg_onnx_view_bind(b, n, &v);
 }
 
 static meg_status read_unsqueeze(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
 {
-    meg_onnx_view v = view_of(b, meg_onnx_in(b, n, 0));
+    meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0));
     meg_onnx_list axes;
     unsigned made = 0;
     (void)row;
@@ -279,7 +92,7 @@ static meg_status read_unsqueeze(meg_onnx_build *b, const meg_onnx_node *n, cons
         return meg_onnx_refuse(b, n, "axes that do not exist, or too many");
     for (int axis = 0; axis < count; axis++)
         if (made >> axis & 1) insert_axis(&v, axis);
-    return bind(b, n, &v);
+    return meg_onnx_view_bind(b, n, &v);
 }
 
 static meg_status read_transpose(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
@@ -298,11 +111,16 @@ static meg_status read_reshape(meg_onnx_build *b, const meg_onnx_node *n, const 
 {
     int64_t dims[MEG_ONNX_RANK];
     meg_onnx_list to;
-    (void)row;
+    meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
     MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &to));
-    int rank = meg_onnx_dims(b, meg_onnx_in(b, n, 0), dims);
+    int rank = meg_onnx_dims(b, s, dims);
     if (!meg_onnx_resolve(dims, rank, meg_onnx_int(n, "allowzero", 0) == 0, &to))
         return meg_onnx_refuse(b, n, "the new shape does not have as many elements as the input");
+    meg_onnx_view v = meg_onnx_view_of(b, s);
+    if (!meg_onnx_view_split(&v, &to) && meg_onnx_is_lazy(s->view)) {
+        MEG_TRY(b->error, meg_onnx_settle(b, n, s));
+        return row->read(b, n);
+    }
     return meg_onnx_view_reshape(b, n, &to);
 }
 
@@ -328,7 +146,7 @@ static meg_status gather_all(meg_onnx_build *b, const meg_onnx_node *n, const me
 /* One entry of an axis: the axis comes behind the batch, is cut, and is gone. */
 static meg_status read_gather(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
 {
-    meg_onnx_view v = view_of(b, meg_onnx_in(b, n, 0)), y = v;
+    meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0)), y = v;
     const meg_onnx_tensor *t;
     int64_t at;
     int order[MEG_ONNX_ATOMS] = {0}, x;
@@ -337,17 +155,18 @@ static meg_status read_gather(meg_onnx_build *b, const meg_onnx_node *n, const m
     MEG_TRY(b->error, meg_onnx_constant(b, n, 1, &t));
     int axis = meg_onnx_axis(meg_onnx_int(n, "axis", 0), v.axes);
     if (t && t->rank > 0 && v.axes == 1) return gather_all(b, n, t);
-    if (!t || t->rank != 0 || !meg_onnx_whole(t, 0, &at) || axis < 0 || axis == batch_axis(&v))
+    if (!t || t->rank != 0 || !meg_onnx_whole(t, 0, &at) || axis < 0 ||
+        axis == meg_onnx_view_batch(&v))
         return meg_onnx_refuse(b, n, "only one entry, not of the batch, can be gathered");
-    int own = take_atoms(&v, axis, axis + 1, order + 1);
-    int before = take_atoms(&v, 0, axis, order + 1 + own);
-    take_atoms(&v, axis + 1, v.axes, order + 1 + own + before);
-    meg_onnx_list dims = {3, {v.extent[0], extent_of(&v, axis), 1}};
+    int own = meg_onnx_view_atoms(&v, axis, axis + 1, order + 1);
+    int before = meg_onnx_view_atoms(&v, 0, axis, order + 1 + own);
+    meg_onnx_view_atoms(&v, axis + 1, v.axes, order + 1 + own + before);
+    meg_onnx_list dims = {3, {v.extent[0], meg_onnx_view_extent(&v, axis), 1}};
     for (int i = 1 + own; i < v.atoms; i++)
         dims.at[2] *= v.extent[order[i]];
     if (at < 0) at += dims.at[1];
     if (at < 0 || at >= dims.at[1]) return meg_onnx_refuse(b, n, "an index that does not exist");
-    MEG_TRY(b->error, arrange(b, n, &v, order, &dims, &x));
+    MEG_TRY(b->error, meg_onnx_view_arrange(b, n, &v, order, &dims, &x));
     snprintf(words, sizeof words, "axes=1 begin=%" PRId64 " end=%" PRId64, at, at + 1);
     y.value = meg_graph_add(b->graph, "slice", meg_onnx_fresh(b, "slice"), words, 1, &x);
     if (y.value < 0) return b->graph->error.status;
@@ -363,7 +182,7 @@ static meg_status read_gather(meg_onnx_build *b, const meg_onnx_node *n, const m
     for (int k = axis; k < v.axes; k++)
         y.begin[k] = v.begin[k + 1] - own;
     y.axes--;
-    return bind(b, n, &y);
+    return meg_onnx_view_bind(b, n, &y);
 }
 
 /* ---- computing ---- */
@@ -374,13 +193,13 @@ static meg_status as_tokens(meg_onnx_build *b, const meg_onnx_node *n, const meg
 {
     int order[MEG_ONNX_ATOMS] = {0}, last = v->axes - 1;
     int64_t tokens = 1;
-    if (batch_axis(v) == last) return lost_batch(b, n);
-    int count = 1 + take_atoms(v, 0, last, order + 1);
+    if (meg_onnx_view_batch(v) == last) return lost_batch(b, n);
+    int count = 1 + meg_onnx_view_atoms(v, 0, last, order + 1);
     for (int i = 1; i < count; i++)
         tokens *= v->extent[order[i]];
-    take_atoms(v, last, v->axes, order + count);
-    meg_onnx_list dims = {3, {v->extent[0], tokens, extent_of(v, last)}};
-    return arrange(b, n, v, order, &dims, out);
+    meg_onnx_view_atoms(v, last, v->axes, order + count);
+    meg_onnx_list dims = {3, {v->extent[0], tokens, meg_onnx_view_extent(v, last)}};
+    return meg_onnx_view_arrange(b, n, v, order, &dims, out);
 }
 
 /* As (n, .., rows, columns) for a product of matrices. */
@@ -389,13 +208,14 @@ static meg_status as_matrices(meg_onnx_build *b, const meg_onnx_node *n, const m
 {
     int order[MEG_ONNX_ATOMS] = {0}, lead = v->axes - 2;
     int64_t each = 1;
-    if (lead < 1 || batch_axis(v) >= lead) return lost_batch(b, n);
-    int count = 1 + take_atoms(v, 0, lead, order + 1);
+    if (lead < 1 || meg_onnx_view_batch(v) >= lead) return lost_batch(b, n);
+    int count = 1 + meg_onnx_view_atoms(v, 0, lead, order + 1);
     for (int i = 1; i < count; i++)
         each *= v->extent[order[i]];
-    take_atoms(v, lead, v->axes, order + count);
-    meg_onnx_list dims = {4, {v->extent[0], each, extent_of(v, lead), extent_of(v, lead + 1)}};
-    return arrange(b, n, v, order, &dims, out);
+    meg_onnx_view_atoms(v, lead, v->axes, order + count);
+    meg_onnx_list dims = {
+        4, {v->extent[0], each, meg_onnx_view_extent(v, lead), meg_onnx_view_extent(v, lead + 1)}};
+    return meg_onnx_view_arrange(b, n, v, order, &dims, out);
 }
 
 /* The axes of `like`, but for the last `own`, over a value (n, .., own axes). */
@@ -430,15 +250,15 @@ static meg_status see_through(meg_onnx_build *b, const meg_onnx_node *n, const m
     if (!y || (y->value < 0 && y->front < 0)) return MEG_OK;
     MEG_TRY(b->error, meg_onnx_straighten(b, y, &value));
     meg_onnx_view v = view_like(b, value, like, own);
-    return bind(b, n, &v);
+    return meg_onnx_view_bind(b, n, &v);
 }
 
 /* Are all axes the same, the batch in the same place? */
 static bool same_axes(const meg_onnx_view *a, const meg_onnx_view *c, int own)
 {
-    bool same = a->axes == c->axes && batch_axis(a) == batch_axis(c);
+    bool same = a->axes == c->axes && meg_onnx_view_batch(a) == meg_onnx_view_batch(c);
     for (int k = 0; same && k < a->axes - own; k++)
-        same = extent_of(a, k) == extent_of(c, k);
+        same = meg_onnx_view_extent(a, k) == meg_onnx_view_extent(c, k);
     return same;
 }
 
@@ -457,7 +277,7 @@ static meg_status read_plainly(meg_onnx_build *b, const meg_onnx_node *n, const 
         if (!in || in->constant || (i == 1 && in == s[0])) continue;
         if (in->value < 0 && in->front < 0 && !in->view)
             break; /* the reader tells what is missing */
-        meg_onnx_view v = view_of(b, in);
+        meg_onnx_view v = meg_onnx_view_of(b, in);
         if (first.axes && !same_axes(&first, &v, own == 2 ? 2 : 0)) return lost_batch(b, n);
         if (!first.axes) first = v;
         old[i] = *in;
@@ -548,11 +368,14 @@ static const struct {
                {"Div", read_pair, 1},
                {"Identity", read_same, 0}};
 
+/* Views that could be values stay so as long as axes are only moved. */
 bool meg_onnx_has_view(const meg_onnx_build *b, const meg_onnx_node *n)
 {
+    bool moves = meg_span_is(n->op, "Transpose") || meg_span_is(n->op, "Reshape") ||
+                 meg_span_is(n->op, "Squeeze") || meg_span_is(n->op, "Unsqueeze");
     for (int i = 0; i < n->inputs; i++) {
         const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
-        if (s && s->view) return true;
+        if (s && s->view && (moves || !meg_onnx_is_lazy(s->view))) return true;
     }
     return false;
 }
