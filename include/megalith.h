@@ -2,7 +2,8 @@
  *
  * Five nouns in one chain: context -> graph -> plan -> trainer, plus data. Options are strings of
  * `word=value` pairs ("batch=256 micro=4"), checked against tables: an unknown word is an error
- * that lists the known ones. Functions that can fail return a meg_status; the message, which says
+ * that lists the known ones; a word without effect is an error if it is about what is learned or
+ * kept (nesterov without momentum), else a warning in the log. Functions that can fail return a meg_status; the message, which says
  * what was wrong and what would be right, is in the context (meg_message).
  *
  * Many ranks: a program started by mpirun or srun (or `megalith run -np 4 PROGRAM`) runs on all of
@@ -45,7 +46,8 @@ typedef int meg_val; /* a value of a graph; -1 after an error, which later calls
 
 typedef struct meg_report {
     int64_t step;             /* steps done so far */
-    double loss, accuracy;    /* means over the samples of the call; accuracy 0..1 */
+    double loss, accuracy;    /* means over the samples of the call; accuracy 0..1, of real targets
+                                 NaN */
     double seconds_per_step;  /* median of the call */
     double images_per_second; /* of all ranks together */
     double predicted_seconds_per_step;
@@ -54,6 +56,7 @@ typedef struct meg_report {
                                      if none does: of the one that needs most */
     int64_t measured_peak_bytes; /* highest arena byte written, plus 1; of the same rank */
     int64_t peak_rss_bytes;      /* of the largest process */
+    double absolute_error;       /* mean over the real targets; of classes NaN */
 } meg_report;
 
 /* ---- context ---- */
@@ -128,10 +131,11 @@ void meg_plan_free(meg_plan *p);
 
 /* ---- trainer ---- */
 
-/* Collective. Makes the plan's arena and weights. Options: lr=X lr_schedule=constant|step|cosine
- * warmup=EPOCHS epochs=N shuffle=0|1 shift=PIXELS flip=0|1; checkpoint=FOLDER
- * checkpoint_every=STEPS keep=N resume=auto|yes|no: training goes on from the newest sound
- * checkpoint of the folder, on any number of ranks, under any plan of the same batch. */
+/* Collective. Makes the plan's arena and weights. Options: lr=X (unless given 0.1 of sgd, 0.001 of
+ * adam and adamw) lr_schedule=constant|step|cosine drop=FACTOR drop_every=EPOCHS (step) warmup=EPOCHS
+ * epochs=N shuffle=0|1 shift=PIXELS flip=0|1 shard=BYTES; checkpoint=FOLDER checkpoint_every=STEPS
+ * keep=N resume=auto|yes|no: training goes on from the newest sound checkpoint of the folder, on any
+ * number of ranks, under any plan of the same batch. */
 meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_trainer **out);
 
 /* Collective. Trains until `steps` further steps are done (0: to the end of the schedule). */

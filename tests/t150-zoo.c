@@ -348,7 +348,7 @@ typedef struct error_case {
 } error_case;
 
 static const error_case errors[] = {
-    {"resnet51", "", "unknown model 'resnet51'; known: alexnet "},
+    {"resnet51", "", "unknown model 'resnet51' (did you mean resnet50?); known: alexnet "},
     {"resnet-cifar", "depth=21", "depth=21, but version 1 has 6n+2 layers: use 20 or 26"},
     {"resnet-cifar", "depth=8 version=2", "version 2 has 9n+2 layers: use 11 or 20"},
     {"resnet-cifar", "version=3", "version=3 is out of range: use 1..2"},

@@ -79,11 +79,11 @@ static void test_registry(void **state)
     assert_null(meg_reader_at(-1));
     assert_null(meg_reader_at(3));
     refused("mnist:split=test", MEG_EARG,
-            "data: unknown reader 'mnist'; known: fashion-mnist npy synthetic");
+            "data: unknown reader 'mnist' (did you mean fashion-mnist?); known: fashion-mnist npy");
     refused("", MEG_EARG, "unknown reader ''");
-    refused(
-        "synthetic:images=3", MEG_EARG,
-        "synthetic: unknown word 'images'; known: image labels extent tokens classes count seed");
+    refused("synthetic:images=3", MEG_EARG,
+            "synthetic: unknown word 'images' (did you mean image?); known: image labels extent "
+            "tokens classes count seed");
     meg_dataset_close(NULL);
 }
 

@@ -173,7 +173,7 @@ static void test_bad(void **state)
             "announces a header of 3 bytes, but has 10 in all");
     refused(scratch_write(s, NAME, "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10), MEG_EDATA,
             "announces a header of 18446744073709551615 bytes");
-    refused(s->dir, MEG_EIO, "it is not a file");
+    refused(s->dir, MEG_EARG, "is a folder without model.safetensors");
     refused(scratch_path(s, "nothing"), MEG_EIO, "No such file or directory");
 }
 

@@ -61,7 +61,7 @@ static void test_shards(void **state)
     assert_int_equal(scratch_count(s), 4 + 7);
     check_good(s->dir); /* a folder */
     remove_all(s);
-    refused(s->dir, MEG_EIO, "it is not a file");
+    refused(s->dir, MEG_EARG, "is a folder without model.safetensors");
     write_good(scratch_path(s, "model.safetensors"));
     check_good(s->dir);
     remove_all(s);

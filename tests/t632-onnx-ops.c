@@ -18,8 +18,10 @@ static const double CLOSE = 1e-5; /* float against float, perhaps in another ord
 
 /* Losses, and the phases of operators, which only plans have. */
 static const char *const NOT_IN_FILES[] = {
-    "bce_logits", "correct", "dice",      "dice_mean", "expdiv",  "expsum", "label_count",  "mean",
-    "mse",        "norm",    "norm_sets", "top",       "overlap", "var",    "softmax_xent", "xent"};
+    "absolute_error", "bce_logits", "correct",     "dice",    "dice_mean",
+    "expdiv",         "expsum",     "label_count", "mean",    "mse",
+    "norm",           "norm_sets",  "top",         "overlap", "var",
+    "softmax_xent",   "xent"};
 
 static bool is_in_files(const char *op)
 {

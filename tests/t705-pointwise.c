@@ -135,7 +135,7 @@ static void test_missing_targets(void **state)
     int y = meg_graph_input(g, "image", 2, (int64_t[]){1, 1});
     meg_graph_add_loss(g, "mse", "", meg_graph_add(g, "dense", "y", "units=1", 1, &y), 1);
     assert_int_equal(g->error.status, MEG_OK);
-    assert_int_equal(g->correct, -1);
+    assert_true(g->correct >= 0);
     g->value[meg_graph_find_value(g, "y.bias")].start = MEG_CONSTANT;
     g->value[meg_graph_find_value(g, "y.bias")].bound = 4;
     assert_int_equal(meg_device_open(&e, "ref64", 1, &d), MEG_OK);

@@ -69,7 +69,7 @@ static void refuse_layer(const char *op, const char *options, const char *part)
 static void test_layers(void **state)
 {
     (void)state;
-    refuse_layer("convolution", "", "unknown operator 'convolution'; known:");
+    refuse_layer("convolution", "", "unknown operator 'convolution' (did you mean conv?); known:");
     refuse_layer("convolution", "", " conv ");
     refuse_layer("conv", "name=stem filters=4 kernal=3", "kernal");
     refuse_layer("conv", "name=stem filters=4 kernel=7", "stem: ");

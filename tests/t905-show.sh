@@ -93,7 +93,7 @@ run 1 plan cnn --plan cnn.plan --batch 8
 has err 'batch=8 was given, but cnn.plan has batch=16'
 run 0 plan cnn --plan cnn.plan --batch 16
 run 1 plan cnn --plan cnn.plan --momentum 0.9
-has err "unknown word 'momentum'"
+has err 'momentum=0.9 is a word of optimizer=sgd, but the optimizer is adam'
 run 1 explain cnn --classes 7 --plan cnn.plan
 has err 'cnn.plan was made for another graph'
 run 1 plan cnn --plan nothing.plan

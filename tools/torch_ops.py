@@ -388,6 +388,10 @@ def correct(a, x, w, training):
     return ((best == x[1]) & ~ignored(a, x[1])).sum()
 
 
+def absolute_error(a, x, w, training):
+    return ((x[0].sigmoid() if flag(a, "sigmoid") else x[0]) - x[1]).abs().sum() / x[2]
+
+
 def top(a, x, w, training):
     return x[0].amax(1, keepdim=True)
 
@@ -526,7 +530,7 @@ OPS = {f.__name__: f for f in (adaptive_avgpool, add, avgpool, batchnorm, concat
                                instancenorm, label_count, layernorm, max_unpool, maxpool, mean,
                                norm, norm_sets, relu, resize, softmax_xent, top, var, xent)}
 
-OPS.update({f.__name__: f for f in (bce_logits, clip, dice, dice_mean, div, expdiv, gelu,
+OPS.update({f.__name__: f for f in (absolute_error, bce_logits, clip, dice, dice_mean, div, expdiv, gelu,
                                     leaky_relu, mse, mul, overlap, prelu, sigmoid, softmax, sub,
                                     tanh)})
 

@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
 
 void meg_log(const meg_logger *log, meg_log_level level, const char *format, ...)
 {
@@ -15,6 +16,9 @@ void meg_log(const meg_logger *log, meg_log_level level, const char *format, ...
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    snprintf(line, sizeof line, "megalith: %s%s\n", level == MEG_WARN ? "warning: " : "", text);
+    const char *clear = isatty(STDERR_FILENO) ? "\r\033[K"
+                                              : ""; /* of a line that is being redrawn */
+    snprintf(line, sizeof line, "%smegalith: %s%s\n", clear, level == MEG_WARN ? "warning: " : "",
+             text);
     fputs(line, stderr);
 }

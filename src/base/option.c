@@ -6,6 +6,7 @@
  * and may be empty for a list ("": no axes given).
  */
 #include "base/option.h"
+#include "base/nearest.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -96,7 +97,8 @@ static meg_status out_of_range(meg_error *e, const site *s, const char *text)
 {
     double lo = s->param->lo, hi = s->param->hi;
     char range[96];
-    if (hi >= 1e15) snprintf(range, sizeof range, "%.15g or more", lo);
+    if (lo == 0 && hi == 0) snprintf(range, sizeof range, "what 64 bits can hold");
+    else if (hi >= 1e15) snprintf(range, sizeof range, "%.15g or more", lo);
     else if (lo <= -1e15) snprintf(range, sizeof range, "%.15g or less", hi);
     else snprintf(range, sizeof range, "%.15g..%.15g", lo, hi);
     return meg_fail(e, MEG_EARG, "%s: %s=%s is out of range: use %s", s->what, s->param->name, text,
@@ -118,7 +120,7 @@ static bool is_initial(const site *s, const char *text)
 static bool scan_int(const char *text, int64_t *out, const char **end)
 {
     char *stop;
-    if (!strchr("+-0123456789", *text)) return false;
+    if (!*text || !strchr("+-0123456789", *text)) return false;
     errno = 0;
     long long value = strtoll(text, &stop, 10);
     if (stop == text || errno) return false;
@@ -129,10 +131,13 @@ static bool scan_int(const char *text, int64_t *out, const char **end)
 
 static meg_status read_int(meg_error *e, const site *s, const char *text, void *out)
 {
-    int64_t value;
-    const char *end;
-    MEG_CHECK(e, scan_int(text, &value, &end) && !*end, MEG_EARG, "%s: %s=%s is not a whole number",
-              s->what, s->param->name, text);
+    int64_t value = 0;
+    const char *end, *digits = text + (*text == '-' || *text == '+');
+    bool whole = *digits && strspn(digits, "0123456789") == strlen(digits);
+    bool fits = whole && scan_int(text, &value, &end);
+    if (whole && !fits) return out_of_range(e, s, text);
+    MEG_CHECK(e, whole, MEG_EARG, "%s: %s=%s is not a whole number: write it in digits", s->what,
+              s->param->name, text);
     if (!in_range(s, (double)value) && !is_initial(s, text)) return out_of_range(e, s, text);
     *(int64_t *)out = value;
     return MEG_OK;
@@ -142,9 +147,11 @@ static meg_status read_real(meg_error *e, const site *s, const char *text, void 
 {
     char *end;
     double value = strtod(text, &end);
-    MEG_CHECK(e, end != text && !*end && isfinite(value), MEG_EARG, "%s: %s=%s is not a number",
-              s->what, s->param->name, text);
-    if (!in_range(s, value) && !is_initial(s, text)) return out_of_range(e, s, text);
+    bool digits = strpbrk(text, "0123456789"); /* 1e999 is infinite, too, but a number */
+    MEG_CHECK(e, end != text && !*end && (isfinite(value) || (isinf(value) && digits)), MEG_EARG,
+              "%s: %s=%s is not a number", s->what, s->param->name, text);
+    bool inside = isfinite(value) && in_range(s, value);
+    if (!inside && !is_initial(s, text)) return out_of_range(e, s, text);
     *(double *)out = value;
     return MEG_OK;
 }
@@ -210,17 +217,20 @@ static meg_status read_bool(meg_error *e, const site *s, const char *text, void 
 static meg_status read_choice(meg_error *e, const site *s, const char *text, void *out)
 {
     const char *at = s->param->choices;
-    for (int i = 0;; i++) {
-        size_t length = strcspn(at, "|");
-        if (strlen(text) == length && memcmp(at, text, length) == 0) {
+    char choice[MEG_TEXT], meant[MEG_TEXT] = "", hint[MEG_HINT];
+    meg_nearest n = meg_nearest_to(text);
+    for (int i = 0; *at; i++, at += *at == '|') {
+        at += snprintf(choice, sizeof choice, "%.*s", (int)strcspn(at, "|"), at);
+        if (strcmp(text, choice) == 0) {
             *(int *)out = i;
             return MEG_OK;
         }
-        if (!at[length]) break;
-        at += length + 1;
+        meg_nearest_try(&n, choice);
+        if (n.word == choice) n.word = strcpy(meant, choice);
     }
-    return meg_fail(e, MEG_EARG, "%s: %s=%s is not known: use %s", s->what, s->param->name, text,
-                    s->param->choices);
+    meg_nearest_hint(&n, hint);
+    return meg_fail(e, MEG_EARG, "%s: %s=%s is not known%s: use %s", s->what, s->param->name, text,
+                    hint, s->param->choices);
 }
 
 static meg_status read_text(meg_error *e, const site *s, const char *text, void *out)
@@ -359,12 +369,25 @@ static const kind KINDS[] = {
 
 static meg_status unknown(meg_error *e, const meg_param *table, const char *what, const pair *p)
 {
-    char known[768] = "";
+    char known[700] = "", word[64], hint[MEG_HINT];
     size_t used = 0;
-    for (const meg_param *q = table; q && q->name && used < sizeof known; q++)
-        used += (size_t)snprintf(known + used, sizeof known - used, " %s", q->name);
-    return meg_fail(e, MEG_EARG, "%s: unknown word '%.*s'; known:%s", what,
-                    p->word_length < 64 ? p->word_length : 64, p->word, used ? known : " none");
+    snprintf(word, sizeof word, "%.*s", p->word_length, p->word);
+    meg_nearest n = meg_nearest_to(word);
+    for (const meg_param *q = table; q && q->name; q++) {
+        meg_nearest_try(&n, q->name);
+        if (used < sizeof known)
+            used += (size_t)snprintf(known + used, sizeof known - used, " %s", q->name);
+    }
+    meg_nearest_hint(&n, hint);
+    return meg_fail(e, MEG_EARG, "%s: unknown word '%s'%s; known:%s", what, word, hint,
+                    used ? known : " none");
+}
+
+const meg_param *meg_param_find(const meg_param *table, const char *word)
+{
+    for (; table && table->name; table++)
+        if (strcmp(table->name, word) == 0) return table;
+    return NULL;
 }
 
 static meg_status assign(meg_error *e, const meg_param *table, const char *what, const pair *p,
@@ -438,6 +461,12 @@ bool meg_options_take(char *text, const char *word, char *value, size_t size)
     return true;
 }
 
+bool meg_options_has(const char *text, const char *word)
+{
+    pair p;
+    return text && find_pair(text, word, &p);
+}
+
 int meg_options_next(const char **at, char word[MEG_TEXT], char value[MEG_TEXT])
 {
     pair p;
@@ -466,6 +495,21 @@ void meg_options_print(const meg_param *table, const void *in, char *text, size_
         used += (size_t)snprintf(text + used, size - used, "%s%s=%s", used ? " " : "", p->name,
                                  now);
     }
+}
+
+bool meg_param_same(const meg_param *p, const char *a, const char *b)
+{
+    const char *const value[] = {a, b};
+    char text[2][2 * MEG_TEXT];
+    for (int i = 0; i < 2; i++) {
+        meg_error e;
+        any room;
+        site s = {"", p};
+        if (strlen(value[i]) >= MEG_TEXT) return false;
+        if (KINDS[p->kind].read(&e, &s, value[i], &room) != MEG_OK) return false;
+        KINDS[p->kind].print(p, &room, text[i], sizeof text[i]);
+    }
+    return strcmp(text[0], text[1]) == 0;
 }
 
 /* A flag's default in the words that its form has: yes, no. */

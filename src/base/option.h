@@ -61,6 +61,15 @@ bool meg_options_take(char *text, const char *word, char *value, size_t size);
  * past them. 1: there was one; 0: the end; -1: a quote without its end, or one of them too long. */
 int meg_options_next(const char **at, char word[MEG_TEXT], char value[MEG_TEXT]);
 
+/* Has an option string this word? */
+bool meg_options_has(const char *text, const char *word);
+
+/* The row of a word; NULL: the table has none. */
+const meg_param *meg_param_find(const meg_param *table, const char *word);
+
+/* Do two values of a word mean the same? "4KiB" is "4096". Values that cannot be read do not. */
+bool meg_param_same(const meg_param *p, const char *a, const char *b);
+
 /* Writes the pairs that differ from their defaults, in table order: "filters=8 kernel=3". */
 void meg_options_print(const meg_param *table, const void *in, char *text, size_t size);
 

@@ -16,6 +16,7 @@
 #include <inttypes.h>
 #include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     BATCHES = 4 /* of the data set */
@@ -264,6 +265,24 @@ static const meg_param PARAMS[] = {
     {0},
 };
 
+static bool keeps(const void *state)
+{
+    return meg_arguments_has(state, MEG_TO_TRAINER, "checkpoint");
+}
+
+static bool changes_rate(const void *state)
+{
+    const char *schedule = meg_arguments_value(state, MEG_TO_TRAINER, "lr_schedule");
+    return schedule && strcmp(schedule, "constant") != 0;
+}
+
+static const meg_rule RULES[] = {
+    {"epochs", NULL, changes_rate, MEG_WARNS,
+     "has no effect: --iterations and --repeat say how long bench trains"},
+    {"shard", "0", keeps, MEG_WARNS, "has no effect: bench saves nothing without --checkpoint"},
+    {0},
+};
+
 const meg_command meg_command_bench = {
     .name = "bench",
     .usage = "MODEL [-np N] [--batch N] [--kernels] [--word value ...]",
@@ -274,6 +293,7 @@ const meg_command meg_command_bench = {
     .places = 1,
     .places_max = 1,
     .params = PARAMS,
+    .rules = RULES,
     .settings_bytes = sizeof(settings),
     .run = run,
 };

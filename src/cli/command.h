@@ -12,8 +12,8 @@
 #ifndef MEG_CLI_COMMAND_H
 #define MEG_CLI_COMMAND_H
 
-#include "base/option.h"
 #include "base/pool.h"
+#include "base/rule.h"
 
 typedef enum meg_target { /* where a word goes */
     MEG_TO_COMMAND,
@@ -58,6 +58,7 @@ typedef struct meg_command {
     bool hands_on;           /* another command line follows its words, to be read by others */
     bool stops;              /* in order, when SIGUSR1 asks it to (interrupt.h) */
     const meg_param *params; /* its own words; NULL: none */
+    const meg_rule *rules;   /* words of any table that have no effect, by a meg_arguments */
     size_t settings_bytes;
     meg_status (*run)(const meg_arguments *a, meg_error *e);
 } meg_command;
@@ -67,6 +68,7 @@ typedef struct meg_command {
 #undef MEG_COMMAND
 
 const meg_command *meg_command_at(int i);              /* NULL past the end */
+const char *meg_command_name(int i);                   /* likewise */
 const meg_command *meg_command_find(const char *name); /* NULL: unknown */
 
 /* Sorts the arguments after the command's name. An error is one of usage: a word that no table has,

@@ -204,6 +204,18 @@ static const meg_param PARAMS[] = {
     {0},
 };
 
+static bool prints_program(const void *state)
+{
+    const settings *o = ((const meg_arguments *)state)->settings;
+    return !o->slots || !o->json;
+}
+
+static const meg_rule RULES[] = {
+    {"slots", NULL, prints_program, MEG_WARNS,
+     "has no effect with --json, which has figures alone: leave one of them out"},
+    {0},
+};
+
 const meg_command meg_command_explain = {
     .name = "explain",
     .usage = "MODEL [--entry train|tail|eval] [--slots] [--ranks N --rank R] [--word value ...]",
@@ -212,6 +224,7 @@ const meg_command meg_command_explain = {
     .places = 1,
     .places_max = 1,
     .params = PARAMS,
+    .rules = RULES,
     .settings_bytes = sizeof(settings),
     .run = run,
 };

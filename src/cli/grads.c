@@ -52,6 +52,7 @@ static meg_status compute(meg_session *s, const settings *o)
     meg_session_record(s, &r);
     meg_record_real(&r, "loss", report.loss);
     meg_record_real(&r, "accuracy", report.accuracy);
+    meg_record_real(&r, "mae", report.absolute_error); /* of real targets */
     meg_record_int(&r, "measured_peak_bytes", report.measured_peak_bytes);
     meg_record_end(&r);
     return MEG_OK;
@@ -77,6 +78,24 @@ static const meg_param PARAMS[] = {
     {0},
 };
 
+/* The step has lr=0, and what is written are gradients before the optimizer sees them. */
+static bool updates(const void *state)
+{
+    (void)state;
+    return false;
+}
+
+#define NO_UPDATE "has no effect: grads changes no weights, and gradients are written without it"
+static const meg_rule RULES[] = {
+    {"optimizer", "sgd", updates, MEG_WARNS, NO_UPDATE},
+    {"momentum", NULL, updates, MEG_WARNS, NO_UPDATE},
+    {"weight_decay", NULL, updates, MEG_WARNS, NO_UPDATE},
+    {"beta1", NULL, updates, MEG_WARNS, NO_UPDATE},
+    {"beta2", NULL, updates, MEG_WARNS, NO_UPDATE},
+    {"epsilon", NULL, updates, MEG_WARNS, NO_UPDATE},
+    {0},
+};
+
 const meg_command meg_command_grads = {
     .name = "grads",
     .usage = "MODEL --weights IN.safetensors --input X.npy --labels Y.npy --out OUT.safetensors",
@@ -86,6 +105,7 @@ const meg_command meg_command_grads = {
     .places = 1,
     .places_max = 1,
     .params = PARAMS,
+    .rules = RULES,
     .settings_bytes = sizeof(settings),
     .run = run,
 };

@@ -1,4 +1,5 @@
 /* `megalith help [COMMAND [MODEL] | WORD]`, and what --help prints. All of it comes from the tables. */
+#include "base/nearest.h"
 #include "cli/words.h"
 #include "zoo/zoo.h"
 
@@ -73,6 +74,26 @@ static bool explain_word(const char *given, FILE *out)
     return found;
 }
 
+/* Commands first: `help trian` means one. */
+static meg_status nothing_to_explain(const char *asked, meg_error *e)
+{
+    const meg_choice any = {NULL, NULL};
+    char hint[MEG_HINT];
+    meg_nearest n = meg_nearest_to(asked);
+    meg_book book;
+    for (int i = 0; meg_command_at(i); i++)
+        meg_nearest_try(&n, meg_command_at(i)->name);
+    for (int i = 0; meg_command_at(i); i++)
+        for (int k = 0; meg_book_at(meg_command_at(i), &any, k, &book); k++)
+            for (const meg_param *p = book.params; p->name; p++)
+                meg_nearest_try(&n, p->name);
+    meg_nearest_hint(&n, hint);
+    return meg_fail(e, MEG_EARG,
+                    "no command or word '%s'%s: `megalith help` lists commands, `megalith help "
+                    "train` the words of one",
+                    asked, hint);
+}
+
 static meg_status run(const meg_arguments *a, meg_error *e)
 {
     if (a->places == 0) {
@@ -81,12 +102,9 @@ static meg_status run(const meg_arguments *a, meg_error *e)
     }
     const meg_command *c = meg_command_find(a->place[0]);
     if (!c && a->places == 1 && explain_word(a->place[0], stdout)) return MEG_OK;
-    MEG_CHECK(e, c, MEG_EARG,
-              "no command or word '%s': `megalith help` lists commands, `megalith help train` the "
-              "words of one",
-              a->place[0]);
-    MEG_CHECK(e, a->places == 1 || meg_choice_model(a->place[1]), MEG_EARG,
-              "no model '%s': `megalith list models` prints them", a->place[1]);
+    if (!c) return nothing_to_explain(a->place[0], e);
+    if (a->places > 1 && !meg_choice_model(a->place[1]))
+        return meg_unknown(e, "no model", a->place[1], meg_zoo_name);
     meg_help_command(c, a->place[1], stdout);
     return MEG_OK;
 }

@@ -1,4 +1,5 @@
 /* `megalith list [REGISTRY [NAME]]`: what there is to choose from, out of the registries. */
+#include "base/nearest.h"
 #include "cli/command.h"
 #include "comm/allreduce.h"
 #include "data/data.h"
@@ -16,6 +17,7 @@ typedef struct thing { /* an entry of any registry */
     const meg_op *op;   /* NULL: is none */
     const meg_row *row; /* the same */
     const meg_named_plan *plan;
+    double lr; /* of an optimizer; else 0 */
 } thing;
 
 typedef struct registry {
@@ -28,7 +30,7 @@ typedef struct registry {
 static bool op_at(int i, thing *out)
 {
     const meg_op *o = meg_op_at(i);
-    if (o) *out = (thing){o->name, o->doc, o->paper, o->params, o, NULL, NULL};
+    if (o) *out = (thing){o->name, o->doc, o->paper, o->params, o, NULL, NULL, 0};
     return o != NULL;
 }
 
@@ -49,14 +51,16 @@ static bool reader_at(int i, thing *out)
 static bool optimizer_at(int i, thing *out)
 {
     const meg_optimizer *o = meg_optimizer_at(i);
-    if (o) *out = (thing){o->name, o->doc, o->paper, o->params, NULL, NULL, NULL};
+    if (o)
+        *out = (thing){
+            .name = o->name, .doc = o->doc, .paper = o->paper, .params = o->params, .lr = o->lr};
     return o != NULL;
 }
 
 static bool model_at(int i, thing *out)
 {
     const meg_model *m = meg_zoo_at(i);
-    if (m) *out = (thing){m->name, m->doc, m->paper, m->params, NULL, NULL, NULL};
+    if (m) *out = (thing){m->name, m->doc, m->paper, m->params, NULL, NULL, NULL, 0};
     return m != NULL;
 }
 
@@ -117,6 +121,7 @@ static void print_thing(const thing *t)
 {
     printf("%s: %s\n", t->name, t->doc ? t->doc : "");
     meg_options_help(t->params, stdout);
+    if (t->lr > 0) printf("  lr: %g, unless given\n", t->lr);
     if (t->plan) printf("  words: %s\n  ranks: %d\n", t->plan->words, t->plan->ranks);
     if (t->paper) printf("  paper: %s\n", t->paper);
 }
@@ -167,8 +172,18 @@ static meg_status print_one(const registry *r, const char *name, meg_error *e)
         if (t.op) print_op(t.op);
         return t.row ? print_schedule(t.row, e) : MEG_OK;
     }
-    return meg_fail(e, MEG_EARG, "there is no '%s' among the %s: `megalith list %s` prints them",
-                    name, r->name, r->name);
+    meg_nearest n = meg_nearest_to(name);
+    char hint[MEG_HINT];
+    for (int i = 0; r->at(i, &t); i++)
+        meg_nearest_try(&n, t.name);
+    meg_nearest_hint(&n, hint);
+    return meg_fail(e, MEG_EARG, "there is no '%s' among the %s%s: `megalith list %s` prints them",
+                    name, r->name, hint, r->name);
+}
+
+static const char *registry_name(int i)
+{
+    return i < COUNT ? REGISTRIES[i].name : NULL;
 }
 
 static meg_status run(const meg_arguments *a, meg_error *e)
@@ -178,10 +193,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
         print_names(&REGISTRIES[i]);
     if (a->places == 0) return MEG_OK;
     const registry *r = find_registry(a->place[0]);
-    MEG_CHECK(e, r, MEG_EARG,
-              "nothing is listed under '%s'; known: models ops optimizers readers devices "
-              "schedules allreduce plans onnx",
-              a->place[0]);
+    if (!r) return meg_unknown(e, "nothing is listed under", a->place[0], registry_name);
     if (a->places == 2) return print_one(r, a->place[1], e);
     for (int i = 0; r->at(i, &t); i++)
         print_thing(&t);

@@ -6,6 +6,7 @@
  * Exit codes: 0 done; 1 an error, which stderr names; 2 wrong usage; 130 interrupted, in order.
  */
 #define _GNU_SOURCE
+#include "base/nearest.h"
 #include "cli/launch.h"
 #include "cli/words.h"
 #include "comm/comm.h"
@@ -18,8 +19,7 @@ enum {
     EXIT_DONE = 0,
     EXIT_ERROR = 1,
     EXIT_USAGE = 2,
-    EXIT_INTERRUPTED = 130,
-    FAR = 4 /* letters between a wrong command and what may have been meant */
+    EXIT_INTERRUPTED = 130
 };
 
 static const meg_command *const COMMANDS[] = {
@@ -31,6 +31,11 @@ static const meg_command *const COMMANDS[] = {
 const meg_command *meg_command_at(int i)
 {
     return i >= 0 && i < (int)(sizeof COMMANDS / sizeof *COMMANDS) ? COMMANDS[i] : NULL;
+}
+
+const char *meg_command_name(int i)
+{
+    return meg_command_at(i) ? meg_command_at(i)->name : NULL;
 }
 
 const meg_command *meg_command_find(const char *name)
@@ -53,16 +58,9 @@ static const char *by_alias(const char *name)
 
 static int unknown_command(const char *name)
 {
-    const meg_command *best = meg_command_at(0);
-    fprintf(stderr, "megalith: unknown command '%s'; known:", name);
-    for (int i = 0; meg_command_at(i); i++) {
-        const meg_command *c = meg_command_at(i);
-        fprintf(stderr, " %s", c->name);
-        if (meg_word_distance(name, c->name) < meg_word_distance(name, best->name)) best = c;
-    }
-    if (meg_word_distance(name, best->name) < FAR)
-        fprintf(stderr, "; did you mean %s?", best->name);
-    fputc('\n', stderr);
+    meg_error e = {0};
+    meg_unknown(&e, "unknown command", name, meg_command_name);
+    fprintf(stderr, "megalith: %s\n", e.message);
     return EXIT_USAGE;
 }
 

@@ -2,6 +2,7 @@
 #include "cli/meter.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <unistd.h>
 
 enum {
@@ -16,16 +17,23 @@ void meg_meter_begin(meg_meter *m, int64_t every, int64_t total, int64_t per_epo
     *m = (meg_meter){.every = every > 0 ? every : 1, .total = total, .live = live};
 }
 
+void meg_score_text(double accuracy, double error, meg_score out)
+{
+    if (isnan(accuracy)) snprintf(out, sizeof(meg_score), "MAE %.4g", error);
+    else snprintf(out, sizeof(meg_score), "accuracy %.2f %%", 100 * accuracy);
+}
+
 static void print_line(const meg_meter *m, const meg_progress *p)
 {
     meg_duration left;
     double pace = m->seconds > 0 ? m->samples / m->seconds : 0;
     meg_duration_text((double)(m->total - p->step) * meg_measure_mean(&m->time), left);
+    meg_score score;
+    meg_score_text(m->correct / m->samples, m->error / m->samples, score);
     fprintf(stderr,
-            "epoch %.2f  step %" PRId64 "/%" PRId64 "  loss %.4f  accuracy %.2f %%  %.1f images/s"
+            "epoch %.2f  step %" PRId64 "/%" PRId64 "  loss %.4f  %s  lr %.4g  %.1f images/s"
             "  %s left",
-            p->epoch, p->step, m->total, m->loss / m->samples, 100 * m->correct / m->samples, pace,
-            left);
+            p->epoch, p->step, m->total, m->loss / m->samples, score, p->lr, pace, left);
 }
 
 static void draw(meg_meter *m, const meg_progress *p)
@@ -43,6 +51,7 @@ void meg_meter_step(meg_meter *m, const meg_progress *p)
     double samples = (double)p->samples;
     m->loss += p->loss * samples;
     m->correct += p->accuracy * samples;
+    m->error += p->error * samples;
     m->samples += samples;
     m->seconds += p->seconds;
     meg_measure_add(&m->time, p->seconds);
@@ -58,7 +67,7 @@ void meg_meter_epoch(meg_meter *m)
 {
     if (m->drawn) fputs("\r\033[K", stderr);
     m->drawn = false;
-    m->loss = m->correct = m->samples = m->seconds = 0;
+    m->loss = m->correct = m->error = m->samples = m->seconds = 0;
 }
 
 void meg_meter_end(meg_meter *m)

@@ -1,4 +1,5 @@
 /* `megalith run -np N PROGRAM ...`: starts a program on many ranks, with the launcher that is here. */
+#include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/launch.h"
 
@@ -40,13 +41,19 @@ static meg_status program_of(const meg_arguments *a, meg_error *e, char ***out, 
     return meg_launch_self(e, a->pool, *out);
 }
 
+static const char *mpi_name(int i)
+{
+    static const char *const names[] = {"openmpi", "mpich", NULL};
+    return names[i];
+}
+
 static meg_status run(const meg_arguments *a, meg_error *e)
 {
     const settings *o = a->settings;
     char **program;
     meg_care care = {0};
     bool known = !*o->mpi || strcmp(o->mpi, "openmpi") == 0 || strcmp(o->mpi, "mpich") == 0;
-    MEG_CHECK(e, known, MEG_EARG, "run: unknown MPI '%s'; known: openmpi mpich", o->mpi);
+    if (!known) return meg_unknown(e, "run: unknown MPI", o->mpi, mpi_name);
     MEG_TRY(e, program_of(a, e, &program, &care));
     meg_launch l = {.np = o->np,
                     .per_node = o->npernode,

@@ -3,8 +3,10 @@
 #include "base/random.h"
 #include "cli/planfile.h"
 #include "cli/ranks.h"
+#include "import/foreign.h"
 #include "import/onnx.h"
 #include "plan/named.h"
+#include "train/rules.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -69,14 +71,32 @@ static meg_status same_words(meg_session *s)
     return meg_context_same(s->ctx, same, count);
 }
 
+/* What is wrong with words is better said now than after the plan was made and printed. */
+static meg_status check_words(const meg_arguments *a, meg_error *e, const meg_logger *log)
+{
+    meg_trainer_options scratch;
+    const char *all = "";
+    for (int i = 0; i < MEG_TARGETS; i++)
+        all = meg_pool_text(a->pool, "%s %s", all, a->text[i]);
+    const meg_command *c = a->command;
+    const meg_ruled ruled = {c->name, c->params, c->rules, all, a};
+    if (!log && c->takes & MEG_TAKES_TRAINER)
+        MEG_TRY(e, meg_trainer_read(e, NULL, a->text[MEG_TO_TRAINER], NULL, &scratch));
+    return meg_rules_check(e, log, &ruled);
+}
+
 meg_status meg_session_open(meg_session *s, const meg_arguments *a, meg_error *e)
 {
     meg_graph *none;
     *s = (meg_session){.arguments = a, .error = e};
     bool model = a->command->takes & MEG_TAKES_MODEL && !meg_session_is_file(a->place[0]);
-    if (model && !meg_zoo_find(a->place[0])) return meg_zoo_build(e, a->place[0], "", &none);
+    bool known = !model || meg_zoo_find(a->place[0]);
+    if (!known) MEG_TRY(e, meg_foreign_model(e, a->place[0]));
+    if (!known) return meg_zoo_build(e, a->place[0], "", &none);
+    MEG_TRY(e, check_words(a, e, NULL));
     MEG_TRY(e, meg_session_said(s, meg_open(a->text[MEG_TO_CONTEXT], &s->ctx)));
-    return meg_session_said(s, same_words(s));
+    MEG_TRY(e, meg_session_said(s, same_words(s)));
+    return check_words(a, e, &s->ctx->log);
 }
 
 /* An error that all ranks have is told by the first, before any of them ends: a launcher ends the
@@ -267,10 +287,13 @@ meg_status meg_session_plan(meg_session *s, const char *more)
 meg_status meg_session_plan_for(meg_session *s, const meg_world *world)
 {
     const char *text;
+    bool first = !s->plan; /* what is said of the words holds for all ranks */
     MEG_TRY(s->error, plan_words(s, "", &text));
     meg_plan_free(s->plan);
     s->plan = NULL;
     meg_status status = meg_context_plan(s->graph, s->data, world, text, &s->plan);
+    if (status == MEG_OK && first)
+        status = meg_plan_judge(s->plan, &s->ctx->error, &s->ctx->log, text);
     return meg_session_said(s, status);
 }
 

@@ -8,10 +8,12 @@
 #include "cli/session.h"
 #include "cli/trace.h"
 #include "import/outfile.h"
+#include "import/safetensors.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,6 +36,7 @@ typedef struct job {
     meg_bar bar; /* of evaluation */
     int64_t total; /* steps */
     double begin;
+    double lr;              /* of the last step; NaN: none was made */
     bool stopped;           /* by an interrupt of any rank */
     bool evaluated;         /* `score` is true of the weights as they are */
     meg_report last, score; /* of the last epoch trained, of the test set */
@@ -52,6 +55,33 @@ static meg_status check_writable(meg_error *e, const char *path)
     return meg_outfile_check(e, path);
 }
 
+/* The first rank reads weights, and if there may be a checkpoint perhaps not these. */
+static meg_status check_load(const meg_session *s, const char *path)
+{
+    meg_safetensors *f = NULL;
+    bool now = *path && meg_session_speaks(s) &&
+               !meg_arguments_has(s->arguments, MEG_TO_TRAINER, "checkpoint");
+    if (now) MEG_TRY(s->error, meg_safetensors_open(s->error, path, &f));
+    meg_safetensors_close(f);
+    return MEG_OK;
+}
+
+/* What a checkpoint means for this run. */
+static void say_where(const job *j, int64_t step)
+{
+    FILE *out = j->o->json ? stderr : stdout;
+    const char *folder = j->s.trainer->options.checkpoint;
+    if (step >= j->total)
+        fprintf(out,
+                "nothing left to train: the checkpoint in %s is of step %" PRId64 " of %" PRId64
+                "; to train further give more %s, to begin anew another --checkpoint folder\n",
+                folder, step, j->total, j->o->steps ? "--steps" : "--epochs");
+    else fprintf(out, "goes on after step %" PRId64 "\n", step);
+    if (j->o->load[0])
+        fprintf(out, "--load %s is not read: the weights are those of the checkpoint\n",
+                j->o->load);
+}
+
 /* Schedules end with the training: --steps without --epochs decides the epochs, too. */
 static meg_status make_trainer(job *j)
 {
@@ -64,8 +94,7 @@ static meg_status make_trainer(job *j)
     MEG_TRY(s->error, meg_session_trainer(s, epochs));
     j->total = j->o->steps ? j->o->steps : s->trainer->steps;
     int64_t step = s->trainer->step;
-    if (step > 0 && meg_session_speaks(s))
-        fprintf(j->o->json ? stderr : stdout, "goes on after step %" PRId64 "\n", step);
+    if (step > 0 && meg_session_speaks(s)) say_where(j, step);
     if (step == 0 && j->o->load[0])
         MEG_TRY(s->error, meg_session_said(s, meg_trainer_load(s->trainer, j->o->load)));
     return MEG_OK;
@@ -78,6 +107,7 @@ static meg_status make_ready(job *j)
     const char *test = o->test[0] || o->data[0] ? o->test : TEST_SET;
     MEG_TRY(s->error, meg_session_agree(s, check_writable(s->error, o->save)));
     MEG_TRY(s->error, meg_session_agree(s, check_writable(s->error, o->trace)));
+    MEG_TRY(s->error, meg_session_agree(s, check_load(s, o->load)));
     MEG_TRY(s->error, meg_session_data(s, o->data[0] ? o->data : TRAIN_SET, &s->data));
     if (*test && !o->no_test) MEG_TRY(s->error, meg_session_data(s, test, &j->test));
     MEG_TRY(s->error, meg_session_graph(s));
@@ -97,6 +127,7 @@ static void record_step(const settings *o, const meg_progress *p)
     meg_record r = {0};
     meg_record_int(&r, "step", p->step);
     meg_record_real(&r, "step_loss", p->loss);
+    meg_record_real(&r, "lr", p->lr);
     meg_record_end(&r);
 }
 
@@ -104,6 +135,7 @@ static bool watch(void *context, const meg_progress *p)
 {
     job *j = context;
     if (meg_session_speaks(&j->s)) meg_meter_step(&j->meter, p);
+    j->lr = p->lr;
     record_step(j->o, p);
     if (j->trace) meg_trace_step(j->trace, p);
     return true;
@@ -134,11 +166,14 @@ static void record_score(const job *j, meg_record *r)
 {
     meg_record_int(r, "step", j->s.trainer->step);
     meg_record_real(r, "epoch", (double)j->s.trainer->step / (double)j->s.trainer->per_epoch);
-    double trained = j->s.trainer->step > 0 ? 1 : NAN, tested = j->evaluated ? 1 : NAN;
+    double trained = j->last.step > 0 ? 1 : NAN, tested = j->evaluated ? 1 : NAN;
     meg_record_real(r, "loss", trained * j->last.loss); /* what is not known is null */
     meg_record_real(r, "accuracy", trained * j->last.accuracy);
     meg_record_real(r, "test_loss", tested * j->score.loss);
     meg_record_real(r, "test_accuracy", tested * j->score.accuracy);
+    meg_record_real(r, "mae", trained * j->last.absolute_error); /* of real targets */
+    meg_record_real(r, "test_mae", tested * j->score.absolute_error);
+    meg_record_real(r, "lr", j->lr);
 }
 
 static void print_epoch(const job *j)
@@ -155,11 +190,13 @@ static void print_epoch(const job *j)
         meg_record_end(&r);
         return;
     }
-    printf("epoch %.4g: loss %.4f, accuracy %.2f %%", (double)t->step / (double)t->per_epoch,
-           j->last.loss, 100 * j->last.accuracy);
-    if (j->evaluated)
-        printf(", test loss %.4f, test accuracy %.2f %%", j->score.loss, 100 * j->score.accuracy);
-    printf(", %.1f images/s, %s\n", j->last.images_per_second, spent);
+    meg_score score;
+    meg_score_text(j->last.accuracy, j->last.absolute_error, score);
+    printf("epoch %.4g: loss %.4f, %s", (double)t->step / (double)t->per_epoch, j->last.loss,
+           score);
+    meg_score_text(j->score.accuracy, j->score.absolute_error, score);
+    if (j->evaluated) printf(", test loss %.4f, test %s", j->score.loss, score);
+    printf(", lr %.4g, %.1f images/s, %s\n", j->lr, j->last.images_per_second, spent);
     fflush(stdout);
 }
 
@@ -216,7 +253,7 @@ static void print_final_text(const job *j)
     printf("%s %s: %" PRId64 " step%s, %.4g epochs, %s\n", j->stopped ? "interrupted" : "trained",
            j->s.graph->name, t->step, t->step == 1 ? "" : "s",
            (double)t->step / (double)t->per_epoch, spent);
-    if (t->step > 0)
+    if (j->last.step > 0)
         printf("  peak memory of the arena     measured %" PRId64 " bytes, predicted %" PRId64
                " bytes: difference %" PRId64 "\n",
                bytes, planned, bytes - planned);
@@ -224,7 +261,11 @@ static void print_final_text(const job *j)
     if (step > 0)
         printf("  step time                    measured %.4f s, predicted %.4f s: ratio %.2f\n",
                step, predicted, predicted > 0 ? step / predicted : 0);
-    if (j->evaluated)
+    if (!j->evaluated) return;
+    if (isnan(j->score.accuracy))
+        printf("  test MAE                     %.4g, loss %.4f\n", j->score.absolute_error,
+               j->score.loss);
+    else
         printf("  test accuracy                %.2f %%, loss %.4f\n", 100 * j->score.accuracy,
                j->score.loss);
 }
@@ -271,7 +312,7 @@ static meg_status train(job *j)
 
 static meg_status run(const meg_arguments *a, meg_error *e)
 {
-    job j = {.o = a->settings};
+    job j = {.o = a->settings, .lr = NAN};
     meg_interrupt_begin(&j.interrupt, meg_arguments_value(a, MEG_TO_TRAINER, "checkpoint"));
     meg_status status = meg_session_open(&j.s, a, e);
     if (status == MEG_OK) status = make_ready(&j);
@@ -306,6 +347,57 @@ static const meg_param PARAMS[] = {
     {0},
 };
 
+/* ---- words without effect ---- */
+
+static bool has_steps(const void *state)
+{
+    const settings *o = ((const meg_arguments *)state)->settings;
+    return o->steps > 0;
+}
+
+static bool evaluates(const void *state)
+{
+    const settings *o = ((const meg_arguments *)state)->settings;
+    return !o->no_test;
+}
+
+static bool saves(const void *state)
+{
+    const settings *o = ((const meg_arguments *)state)->settings;
+    return o->save[0] || meg_arguments_has(state, MEG_TO_TRAINER, "checkpoint");
+}
+
+/* With steps= the epochs only shape the schedule of the learning rate. */
+static bool needs_epochs(const void *state)
+{
+    const settings *o = ((const meg_arguments *)state)->settings;
+    const char *schedule = meg_arguments_value(state, MEG_TO_TRAINER, "lr_schedule");
+    return o->steps == 0 || (schedule && strcmp(schedule, "constant") != 0);
+}
+
+static bool does_anything(const void *state)
+{
+    const settings *o = ((const meg_arguments *)state)->settings;
+    const char *epochs = meg_arguments_value(state, MEG_TO_TRAINER, "epochs");
+    bool tests = !o->no_test && (o->test[0] || !o->data[0]);
+    return o->steps || o->save[0] || tests || (epochs && strtod(epochs, NULL) > 0);
+}
+
+static const meg_rule RULES[] = {
+    {"epochs", NULL, does_anything, MEG_REFUSES,
+     "trains nothing, and without --test or --save nothing else is done"},
+    {"steps", NULL, has_steps, MEG_REFUSES,
+     "trains nothing: use 1 or more, leave it out to train --epochs, or give --epochs 0 to "
+     "evaluate "
+     "alone"},
+    {"test", NULL, evaluates, MEG_WARNS, "has no effect with --no-test: leave one of them out"},
+    {"shard", "0", saves, MEG_WARNS,
+     "has no effect: nothing is saved without --save or --checkpoint"},
+    {"epochs", NULL, needs_epochs, MEG_WARNS,
+     "has no effect: --steps says when training ends, and the learning rate is constant"},
+    {0},
+};
+
 const meg_command meg_command_train = {
     .name = "train",
     .usage = "MODEL [--data READER:WORDS] [--word value ...]",
@@ -320,6 +412,7 @@ const meg_command meg_command_train = {
     .places = 1,
     .places_max = 1,
     .params = PARAMS,
+    .rules = RULES,
     .settings_bytes = sizeof(settings),
     .run = run,
 };

@@ -1,5 +1,6 @@
 /* The books of words: see words.h. */
 #include "cli/words.h"
+#include "base/nearest.h"
 #include "cli/session.h"
 #include "import/onnx.h"
 #include "ops/optimizer.h"
@@ -9,9 +10,8 @@
 #include <string.h>
 
 enum {
-    NEAR = 2,        /* a word this far is taken for a slip of the pen */
-    LONGEST = 63,    /* letters compared */
-    LIST_BYTES = 900 /* of a message */
+    WORD_BYTES = 128,
+    LIST_BYTES = 760 /* of a message */
 };
 
 static const meg_param OPTIONS[] = {
@@ -97,28 +97,6 @@ const meg_param *meg_word_find(const meg_command *c, const meg_choice *choice, c
 
 /* ---- unknown words ---- */
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-int meg_word_distance(const char *a, const char *b)
-{
-    int row[LONGEST + 1], columns = (int)strnlen(b, LONGEST);
-    for (int j = 0; j <= columns; j++)
-        row[j] = j;
-    for (int i = 1; i <= (int)strnlen(a, LONGEST); i++) {
-        int corner = row[0]; /* of the row before */
-        row[0] = i;
-        for (int j = 1; j <= columns; j++) {
-            int change = corner + (a[i - 1] != b[j - 1]);
-            corner = row[j];
-            row[j] = least(change, least(row[j], row[j - 1]) + 1);
-        }
-    }
-    return row[columns];
-}
-
 /* With dashes, as it is written on the command line. */
 static void add_word(char *list, size_t size, const char *word)
 {
@@ -128,24 +106,35 @@ static void add_word(char *list, size_t size, const char *word)
         if (*at == '_') *at = '-';
 }
 
+/* A word of another model or optimizer than the chosen: which one? */
+static bool others_word(const meg_command *c, const char *word, meg_book *out)
+{
+    const meg_choice any = {NULL, NULL};
+    return meg_word_find(c, &any, word, out) && (out->optimizer || out->model);
+}
+
 meg_status meg_word_unknown(meg_error *e, const meg_command *c, const meg_choice *choice,
                             const char *word)
 {
-    char known[LIST_BYTES] = "", close[2 * LONGEST] = "", asked[2 * LONGEST] = "";
-    int best = NEAR + 1;
+    char known[LIST_BYTES] = "", close[WORD_BYTES] = "", asked[WORD_BYTES] = "", hint[MEG_HINT];
+    meg_nearest n = meg_nearest_to(word);
     meg_book book;
     for (int i = 0; meg_book_at(c, choice, i, &book); i++)
         for (const meg_param *p = book.params; p->name; p++) {
             meg_book first; /* a word of two books is listed once */
             bool again = meg_word_find(c, choice, p->name, &first) != p;
-            int distance = meg_word_distance(word, p->name);
             if (!again && (choice->model || !book.model)) add_word(known, sizeof known, p->name);
-            if (distance >= best || distance >= (int)strlen(word)) continue;
-            best = distance;
-            close[0] = '\0';
-            add_word(close, sizeof close, p->name);
+            meg_nearest_try(&n, p->name);
         }
     add_word(asked, sizeof asked, word);
-    return meg_fail(e, MEG_EARG, "%s: unknown option%s%s%s%s; known:%s --help", c->name, asked,
-                    close[0] ? " (did you mean" : "", close, close[0] ? "?)" : "", known);
+    if (others_word(c, word, &book))
+        return meg_fail(e, MEG_EARG,
+                        "%s: unknown option%s: it is a word of %s %s, not of %s; known:%s --help",
+                        c->name, asked, book.model ? "model" : "optimizer", book.title,
+                        book.model ? choice->model : choice->optimizer, known);
+    if (n.word) add_word(close, sizeof close, n.word);
+    if (n.word) n.word = close + 1; /* behind the blank */
+    meg_nearest_hint(&n, hint);
+    return meg_fail(e, MEG_EARG, "%s: unknown option%s%s; known:%s --help", c->name, asked, hint,
+                    known);
 }

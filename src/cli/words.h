@@ -33,7 +33,4 @@ const meg_param *meg_word_find(const meg_command *c, const meg_choice *choice, c
 meg_status meg_word_unknown(meg_error *e, const meg_command *c, const meg_choice *choice,
                             const char *word);
 
-/* Letters to change, insert or drop to make one word of the other (Levenshtein, 1966). */
-int meg_word_distance(const char *a, const char *b);
-
 #endif

@@ -11,7 +11,7 @@
 #ifndef MEG_DATA_DATA_H
 #define MEG_DATA_DATA_H
 
-#include "base/option.h"
+#include "base/rule.h"
 #include "graph/box.h"
 
 enum {
@@ -43,6 +43,7 @@ typedef struct meg_dataset {
 typedef struct meg_reader {
     const char *name, *doc;
     const meg_param *params;
+    const meg_rule *rules; /* of words that have no effect, by the settings; NULL: none */
     size_t settings_bytes;
     meg_status (*open)(meg_error *e, const void *settings, meg_dataset *out);
     void (*close)(meg_dataset *d);

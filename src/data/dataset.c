@@ -1,4 +1,5 @@
 /* Data sets: the registry of readers, opening by "reader:options", and what readers share. */
+#include "base/nearest.h"
 #include "data/reader.h"
 
 #include <stdlib.h>
@@ -26,18 +27,19 @@ const meg_reader *meg_reader_find(const char *name)
     return NULL;
 }
 
+static const char *name_at(int i)
+{
+    return meg_reader_at(i) ? meg_reader_at(i)->name : NULL;
+}
+
 static meg_status unknown(meg_error *e, const char *name)
 {
-    char known[512] = "";
-    size_t used = 0;
-    for (int i = 0; meg_reader_at(i) && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, " %s", meg_reader_at(i)->name);
     size_t length = strlen(name), tail = strlen(".npy");
     const char *end = name + (length > tail ? length - tail : 0);
     if (strcmp(end, ".npy") == 0 || strcmp(end, ".npz") == 0)
         return meg_fail(e, MEG_EARG, "data: '%.64s' is a file: write npy:images=%.64s%s", name,
                         name, end[3] == 'y' ? " labels=FILE.npy" : "");
-    return meg_fail(e, MEG_EARG, "data: unknown reader '%.64s'; known:%s", name, known);
+    return meg_unknown(e, "data: unknown reader", name, name_at);
 }
 
 meg_status meg_dataset_open(meg_error *e, const char *source, meg_dataset *out)
@@ -54,6 +56,8 @@ meg_status meg_dataset_open(meg_error *e, const char *source, meg_dataset *out)
     MEG_CHECK(e, settings, MEG_ENOMEM, "%s: no memory", name);
     const char *options = source[length] ? source + length + 1 : "";
     meg_status status = meg_options_parse(e, reader->params, reader->name, options, settings);
+    const meg_ruled ruled = {reader->name, reader->params, reader->rules, options, settings};
+    if (status == MEG_OK) status = meg_rules_check(e, NULL, &ruled);
     if (status == MEG_OK) status = reader->open(e, settings, &d);
     free(settings);
     if (status != MEG_OK) return meg_trail(e, status, __func__);

@@ -242,10 +242,22 @@ static meg_status read_label(const meg_dataset *d, meg_error *e, int64_t index, 
     return MEG_OK;
 }
 
+static bool has_extent(const void *o)
+{
+    return ((const settings *)o)->labels != PER_SAMPLE;
+}
+
+static const meg_rule RULES[] = {
+    {"extent", "0", has_extent, MEG_REFUSES,
+     "has no effect with one class per sample: give labels=pixels or labels=real, or leave it out"},
+    {0},
+};
+
 const meg_reader meg_reader_synthetic = {
     .name = "synthetic",
     .doc = "waves or tokens that a network can learn, plus noise; any shape and count",
     .params = PARAMS,
+    .rules = RULES,
     .settings_bytes = sizeof(settings),
     .open = open_set,
     .close = close_set,

@@ -3,6 +3,7 @@
  */
 #define _GNU_SOURCE
 #include "device/device.h"
+#include "base/nearest.h"
 #include "device/queue.h"
 
 #include <sched.h>
@@ -46,14 +47,9 @@ const meg_device_kind *meg_device_kind_find(const char *name)
 
 /* ---- opening and closing ---- */
 
-static meg_status unknown_kind(meg_error *e, const char *name)
+static const char *name_at(int i)
 {
-    char known[256] = "";
-    for (int i = 0; i < KINDS; i++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", i ? " " : "", table[i]->name);
-    }
-    return meg_fail(e, MEG_EARG, "unknown device '%s'; known: %s", name, known);
+    return i < KINDS ? table[i]->name : NULL;
 }
 
 static int processors(void)
@@ -66,7 +62,7 @@ static int processors(void)
 meg_status meg_device_open(meg_error *e, const char *kind, int threads, meg_device **out)
 {
     const meg_device_kind *found = meg_device_kind_find(kind);
-    if (!found) return unknown_kind(e, kind);
+    if (!found) return meg_unknown(e, "unknown device", kind, name_at);
     MEG_CHECK(e, threads >= 0 && threads <= THREADS_MAX, MEG_EARG,
               "threads=%d: use 1..%d, or 0 for one per processor", threads, THREADS_MAX);
     meg_device *d = calloc(1, sizeof *d);

@@ -274,7 +274,10 @@ meg_status meg_engine_outcome(meg_engine *x, meg_error *e, meg_outcome *out)
     const telling *t = &x->told[x->asked++ % TOLD];
     while (meg_traffic_holds(x->traffic, (const char *)t->sum, sizeof t->sum, false))
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
-    *out = (meg_outcome){t->sum[0], t->sum[1], t->sum[2] > 0};
+    const meg_graph *g = x->plan->source;
+    bool real = g->correct >= 0 && g->node[g->value[g->correct].maker].op->real_target;
+    *out = (meg_outcome){.loss = t->sum[0], .wish = t->sum[2] > 0};
+    *(real ? &out->error : &out->correct) = t->sum[1];
     MEG_CHECK(e, isfinite(out->loss), MEG_ENAN, "the loss is %f", out->loss);
     return MEG_OK;
 }

@@ -26,7 +26,8 @@ typedef struct meg_feed {  /* of one step */
 
 typedef struct meg_outcome {
     double loss;    /* weighted sum of the losses */
-    double correct; /* right answers */
+    double correct; /* right answers; 0 where targets are real */
+    double error;   /* mean absolute error of real targets, else 0 */
     bool wish;      /* some rank had it */
 } meg_outcome;
 

@@ -49,7 +49,7 @@ uint64_t meg_graph_fingerprint(const meg_graph *g)
     for (int i = 0; i < g->values; i++)
         if (g->value[i].kind != MEG_MADE) add_leaf(&hash, &g->value[i]);
     for (int i = 0; i < g->nodes; i++)
-        add_node(&hash, g, &g->node[i]);
+        if (!g->node[i].op->report) add_node(&hash, g, &g->node[i]);
     for (int i = 0; i < g->losses; i++)
         add_text(&hash, g->value[g->loss[i].value].name);
     return hash;

@@ -1,5 +1,6 @@
 /* Building graphs: see graph.h. */
 #include "graph/graph.h"
+#include "base/nearest.h"
 #include "base/random.h"
 #include "graph/op.h"
 
@@ -260,10 +261,9 @@ int meg_graph_add(meg_graph *g, const char *op, const char *name, const char *at
     if (g->error.status != MEG_OK) return -1;
     const meg_op *known = meg_op_find(op);
     if (!known) {
-        char names[512];
-        meg_op_names(names, sizeof names);
-        meg_fail(&g->error, MEG_EARG, "%s: unknown operator '%s'; known: %s",
-                 name && *name ? name : g->name, op, names);
+        const char *what = meg_pool_text(g->pool, "%s: unknown operator",
+                                         name && *name ? name : g->name);
+        meg_unknown(&g->error, what, op, meg_op_name);
         return -1;
     }
     meg_node v = {.op = known, .inputs = inputs};

@@ -82,7 +82,8 @@ struct meg_graph {
     size_t name_room;
     int losses;
     meg_loss loss[MEG_LOSSES];
-    int correct;                      /* the value that counts right answers; -1: none */
+    int correct;                      /* the value that counts right answers, or, of real targets,
+                                         is their mean absolute error; -1: none */
     meg_error error;                  /* the first, if any */
     void *owner;                      /* of the public interface: its context */
     int outputs, output[MEG_OUTPUTS]; /* of a graph from a file, in its order; logits, if it has

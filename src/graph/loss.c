@@ -2,7 +2,8 @@
  *
  *     logits -----------------+-> loss -> g->loss[]
  *     label  -> label_count --/              classes: i32, no channels; right answers are counted
- *     (weight of classes, on request)        targets: real, the shape of the logits
+ *     (weight of classes, on request)        targets: real, the shape of the logits; their mean
+ *                                            absolute error is taken
  *
  * The denominator depends on labels alone: a plan sums it over all micro-batches before the first
  * loss is computed.
@@ -99,8 +100,12 @@ int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logi
                               w.labels, w.weighted && !real ? 2 : 1, (int[]){label, weights});
     int loss = meg_graph_add(g, op, name, w.loss, w.weighted ? 4 : 3,
                              (int[]){logits, label, count, weights});
-    if (g->correct < 0 && !real)
-        g->correct = meg_graph_add(g, "correct", "correct", w.labels, 2, (int[]){logits, label});
+    if (g->correct < 0)
+        g->correct = real ? meg_graph_add(g, "absolute_error", "absolute_error",
+                                          strcmp(op, "bce_logits") == 0 ? "sigmoid=yes" : "", 3,
+                                          (int[]){logits, label, count})
+                          : meg_graph_add(g, "correct", "correct", w.labels, 2,
+                                          (int[]){logits, label});
     g->loss[g->losses++] = (meg_loss){loss, weight};
     return loss;
 }

@@ -111,6 +111,7 @@ typedef struct meg_op {
     bool per_step;                /* its value sums over the micro-batches before anyone reads it */
     bool no_gradient;             /* its outputs carry none (counts) */
     bool real_target; /* a loss whose labels are real and have the shape of its first input */
+    bool report;      /* is no part of what the network is: fingerprints leave it out */
 
     /* May this axis of the output be cut, and in multiples of what? 0: no. NULL: any, by 1. */
     int64_t (*grain)(const meg_graph *g, const meg_node *v, int axis);
@@ -125,7 +126,7 @@ typedef struct meg_op {
 
 const meg_op *meg_op_find(const char *name); /* NULL: unknown */
 const meg_op *meg_op_at(int i);              /* NULL past the end */
-void meg_op_names(char *text, size_t size);  /* "add avgpool ..." */
+const char *meg_op_name(int i);              /* likewise */
 
 /* need, clipped to the input; empty where the work is empty */
 meg_box meg_op_need(const meg_graph *g, const meg_node *v, int input, const meg_work *w);

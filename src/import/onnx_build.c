@@ -70,7 +70,8 @@ static const char *weight_scope(const meg_onnx_build *b, const meg_onnx_layer *l
 /* Names that the loss will want for itself, and those of weights yet to come. */
 static bool taken(const meg_onnx_build *b, const char *name)
 {
-    static const char *const reserved[] = {"label", "label_count", "loss", "correct"};
+    static const char *const reserved[] = {"label", "label_count", "loss", "correct",
+                                           "absolute_error"};
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (strcmp(name, reserved[i]) == 0) return true;
     meg_span s = {(const uint8_t *)name, (const uint8_t *)name + strlen(name)};

@@ -4,6 +4,7 @@
  */
 #include "import/safetensors_file.h"
 
+#include "import/foreign.h"
 #include "import/json.h"
 
 #include <errno.h>
@@ -282,6 +283,7 @@ meg_status meg_safetensors_open(meg_error *e, const char *path, meg_safetensors 
     bool index = ends_with(f->path, MEG_SAVED_INDEX);
     meg_status status = index ? meg_saved_read_index(f, e) : meg_saved_read(f, e);
     if (status != MEG_OK) {
+        status = meg_foreign_weights(e, f->path);
         meg_safetensors_close(f);
         return meg_trail(e, status, __func__);
     }

@@ -24,6 +24,7 @@ const meg_optimizer meg_optimizer_adam = {
     .paper = "Kingma, Ba, Adam: a method for stochastic optimization, ICLR 2015",
     .params = params,
     .settings_bytes = sizeof(meg_adam_settings),
+    .lr = 0.001,
     .states = 2,
     .state = {"mean", "square"},
     .relative = true,

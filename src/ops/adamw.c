@@ -24,6 +24,7 @@ const meg_optimizer meg_optimizer_adamw = {
     .paper = "Loshchilov, Hutter, Decoupled weight decay regularization, ICLR 2019",
     .params = params,
     .settings_bytes = sizeof(meg_adam_settings),
+    .lr = 0.001,
     .states = 2,
     .state = {"mean", "square"},
     .relative = true,

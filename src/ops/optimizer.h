@@ -5,7 +5,7 @@
 #ifndef MEG_OPS_OPTIMIZER_H
 #define MEG_OPS_OPTIMIZER_H
 
-#include "base/option.h"
+#include "base/rule.h"
 
 enum {
     MEG_OPTIMIZER_STATES = 2
@@ -31,7 +31,9 @@ typedef struct meg_update { /* `count` elements of each; data is float or double
 typedef struct meg_optimizer {
     const char *name, *doc, *paper;
     const meg_param *params;
+    const meg_rule *rules; /* of words that have no effect, by the settings; NULL: none */
     size_t settings_bytes;
+    double lr;  /* learning rate, unless given */
     int states; /* at most; `used` may be fewer for these settings (no momentum) */
     const char *state[MEG_OPTIMIZER_STATES]; /* their names in checkpoints: "momentum" */
     int (*used)(const void *settings);       /* NULL: all */

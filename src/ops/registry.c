@@ -25,10 +25,7 @@ const meg_op *meg_op_find(const char *name)
     return NULL;
 }
 
-void meg_op_names(char *text, size_t size)
+const char *meg_op_name(int i)
 {
-    size_t used = 0;
-    for (int i = 0; meg_op_at(i) && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " " : "",
-                                 meg_op_at(i)->name);
+    return meg_op_at(i) ? meg_op_at(i)->name : NULL;
 }

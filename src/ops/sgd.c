@@ -83,13 +83,25 @@ static const meg_param params[] = {
      "looks ahead along the momentum", NULL, 0, 0},
     {0}};
 
+static bool has_momentum(const void *settings)
+{
+    return used(settings);
+}
+
+static const meg_rule rules[] = {
+    {"nesterov", "no", has_momentum, MEG_REFUSES,
+     "has no effect without momentum: give momentum=0.9 or so, or leave it out"},
+    {0}};
+
 const meg_optimizer meg_optimizer_sgd = {
     .name = "sgd",
     .doc = "stochastic gradient descent, with momentum and weight decay",
     .paper = "Sutskever, Martens, Dahl, Hinton, On the importance of initialization and momentum "
              "in deep learning, ICML 2013",
     .params = params,
+    .rules = rules,
     .settings_bytes = sizeof(sgd_settings),
+    .lr = 0.1,
     .states = 1,
     .state = {"momentum"},
     .used = used,

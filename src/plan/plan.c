@@ -1,5 +1,6 @@
 /* Plans: see plan.h. */
 #include "plan/plan.h"
+#include "base/nearest.h"
 #include "comm/allreduce.h"
 #include "ops/attrs.h"
 #include "plan/layout.h"
@@ -103,6 +104,32 @@ static void split(const char *text, char *own, char *rest)
     }
 }
 
+static const char *optimizer_name(int i)
+{
+    return meg_optimizer_at(i) ? meg_optimizer_at(i)->name : NULL;
+}
+
+static const char *allreduce_name(int i)
+{
+    return meg_allreduce_at(i) ? meg_allreduce_at(i)->name : NULL;
+}
+
+/* A word that this optimizer has not may be one of another. */
+static meg_status check_whose(const meg_plan *p, meg_error *e, const char *text)
+{
+    char word[MEG_TEXT], value[MEG_TEXT];
+    while (meg_options_next(&text, word, value) > 0)
+        for (int i = 0; meg_optimizer_at(i); i++) {
+            const meg_optimizer *o = meg_optimizer_at(i);
+            if (meg_param_find(p->optimizer->params, word)) break;
+            MEG_CHECK(e, !meg_param_find(o->params, word), MEG_EARG,
+                      "%s=%s is a word of optimizer=%s, but the optimizer is %s: use optimizer=%s, "
+                      "or leave %s out",
+                      word, value, o->name, p->optimizer->name, o->name, word);
+        }
+    return MEG_OK;
+}
+
 static meg_status parse(meg_plan *p, meg_error *e, const char *text)
 {
     char own[2048], rest[2048];
@@ -112,16 +139,11 @@ static meg_status parse(meg_plan *p, meg_error *e, const char *text)
     split(text, own, rest);
     MEG_TRY(e, meg_options_parse(e, meg_plan_params, "plan", own, &p->options));
     p->optimizer = meg_optimizer_find(p->options.optimizer);
-    if (!p->optimizer) {
-        char known[256] = "";
-        for (int i = 0; meg_optimizer_at(i); i++)
-            snprintf(known + strlen(known), sizeof known - strlen(known), " %s",
-                     meg_optimizer_at(i)->name);
-        return meg_fail(e, MEG_EARG, "unknown optimizer '%s'; known:%s", p->options.optimizer,
-                        known);
-    }
+    if (!p->optimizer)
+        return meg_unknown(e, "unknown optimizer", p->options.optimizer, optimizer_name);
     p->settings = meg_pool_alloc(p->pool, p->optimizer->settings_bytes);
     char what[300];
+    MEG_TRY(e, check_whose(p, e, rest));
     snprintf(what, sizeof what, "plan with optimizer %s", p->optimizer->name);
     return meg_options_parse(e, p->optimizer->params, what, rest, p->settings);
 }
@@ -139,11 +161,7 @@ static bool normalises(const meg_graph *g)
 static meg_status check_allreduce(const meg_plan_options *o, meg_error *e)
 {
     const meg_allreduce_kind *kind = meg_allreduce_find(o->allreduce);
-    char known[256] = "";
-    for (int i = 0; meg_allreduce_at(i); i++)
-        snprintf(known + strlen(known), sizeof known - strlen(known), " %s",
-                 meg_allreduce_at(i)->name);
-    MEG_CHECK(e, kind, MEG_EARG, "unknown allreduce '%s'; known:%s", o->allreduce, known);
+    if (!kind) return meg_unknown(e, "unknown allreduce", o->allreduce, allreduce_name);
     MEG_CHECK(e, kind->step || o->stages == 1, MEG_EARG,
               "allreduce=%s works on all ranks in one order, but stages=%" PRId64
               " reduce each on their own: use stages=1, or allreduce=ring",

@@ -5,6 +5,7 @@
 #ifndef MEG_PLAN_PLAN_H
 #define MEG_PLAN_PLAN_H
 
+#include "base/log.h"
 #include "plan/program.h"
 
 typedef struct meg_profile { /* what planning knows of a device */
@@ -114,6 +115,9 @@ meg_status meg_plan_make_for(const meg_graph *g, meg_error *e, const meg_profile
                              meg_plan **out);
 meg_status meg_plan_from(const meg_graph *g, meg_error *e, const meg_plan_input *in,
                          meg_plan **out);
+/* Refuses, or warns about, words that have no effect on this plan (plan/rules.c). */
+meg_status meg_plan_judge(const meg_plan *p, meg_error *e, const meg_logger *log,
+                          const char *options);
 void meg_plan_destroy(meg_plan *p);
 void meg_plan_summary(const meg_plan *p, FILE *out);
 int64_t meg_plan_base(const meg_plan *p, meg_region region); /* its first byte in the arena */

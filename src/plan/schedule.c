@@ -2,6 +2,7 @@
  * schedule.h. Costs of one micro-batch and one stage are the unit of everything here.
  */
 #include "plan/schedule.h"
+#include "base/nearest.h"
 
 #include <math.h>
 #include <string.h>
@@ -170,15 +171,16 @@ const meg_row *meg_row_at(int i)
     return i >= 0 && i < (int)(sizeof ROWS / sizeof *ROWS) ? &ROWS[i] : NULL;
 }
 
+static const char *name_at(int i)
+{
+    return meg_row_at(i) ? meg_row_at(i)->name : NULL;
+}
+
 meg_status meg_row_find(meg_error *e, const char *name, const meg_row **out)
 {
-    char known[256] = "";
-    size_t used = 0;
-    for (int i = 0; meg_row_at(i); i++) {
+    for (int i = 0; meg_row_at(i); i++)
         if (strcmp(ROWS[i].name, name) == 0) return *out = &ROWS[i], MEG_OK;
-        used += (size_t)snprintf(known + used, sizeof known - used, " %s", ROWS[i].name);
-    }
-    return meg_fail(e, MEG_EARG, "there is no schedule '%s'; known:%s", name, known);
+    return meg_unknown(e, "there is no schedule", name, name_at);
 }
 
 static meg_status check_costs(meg_error *e, const meg_pipe *p)

@@ -1,5 +1,6 @@
 /* Segments: see segments.h. */
 #include "plan/segments.h"
+#include "base/nearest.h"
 #include "graph/groups.h"
 
 #include <inttypes.h>
@@ -109,8 +110,12 @@ static meg_status find_group(words *w, int *out)
     static const char *const level[] = {"layer", "block", "module"};
     meg_plan *p = w->plan;
     size_t length = strcspn(w->at, ":/,");
+    char asked[MEG_TEXT], hint[MEG_HINT];
+    snprintf(asked, sizeof asked, "%.*s", (int)length, w->at);
+    meg_nearest n = meg_nearest_to(asked);
     for (int i = 0; i < w->groups->count; i++) {
         const meg_group *s = &w->groups->group[i];
+        meg_nearest_try(&n, s->name);
         if (strlen(s->name) != length || strncmp(s->name, w->at, length) != 0) continue;
         *out = s->node[0];
         MEG_CHECK(w->e, p->stage[*out] == w->stage, MEG_EARG,
@@ -121,12 +126,12 @@ static meg_status find_group(words *w, int *out)
         w->at++;
         return MEG_OK;
     }
+    meg_nearest_hint(&n, hint);
     return meg_fail(
         w->e, MEG_EARG,
-        "mesh=%s: %s has no group '%.*s' at level=%s: `megalith show %s --level %s` lists "
-        "them",
-        p->options.mesh, p->source->name, (int)length, w->at, level[p->options.level],
-        p->source->name, level[p->options.level]);
+        "mesh=%s: %s has no group '%s'%s at level=%s: `megalith show %s --level %s` lists them",
+        p->options.mesh, p->source->name, asked, hint, level[p->options.level], p->source->name,
+        level[p->options.level]);
 }
 
 static meg_segment *add_segment(meg_plan *p)

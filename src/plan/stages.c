@@ -6,6 +6,7 @@
  * backward is twice forward. Only their ratios matter.
  */
 #include "plan/stages.h"
+#include "base/nearest.h"
 #include "graph/groups.h"
 #include "graph/op.h"
 #include "plan/partition.h"
@@ -111,15 +112,20 @@ static void cut_of(view *v)
 
 static meg_status find_piece(const view *v, meg_error *e, const char *name, size_t length, int *out)
 {
+    char asked[MEG_TEXT], hint[MEG_HINT];
+    snprintf(asked, sizeof asked, "%.*s", (int)length, name);
+    meg_nearest n = meg_nearest_to(asked);
     for (int i = 0; i < v->cut.pieces; i++) {
         const char *has = v->cut.piece[i].name;
-        if (strlen(has) == length && strncmp(has, name, length) == 0) {
+        if (strcmp(has, asked) == 0) {
             *out = i;
             return MEG_OK;
         }
+        meg_nearest_try(&n, has);
     }
-    return meg_fail(e, MEG_EARG, "assign: %s has no %.*s '%.*s': `megalith show` lists the %s",
-                    v->cut.model, (int)strlen(v->cut.noun) - 1, v->cut.noun, (int)length, name,
+    meg_nearest_hint(&n, hint);
+    return meg_fail(e, MEG_EARG, "assign: %s has no %.*s '%s'%s: `megalith show` lists the %s",
+                    v->cut.model, (int)strlen(v->cut.noun) - 1, v->cut.noun, asked, hint,
                     v->cut.noun);
 }
 

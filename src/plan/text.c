@@ -1,5 +1,6 @@
 /* Plan files: see text.h. */
 #include "plan/text.h"
+#include "base/nearest.h"
 #include "graph/fingerprint.h"
 #include "ops/optimizer.h"
 
@@ -29,13 +30,6 @@ typedef struct reader {
 
 /* ---- tables ---- */
 
-static const meg_param *find(const meg_param *table, const char *word)
-{
-    for (; table && table->name; table++)
-        if (strcmp(table->name, word) == 0) return table;
-    return NULL;
-}
-
 /* Reads a value into `room`, which takes one of any kind. */
 static meg_status read_value(meg_error *e, const meg_param *param, const char *what,
                              const char *value, char room[MEG_TEXT])
@@ -45,35 +39,18 @@ static meg_status read_value(meg_error *e, const meg_param *param, const char *w
     return meg_options_set(e, one, what, param->name, value, room);
 }
 
-/* Do two values of a word mean the same? "4KiB" is "4096". Values that cannot be read do not. */
-static bool same_value(const meg_param *param, const char *a, const char *b)
-{
-    const char *const value[] = {a, b};
-    char text[2][2 * MEG_TEXT];
-    meg_param one[] = {*param, {0}};
-    one->offset = 0;
-    one->initial = NULL; /* so that it is printed in any case */
-    for (int i = 0; i < 2; i++) {
-        meg_error e;
-        _Alignas(16) char room[MEG_TEXT];
-        if (read_value(&e, param, "", value[i], room) != MEG_OK) return false;
-        meg_options_print(one, room, text[i], sizeof text[i]);
-    }
-    return strcmp(text[0], text[1]) == 0;
-}
-
 /* The row of a word of the plan or of any optimizer. */
 static const meg_param *find_any(const char *word)
 {
-    const meg_param *param = find(meg_plan_params, word);
+    const meg_param *param = meg_param_find(meg_plan_params, word);
     for (int i = 0; !param && meg_optimizer_at(i); i++)
-        param = find(meg_optimizer_at(i)->params, word);
+        param = meg_param_find(meg_optimizer_at(i)->params, word);
     return param;
 }
 
 static const meg_optimizer *optimizer_of(const given *list, size_t count)
 {
-    const char *name = find(meg_plan_params, "optimizer")->initial;
+    const char *name = meg_param_find(meg_plan_params, "optimizer")->initial;
     for (size_t i = 0; i < count; i++)
         if (strcmp(list[i].word, "optimizer") == 0) name = list[i].value;
     return meg_optimizer_find(name);
@@ -104,14 +81,21 @@ static bool describes_graph(const char *word)
 
 static meg_status unknown_word(const reader *r, const char *word)
 {
-    char known[512] = "graph fingerprint";
-    for (const meg_param *p = meg_plan_params; p->name; p++)
+    char known[512] = "graph fingerprint", hint[MEG_HINT];
+    meg_nearest n = meg_nearest_to(word);
+    for (const meg_param *p = meg_plan_params; p->name; p++) {
+        meg_nearest_try(&n, p->name);
         snprintf(known + strlen(known), sizeof known - strlen(known), " %s", p->name);
+    }
+    for (int i = 0; meg_optimizer_at(i); i++)
+        for (const meg_param *p = meg_optimizer_at(i)->params; p->name; p++)
+            meg_nearest_try(&n, p->name);
     for (const meg_plan_section *s = r->sections; s->word; s++)
         snprintf(known + strlen(known), sizeof known - strlen(known), " %s", s->word);
+    meg_nearest_hint(&n, hint);
     return meg_fail(r->error, MEG_EDATA,
-                    "%s:%d: unknown word '%.60s'; known: %s, and the optimizer's", r->out->what,
-                    r->number, word, known);
+                    "%s:%d: unknown word '%.60s'%s; known: %s, and the optimizer's", r->out->what,
+                    r->number, word, hint, known);
 }
 
 static meg_status add_word(reader *r, const char *word, const char *value)
@@ -171,8 +155,8 @@ static meg_status check_word(reader *r, const meg_optimizer *o, const given *w)
     meg_plan_text *t = r->out;
     char what[MEG_TEXT];
     _Alignas(16) char room[MEG_TEXT];
-    const meg_param *param = find(meg_plan_params, w->word);
-    if (!param) param = find(o->params, w->word);
+    const meg_param *param = meg_param_find(meg_plan_params, w->word);
+    if (!param) param = meg_param_find(o->params, w->word);
     MEG_CHECK(r->error, param, MEG_EDATA, "%s:%d: '%s' is not a word of optimizer=%s", t->what,
               w->number, w->word, o->name);
     snprintf(what, sizeof what, "%.200s:%d", t->what, w->number);
@@ -277,7 +261,7 @@ meg_status meg_plan_text_join(const meg_plan_text *t, meg_error *e, const char *
             continue;
         }
         const meg_param *param = find_any(word);
-        MEG_CHECK(e, param && same_value(param, value, held), MEG_EARG,
+        MEG_CHECK(e, param && meg_param_same(param, value, held), MEG_EARG,
                   "%s=%s was given, but %s has %s=%s: change one of them, or drop it", word, value,
                   t->what, word, held);
     }

@@ -4,6 +4,7 @@
 #include "train/context.h"
 #include "train/build.h"
 #include "train/cores.h"
+#include "train/rules.h"
 #include "zoo/zoo.h"
 
 #include <stdlib.h>
@@ -93,6 +94,7 @@ meg_status meg_open(const char *options, meg_context **out)
     int cores = 1;
     MEG_TRY(e, meg_context_same(ctx, &build, 1));
     MEG_TRY(e, meg_cores_share(ctx->comm, e, ctx->options.pin, (int)ctx->options.threads, &cores));
+    MEG_TRY(e, meg_context_agree(ctx, meg_context_judge(ctx, e, options)));
     return meg_context_agree(ctx, open_device(ctx, cores));
 }
 

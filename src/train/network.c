@@ -2,6 +2,7 @@
 #include "base/random.h"
 #include "exec/alike.h"
 #include "graph/fingerprint.h"
+#include "import/foreign.h"
 #include "import/onnx.h"
 #include "train/context.h"
 #include "zoo/zoo.h"
@@ -42,6 +43,7 @@ static void warn(void *context, const char *message)
 meg_status meg_graph_load(meg_context *ctx, const char *path, const char *options, meg_graph **out)
 {
     meg_onnx_listener listener = {warn, ctx};
+    MEG_TRY(&ctx->error, meg_foreign_model(&ctx->error, path));
     MEG_TRY(&ctx->error, meg_onnx_load(&ctx->error, path, options, &listener, out));
     (*out)->owner = ctx;
     return MEG_OK;
@@ -234,8 +236,11 @@ meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, me
     meg_alike alike = {0};
     MEG_TRY(&ctx->error, meg_plan_alike(ctx->comm, &ctx->error, g, &in, &alike));
     if (alike.plain) tell_unlike(ctx, &alike);
-    *out = alike.plan;
-    return MEG_OK;
+    meg_status status = meg_plan_judge(alike.plan, &ctx->error, &ctx->log, options);
+    status = meg_context_agree(ctx, status);
+    if (status == MEG_OK) *out = alike.plan;
+    else meg_plan_destroy(alike.plan);
+    return status;
 }
 
 int64_t meg_plan_bytes(const meg_plan *p)

@@ -1,6 +1,7 @@
 /* The shelf: see shelf.h. */
 #include "train/shelf.h"
 #include "base/pool.h"
+#include "train/manifest.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -118,8 +119,12 @@ static void remove_stale(void *context, const char *entry)
 
 meg_status meg_shelf_open(meg_shelf *s, meg_error *e, const char *path)
 {
+    char inside[MEG_SHELF_PATH];
     *s = (meg_shelf){.lock = -1};
     snprintf(s->path, sizeof s->path, "%s", path);
+    snprintf(inside, sizeof inside, "%s/" MEG_MANIFEST, path);
+    MEG_CHECK(e, access(inside, F_OK) != 0, MEG_EARG,
+              "%s is itself a checkpoint: name the folder that it is in", path);
     MEG_CHECK(e, mkdir(path, 0777) == 0 || errno == EEXIST, MEG_EIO,
               "cannot make the folder %s for checkpoints: %s", path, strerror(errno));
     MEG_TRY(e, lock(s, e));

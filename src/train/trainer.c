@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 #include "base/random.h"
 #include "train/content.h"
+#include "train/rules.h"
 #include "train/wants.h"
 
 #include <inttypes.h>
@@ -14,7 +15,8 @@
 #define AT(field) offsetof(meg_trainer_options, field)
 
 const meg_param meg_trainer_params[] = {
-    {"lr", MEG_PARAM_REAL, AT(schedule.lr), "0.1", "learning rate (the largest)", NULL, 0, 1e6},
+    {"lr", MEG_PARAM_REAL, AT(schedule.lr), "0.1",
+     "learning rate (the largest); of adam and adamw 0.001, unless given", NULL, 0, 1e6},
     {"lr_schedule", MEG_PARAM_CHOICE, AT(schedule.kind), "constant", "how the rate changes",
      "constant|step|cosine", 0, 0},
     {"epochs", MEG_PARAM_REAL, AT(schedule.epochs), "1", "passes over the data", NULL, 0, 1e9},
@@ -52,7 +54,8 @@ static double now(void)
 static meg_status prepare(meg_trainer *t, const char *options)
 {
     meg_error *e = &t->ctx->error;
-    MEG_TRY(e, meg_options_parse(e, meg_trainer_params, "trainer", options, &t->options));
+    MEG_TRY(e, meg_trainer_read(e, &t->ctx->log, options, &t->data->set, &t->options));
+    if (!meg_options_has(options, "lr")) t->options.schedule.lr = t->plan->optimizer->lr;
     int64_t batch = t->plan->entry[MEG_ENTRY_TRAIN].batch;
     int64_t tail = t->plan->entry[MEG_ENTRY_TRAIN_TAIL].batch, count = t->data->set.count;
     MEG_CHECK(e, count % batch == tail, MEG_EARG,
@@ -191,7 +194,7 @@ void meg_trainer_count(meg_trainer *t, meg_counter *counter, void *context)
 /* ---- sums over the steps of one call ---- */
 
 typedef struct tally {
-    double loss, correct, samples, seconds;
+    double loss, correct, error, samples, seconds;
     double *time; /* of each step */
     size_t times, room;
 } tally;
@@ -200,6 +203,7 @@ static void count_step(tally *y, const meg_outcome *o, int64_t samples, double s
 {
     y->loss += o->loss * (double)samples;
     y->correct += o->correct;
+    y->error += o->error * (double)samples;
     y->samples += (double)samples;
     y->seconds += seconds;
     y->time = meg_grow(y->time, &y->room, y->times + 1, sizeof *y->time);
@@ -252,7 +256,8 @@ static meg_status report(const meg_trainer *t, tally *y, double predicted, meg_r
     double samples = y->samples > 0 ? y->samples : 1;
     *out = (meg_report){.step = t->step,
                         .loss = y->loss / samples,
-                        .accuracy = y->correct / samples,
+                        .accuracy = t->data->set.real ? NAN : y->correct / samples,
+                        .absolute_error = t->data->set.real ? y->error / samples : NAN,
                         .seconds_per_step = y->times ? y->time[y->times / 2] : 0,
                         .images_per_second = y->seconds > 0 ? y->samples / y->seconds : 0,
                         .predicted_seconds_per_step = predicted,
@@ -328,6 +333,28 @@ static bool stops(meg_trainer *t, const meg_progress *p, const meg_outcome *o)
     return stop;
 }
 
+/* Warns once of a loss that is far past its start: the mean of some ten steps is four times that of
+ * the first. For classes the start is no less than the loss of a guess, log(classes), so that good
+ * weights to begin with, whose first loss may be anything small, raise no alarm. */
+static void watch_growth(meg_trainer *t, const meg_late_step *s, double loss)
+{
+    static const double FAR = 4, MEMORY = 0.9;
+    meg_growth *g = &t->growth;
+    const meg_dataset *d = &t->data->set;
+    if (g->start == 0) {
+        double guess = d->real ? 0 : log(d->classes > 2 ? d->classes : 2);
+        *g = (meg_growth){.start = fmax(loss, guess), .mean = loss};
+        return;
+    }
+    g->mean = MEMORY * g->mean + (1 - MEMORY) * loss;
+    if (g->told || g->mean <= FAR * g->start) return;
+    g->told = true;
+    meg_log(&t->ctx->log, MEG_WARN,
+            "the loss has grown far past its start, %.4g, to %.4g at step %" PRId64
+            ": use a smaller lr (now %g) or a warm-up",
+            g->start, loss, s->number, s->lr);
+}
+
 /* What became of the late step, if there is one. Waiting for it is its own time. */
 static meg_status take_outcome(meg_trainer *t, tally *y, bool *stop)
 {
@@ -347,16 +374,19 @@ static meg_status take_outcome(meg_trainer *t, tally *y, bool *stop)
     double seconds = s.seconds + now() - begin;
     o.correct /= labels_of(t);
     count_step(y, &o, s.samples, seconds);
-    meg_progress p = {s.number,
-                      t->steps,
-                      (double)s.number / (double)t->per_epoch,
-                      o.loss,
-                      o.correct / (double)s.samples,
-                      seconds,
-                      s.lr,
-                      s.samples,
-                      s.begin,
-                      s.begin + s.seconds};
+    watch_growth(t, &s, o.loss);
+    bool real = t->data->set.real;
+    meg_progress p = {.step = s.number,
+                      .steps = t->steps,
+                      .epoch = (double)s.number / (double)t->per_epoch,
+                      .loss = o.loss,
+                      .accuracy = real ? NAN : o.correct / (double)s.samples,
+                      .error = real ? o.error : NAN,
+                      .seconds = seconds,
+                      .lr = s.lr,
+                      .samples = s.samples,
+                      .begin = s.begin,
+                      .end = s.begin + s.seconds};
     *stop = stops(t, &p, &o) || *stop;
     return MEG_OK;
 }
@@ -399,6 +429,11 @@ meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *out)
     int64_t end = steps > 0 ? t->step + steps : t->steps;
     meg_token same = {"another number of steps to train", (uint64_t)end};
     MEG_TRY(&t->ctx->error, meg_context_same(t->ctx, &same, 1));
+    if (t->step > 0 && t->step >= end)
+        meg_log(&t->ctx->log, MEG_WARN,
+                "nothing left to train: step %" PRId64 " of %" PRId64
+                " is done; give more epochs, or another checkpoint folder",
+                t->step, t->steps);
     while (t->step < end && !stop && status == MEG_OK) {
         status = train_step(t, &y, &stop);
         if (status != MEG_OK || !checkpoint_due(t)) continue;

@@ -24,7 +24,8 @@ extern const meg_param meg_trainer_params[];
 typedef struct meg_progress { /* after each step */
     int64_t step, steps;      /* done, and in all */
     double epoch;             /* done, with fraction */
-    double loss, accuracy;    /* of this step */
+    double loss, accuracy;    /* of this step; the accuracy of real targets is NaN */
+    double error;             /* mean absolute error of real targets; of classes NaN */
     double seconds;           /* of this step */
     double lr;
     int64_t samples;
@@ -47,6 +48,12 @@ typedef struct meg_late_step { /* was run, and its outcome is not known */
     double begin;
 } meg_late_step;
 
+typedef struct meg_growth { /* is the loss far past its start? */
+    double start;           /* of the first step, or that of a guess; 0: no step yet */
+    double mean;            /* of about the last ten steps */
+    bool told;
+} meg_growth;
+
 struct meg_trainer {
     meg_context *ctx;
     meg_plan *plan;
@@ -61,6 +68,7 @@ struct meg_trainer {
     meg_counter *counter; /* of evaluation; NULL: none */
     void *counter_context;
     meg_late_step late;
+    meg_growth growth;
     int64_t step, steps, per_epoch;
     meg_checkpoints *checkpoints; /* NULL: none */
     meg_watcher *watcher;

@@ -1,6 +1,7 @@
 /* The registry of the zoo, and what its builders share: see zoo.h. */
 #include "zoo/zoo.h"
 
+#include "base/nearest.h"
 #include "graph/op.h"
 
 #include <math.h>
@@ -32,14 +33,9 @@ const meg_model *meg_zoo_find(const char *name)
     return NULL;
 }
 
-static meg_status unknown(meg_error *e, const char *name)
+const char *meg_zoo_name(int i)
 {
-    char known[512] = "";
-    size_t used = 0;
-    const meg_model *m;
-    for (int i = 0; (m = meg_zoo_at(i)) && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, " %s", m->name);
-    return meg_fail(e, MEG_EARG, "unknown model '%s'; known:%s", name, known);
+    return meg_zoo_at(i) ? meg_zoo_at(i)->name : NULL;
 }
 
 /* Tokens (n, w), for one sample. */
@@ -71,7 +67,7 @@ static int add_image(meg_graph *g, const char *model, const meg_axes *image)
 meg_status meg_zoo_build(meg_error *e, const char *model, const char *options, meg_graph **out)
 {
     const meg_model *m = meg_zoo_find(model);
-    if (!m) return unknown(e, model);
+    if (!m) return meg_unknown(e, "unknown model", model, meg_zoo_name);
 
     meg_graph *g = meg_graph_create(m->name);
     void *settings = meg_pool_alloc(g->pool, m->option_bytes);

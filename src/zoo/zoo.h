@@ -61,6 +61,7 @@ typedef struct meg_zoo_common { /* options of all models, the first two rows of 
 
 const meg_model *meg_zoo_find(const char *name); /* NULL: unknown */
 const meg_model *meg_zoo_at(int i);              /* NULL past the end */
+const char *meg_zoo_name(int i);                 /* likewise */
 
 /* The network `model` for one sample, its loss included; its input is "image" or "tokens".
  * meg_graph_rebatch gives it a batch. */

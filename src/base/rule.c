@@ -1,0 +1,31 @@
+/* Rules for words: see rule.h. */
+#include "base/rule.h"
+
+#include <string.h>
+
+static bool asks(const meg_ruled *r, const meg_rule *rule, const char *value)
+{
+    const meg_param *p = meg_param_find(r->table, rule->word);
+    return !rule->off || !p || !meg_param_same(p, rule->off, value);
+}
+
+static meg_status judge(meg_error *e, const meg_logger *log, const meg_ruled *r,
+                        const meg_rule *rule, const char *value)
+{
+    MEG_CHECK(e, rule->verdict == MEG_WARNS, MEG_EARG, "%s: %s=%s %s", r->what, rule->word, value,
+              rule->says);
+    meg_log(log, MEG_WARN, "%s=%s %s", rule->word, value, rule->says);
+    return MEG_OK;
+}
+
+meg_status meg_rules_check(meg_error *e, const meg_logger *log, const meg_ruled *r)
+{
+    char word[MEG_TEXT], value[MEG_TEXT];
+    const char *at = r->text ? r->text : "";
+    while (r->rules && meg_options_next(&at, word, value) > 0)
+        for (const meg_rule *rule = r->rules; rule->word; rule++) {
+            if (strcmp(rule->word, word) != 0 || !asks(r, rule, value)) continue;
+            if (!rule->counts(r->state)) MEG_TRY(e, judge(e, log, r, rule, value));
+        }
+    return MEG_OK;
+}
