@@ -90,7 +90,7 @@ meg_status meg_graph_model(meg_context *ctx, const char *model, const char *opti
 
 /* Not collective. The network of an ONNX file, with its weights; the file stays open as long as the
  * graph lives. Options: loss=softmax_xent|none output=NAME image=CxHxW (where the file leaves the
- * input's extents open). What the file lost of the training model is logged as a warning. */
+ * input's extents open) freeze=PATTERNS train=PATTERNS (see meg_graph_freeze). What the file lost of the training model is logged as a warning. */
 meg_status meg_graph_load(meg_context *ctx, const char *path, const char *options, meg_graph **out);
 
 /* Not collective. The input of a graph, e.g. "Nx1x28x28": N samples of one 28 x 28 channel. */
@@ -105,6 +105,12 @@ meg_val meg_join(meg_graph *g, const char *op, const char *options, int count, c
  * smoothing=0.1 ignore=255"); class labels become its second input. Reports the first error of the chain, if any. */
 meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits);
 int64_t meg_graph_parameters(const meg_graph *g); /* trainable */
+
+/* Not collective. Weights that are not to be trained, or are after all, by patterns over their names
+ * ("layer1.*,fc.bias"); before meg_plan_new. A frozen weight has no gradient and no optimizer state,
+ * and is saved and loaded as before. A pattern that no weight has is an error. */
+meg_status meg_graph_freeze(meg_graph *g, const char *patterns);
+meg_status meg_graph_train(meg_graph *g, const char *patterns);
 void meg_graph_free(meg_graph *g);
 
 /* ---- data ---- */

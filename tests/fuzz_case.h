@@ -177,6 +177,22 @@ static inline void fuzz_unsettle(meg_graph *g)
     }
 }
 
+/* Of every other case, freezes some weights; drawn last, so that the rest stays what it was. */
+static inline void fuzz_freeze(fuzz_dice *d, meg_graph *g)
+{
+    int64_t share = fuzz_pick(d, 6); /* 0 to 2: none; else 1 in 2, 3 or 4 */
+    int frozen = 0, last = -1;
+    for (int i = 0; i < g->values && share > 2; i++) {
+        if (g->value[i].kind != MEG_PARAMETER) continue;
+        last = i;
+        if (fuzz_pick(d, share - 1) > 0) continue;
+        g->value[i].kind = MEG_FIXED;
+        frozen++;
+    }
+    if (last >= 0) g->value[last].kind = MEG_PARAMETER; /* something is trained */
+    if (frozen) fprintf(stderr, "  %d weights are frozen\n", frozen);
+}
+
 static inline int fuzz_run_here(fuzz_make *make, uint64_t seed)
 {
     fuzz_dice d = {{seed, 0, meg_hash("fuzz")}, 0};
@@ -190,6 +206,7 @@ static inline int fuzz_run_here(fuzz_make *make, uint64_t seed)
     fprintf(stderr, "  %d nodes, %d ranks, %lld samples: %s\n", g->nodes, p.ranks,
             (long long)p.samples, p.many);
     fuzz_unsettle(g);
+    fuzz_freeze(&d, g);
     bool possible = fuzz_possible(g, &p, &agreed);
     int result = !agreed ? FUZZ_BAD : !possible ? FUZZ_REFUSED : fuzz_compare(g, &p);
     meg_graph_destroy(g);

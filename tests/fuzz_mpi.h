@@ -13,6 +13,7 @@ static inline int fuzz_mpi_ranks(uint64_t seed)
     bool agreed;
     meg_graph *g = fuzz_graph(&d);
     fuzz_plan p = fuzz_plan_of(&d, g);
+    fuzz_freeze(&d, g);
     bool possible = fuzz_possible(g, &p, &agreed);
     printf("%d\n", possible && agreed ? p.ranks : 0);
     meg_graph_destroy(g);
@@ -85,6 +86,7 @@ static inline int fuzz_mpi_case(uint64_t seed)
     fuzz_dice d = {{seed, 0, meg_hash("fuzz")}, 0};
     meg_graph *g = fuzz_graph(&d);
     fuzz_plan p = fuzz_plan_of(&d, g);
+    fuzz_freeze(&d, g);
     if (meg_comm_open(&e, &c) != MEG_OK) {
         fprintf(stderr, "%s\n", e.message);
         return 2;

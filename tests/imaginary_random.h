@@ -348,7 +348,7 @@ static inline meg_split choose(planner *p, family f, const meg_layout *l, const 
     on->axis = f == FAMILY_wild || m == MEG_AXES ? (int)draw(p->state, 0, MEG_AXES - 1) : m;
     if (f == FAMILY_wild) return (meg_split)draw(p->state, MEG_SPLIT_COPY, MEG_SPLIT_PARTIAL);
     if (f == FAMILY_copies || m == MEG_AXES) return MEG_SPLIT_COPY;
-    if (v->kind == MEG_PARAMETER || v->kind == MEG_STATE) /* home: copied, or cut as in ZeRO */
+    if (meg_kind_lasts(v->kind)) /* home: copied, or cut as in ZeRO */
         return draw(p->state, 0, 1) ? MEG_SPLIT_COPY : MEG_SPLIT_CUT;
     if (v->shape.hi[m] == 1) return MEG_SPLIT_PARTIAL;
     if (f == FAMILY_hybrid) return draw(p->state, 0, 1) ? MEG_SPLIT_PARTIAL : MEG_SPLIT_CUT;

@@ -71,7 +71,7 @@ static inline void network_collect(meg_engine *x, network_result *r)
     const meg_graph *g = meg_engine_graph(x);
     for (int i = 0; i < g->values; i++) {
         const meg_value *v = &g->value[i];
-        if (v->kind != MEG_PARAMETER && v->kind != MEG_STATE) continue;
+        if (!meg_kind_lasts(v->kind)) continue;
         int at = r->tensors++;
         snprintf(r->name[at], sizeof r->name[at], "%s", v->name);
         r->count[at] = meg_box_size(&v->shape);

@@ -104,7 +104,8 @@ static inline void fill_input(test_case *t, int i)
     const meg_value *value = &t->g->value[t->v->in[i]];
     int64_t count = meg_box_size(&value->shape);
     meg_stream s = stream_of(t, value->name);
-    bool positive = special_of(t->op, i).positive || value->kind == MEG_STATE;
+    bool positive = special_of(t->op, i).positive || value->kind == MEG_STATE ||
+                    value->kind == MEG_FIXED;
     t->in[i] = doubles(count);
     for (int64_t k = 0; k < count; k++) {
         double at = (double)meg_random_permuted(s, count, k) + 0.75 - 0.13 * i; /* sums are not 0 */
@@ -164,7 +165,7 @@ static inline bool differentiable(const test_case *t, int i)
 {
     const meg_value *x = &t->g->value[t->v->in[i]];
     return !t->op->no_gradient && x->dtype == MEG_F32 && x->kind != MEG_STATE &&
-           !special_of(t->op, i).constant;
+           x->kind != MEG_FIXED &&           !special_of(t->op, i).constant;
 }
 
 /* ---- operands of one work, in one precision ---- */

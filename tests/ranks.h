@@ -63,7 +63,7 @@ static inline int ranks_check_held(const meg_plan *p)
     for (int i = 0; i < g->values; i++) {
         const meg_value *v = &g->value[i];
         bool weight = v->kind == MEG_PARAMETER;
-        int want = (weight ? 2 + states : v->kind == MEG_STATE) * ranks_uses(p, i), held = 0;
+        int want = (weight ? 2 + states : meg_kind_lasts(v->kind)) * ranks_uses(p, i), held = 0;
         for (int k = 0; k < p->held_slots; k++)
             held += p->held[k].value == i;
         bool part = p->options.zero && weight; /* its part of the states, or of all, may be empty */
@@ -99,8 +99,9 @@ static inline void ranks_collect(meg_engine *x, ranks_one *one)
     const meg_plan *p = meg_engine_plan(x);
     bool states = meg_optimizer_states(p->optimizer, p->settings) > 0;
     for (int i = 0; i < g->values; i++) {
-        if (g->value[i].kind == MEG_STATE) ranks_take(x, one, i, MEG_ROLE_VALUE);
-        if (g->value[i].kind != MEG_PARAMETER) continue;
+        meg_kind kind = g->value[i].kind;
+        if (kind == MEG_STATE || kind == MEG_FIXED) ranks_take(x, one, i, MEG_ROLE_VALUE);
+        if (kind != MEG_PARAMETER) continue;
         ranks_take(x, one, i, one->c->weights ? MEG_ROLE_VALUE : MEG_ROLE_GRADIENT);
         if (states) ranks_take(x, one, i, MEG_ROLE_STATE);
     }

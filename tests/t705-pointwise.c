@@ -113,7 +113,7 @@ static void test_weights_cancel(void **state)
     meg_graph *plain = network(&(loss_case){"softmax_xent", "ignore=1"});
     meg_graph *heavy = network(&(loss_case){"softmax_xent", "ignore=1 weighted=1"});
     meg_value *weight = &heavy->value[meg_graph_find_value(heavy, "loss.weight")];
-    assert_int_equal(weight->kind, MEG_STATE);
+    assert_int_equal(weight->kind, MEG_FIXED);
     weight->start = MEG_CONSTANT;
     weight->bound = 3;
     double a = loss_of(plain, "batch=6 micro=2"), b = loss_of(heavy, "batch=6 micro=2");

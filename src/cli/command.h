@@ -23,6 +23,7 @@ typedef enum meg_target { /* where a word goes */
     MEG_TO_MODEL,
     MEG_TO_PLAN_FILE,
     MEG_TO_RANKS, /* np: main sees to it */
+    MEG_TO_KINDS, /* freeze, train: of every command that takes a model */
     MEG_TARGETS
 } meg_target;
 

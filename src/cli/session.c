@@ -182,9 +182,43 @@ static void look_at(meg_session *s)
     if (g->outputs) s->model.classes = g->value[g->output[0]].shape.hi[MEG_C];
 }
 
+/* All patterns of --freeze, or of --train, between commas. */
+static meg_status patterns_of(meg_session *s, const char *wanted, const char **all)
+{
+    const meg_arguments *a = s->arguments;
+    const char *at = a->text[MEG_TO_KINDS];
+    char word[MEG_TEXT], value[MEG_TEXT];
+    int more;
+    *all = "";
+    while ((more = meg_options_next(&at, word, value)) > 0)
+        if (strcmp(word, wanted) == 0)
+            *all = meg_pool_text(a->pool, "%s%s%s", *all, **all ? "," : "", value);
+    MEG_CHECK(s->error, more == 0, MEG_EARG, "--%s: names of more than %d bytes: use *", wanted,
+              MEG_TEXT - 1);
+    return MEG_OK;
+}
+
+static meg_status choose_weights(meg_session *s)
+{
+    const char *frozen, *trained;
+    MEG_TRY(s->error, patterns_of(s, "freeze", &frozen));
+    MEG_TRY(s->error, patterns_of(s, "train", &trained));
+    MEG_TRY(s->error, meg_session_said(s, meg_graph_freeze(s->graph, frozen)));
+    return meg_session_said(s, meg_graph_train(s->graph, trained));
+}
+
+/* The reader of files is told at once: it warns about weights of which a file does not say enough. */
 static meg_status load_graph(meg_session *s)
 {
     const char *path = s->arguments->place[0], *text = model_text(s, meg_onnx_params);
+    static const char *const words[] = {"freeze", "train"};
+    for (int i = 0; i < 2; i++) {
+        const char *patterns;
+        MEG_TRY(s->error, patterns_of(s, words[i], &patterns));
+        const char *pair = *patterns ? meg_quoted(s->arguments->pool, words[i], patterns) : "";
+        MEG_CHECK(s->error, pair, MEG_EARG, "--%s %s: it has ' and \" in it", words[i], patterns);
+        text = meg_pool_text(s->arguments->pool, "%s %s", text, pair);
+    }
     meg_status status = meg_session_said(s, meg_graph_load(s->ctx, path, text, &s->graph));
     if (status != MEG_OK && s->data && *s->data->set.findings.shape) {
         meg_error was = *s->error;
@@ -216,6 +250,7 @@ static meg_status make_graph(meg_session *s)
     s->model = *(const meg_zoo_common *)settings;
     meg_status status = meg_session_said(s, meg_graph_model(s->ctx, m->name, text, &s->graph));
     MEG_TRY(s->error, blame_data(s, status));
+    MEG_TRY(s->error, choose_weights(s));
     return s->data ? meg_session_fits(s, s->data) : MEG_OK;
 }
 

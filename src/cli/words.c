@@ -26,6 +26,13 @@ static const meg_param PLAN_FILE[] = {
     {0},
 };
 
+static const meg_param KINDS[] = {
+    {"freeze", MEG_PARAM_TEXT, 0, "",
+     "weights that are not trained, by name: layer1.*,bn1.weight; may be given again", NULL, 0, 0},
+    {"train", MEG_PARAM_TEXT, 0, "", "those that are, after all; wins over --freeze", NULL, 0, 0},
+    {0},
+};
+
 static const meg_param RANKS[] = {
     {"np", MEG_PARAM_INT, 0, "1", "ranks on this machine, started with mpirun or srun (-np 4)",
      NULL, 1, 1 << 20},
@@ -43,6 +50,7 @@ static bool any_book(const meg_command *c, int i, meg_book *out)
         {"trainer", MEG_TO_TRAINER, meg_trainer_params, NULL, NULL, false},
         {"ranks", MEG_TO_RANKS, RANKS, NULL, NULL, false},
         {"model", MEG_TO_MODEL, OPTIONS, NULL, NULL, true},
+        {"weights", MEG_TO_KINDS, KINDS, NULL, NULL, false},
     };
     int count = (int)(sizeof fixed / sizeof *fixed);
     if (i < count) {
@@ -78,6 +86,7 @@ static bool agrees(const char *wanted, const char *owner)
 bool meg_book_at(const meg_command *c, const meg_choice *choice, int i, meg_book *out)
 {
     unsigned takes = c->takes | 1u << MEG_TO_COMMAND;
+    if (c->takes & MEG_TAKES_MODEL) takes |= 1u << MEG_TO_KINDS;
     for (int k = 0; any_book(c, k, out); k++) {
         bool fits = takes >> out->to & 1 && out->params &&
                     agrees(choice->optimizer, out->optimizer) && agrees(choice->model, out->model);

@@ -37,7 +37,7 @@ meg_reference *meg_reference_new(const meg_graph *g, uint64_t seed)
     for (int i = 0; i < g->values; i++) {
         const meg_value *v = &g->value[i];
         r->data[i] = room(v->shape, v->dtype);
-        if (v->kind == MEG_PARAMETER || v->kind == MEG_STATE) start(v, seed, r->data[i]);
+        if (meg_kind_lasts(v->kind)) start(v, seed, r->data[i]);
     }
     return r;
 }

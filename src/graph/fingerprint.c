@@ -24,7 +24,8 @@ static void add_leaf(uint64_t *hash, const meg_value *v)
 {
     bool batched = v->kind == MEG_INPUT || v->kind == MEG_LABEL;
     add_text(hash, v->name);
-    add_number(hash, v->kind);
+    add_number(hash,
+               v->kind == MEG_FIXED ? MEG_STATE : v->kind); /* as before there was the first */
     add_number(hash, v->dtype);
     for (int i = batched; i < v->rank; i++)
         add_number(hash, v->dims[i]);

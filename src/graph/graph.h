@@ -1,6 +1,7 @@
 /* The graph: nodes and values. No device, no ranks, no plan.
  *
- *     value   one tensor: an input, a label, a weight, a state (running statistics), or made by a node
+ *     value   one tensor: an input, a label, a weight, a state (running statistics), a fixed one (what
+ *             nothing changes), or made by a node
  *     node    one application of an operator (graph/op.h) to values
  *
  * Nodes are kept in topological order: a node's inputs exist before it does. Shapes are those of
@@ -29,8 +30,15 @@ typedef enum meg_kind {
     MEG_LABEL, /* what the losses compare with */
     MEG_PARAMETER,
     MEG_STATE, /* changed by forward in training, not by gradients: running statistics */
+    MEG_FIXED, /* changed by nobody: constants, buffers, frozen weights, weights of classes */
     MEG_MADE
 } meg_kind;
+
+/* Parameters, states, fixed values: what lasts from step to step. */
+static inline bool meg_kind_lasts(meg_kind kind)
+{
+    return kind == MEG_PARAMETER || kind == MEG_STATE || kind == MEG_FIXED;
+}
 
 /* How a parameter or state starts. Uniform and normal draw from the counter-based generator, keyed
  * by the value's name and the element's global index. */
@@ -48,12 +56,14 @@ typedef struct meg_value {
     meg_kind kind;
     meg_dtype dtype;        /* MEG_F32 means real: a device may compute in MEG_F64 */
     meg_box shape;          /* whole, from the origin */
-    int rank;               /* axes in files: 1 to 5 */
+    int rank;               /* axes in files: 1 to 5; of what lasts, 0: one number */
     int64_t dims[MEG_AXES]; /* their extents, in file order (a dense weight after flatten: 2) */
     int maker;              /* node; -1: none */
     meg_start start;        /* parameters, states */
     double bound;      /* MEG_UNIFORM: (-bound, bound); deviation of MEG_NORMAL; MEG_CONSTANT */
     meg_stored stored; /* parameters, states: takes the place of `start` where there is data */
+    bool unsaved;      /* fixed: a constant of the network's code, which no file of weights has */
+    bool turned;       /* files of weights have the transpose of this matrix, `dims` are theirs */
 } meg_value;
 
 typedef struct meg_node {
@@ -95,7 +105,7 @@ struct meg_graph {
 /* What meg_op.weights says of each weight that a layer brings along. */
 typedef struct meg_weight_spec {
     const char *suffix; /* "weight", "bias", "running_mean" */
-    meg_kind kind;      /* MEG_PARAMETER or MEG_STATE */
+    meg_kind kind;      /* one that lasts */
     meg_box shape;      /* conv: (filters, channels per group, d, h, w); per channel: on c */
     int rank;
     int64_t dims[MEG_AXES]; /* as files and PyTorch have them */
@@ -128,12 +138,12 @@ void meg_graph_split(meg_graph *g, int x, int axis, int parts, int out[]);
 /* Adds a node of the same operator, attributes and name as `like` (of another graph). */
 int meg_graph_add_like(meg_graph *g, const meg_node *like, const int in[]);
 
-/* Adds a leaf (input, label, parameter, state) like one of another graph. */
+/* Adds a leaf (input, label, parameter, state, fixed) like one of another graph. */
 int meg_graph_add_leaf_like(meg_graph *g, const meg_value *like);
 
 /* Makes labels (or real targets, where the loss wants such), the denominator and the loss of
  * `logits`, and counts right answers, if there are any. Options are the loss's; weighted=1 adds a
- * state "<loss>.weight" on c, which starts with ones: the weights of the classes (of positives, for
+ * fixed value "<loss>.weight" on c, which starts with ones: the weights of the classes (of positives, for
  * bce_logits). */
 int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight);
 

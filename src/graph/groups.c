@@ -253,7 +253,7 @@ static void add_edges(meg_groups *s, const meg_graph *g, size_t *room, int to)
         const meg_node *v = &g->node[group->node[i]];
         for (int k = 0; k < v->inputs; k++) {
             const meg_value *x = &g->value[v->in[k]];
-            if (x->kind == MEG_PARAMETER || x->kind == MEG_STATE) continue;
+            if (meg_kind_lasts(x->kind)) continue;
             int from = x->maker < 0 ? -1 : s->of[x->maker];
             if (from != to) add_edge(s, room, (meg_group_edge){x->id, from, to});
         }

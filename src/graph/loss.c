@@ -70,12 +70,12 @@ static int add_labels(meg_graph *g, bool real, const char *suffix, int logits)
     return meg_graph_label(g, name, rank, dims);
 }
 
-/* One per channel of the logits: a state, so that it is loaded and saved, and has no gradient. */
+/* One per channel of the logits: fixed, so that it is loaded and saved, and has no gradient. */
 static int add_weights(meg_graph *g, const char *loss, int logits)
 {
     int64_t classes = g->value[logits].shape.hi[MEG_C];
     return meg_graph_parameter(g, meg_pool_text(g->pool, "%s.weight", loss),
-                               &(meg_weight_spec){.kind = MEG_STATE,
+                               &(meg_weight_spec){.kind = MEG_FIXED,
                                                   .shape = meg_box_of(1, classes, 1, 1, 1),
                                                   .rank = 1,
                                                   .dims = {classes},

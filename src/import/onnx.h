@@ -12,6 +12,7 @@ typedef struct meg_onnx_options {
     char loss[MEG_TEXT];   /* added to the one output; "none": plain outputs */
     char output[MEG_TEXT]; /* which one; "": all */
     meg_axes image;        /* extents of a sample where the file leaves them open; {1, {0}}: none */
+    char freeze[MEG_TEXT], train[MEG_TEXT]; /* patterns over names of weights: graph/freeze.h */
 } meg_onnx_options;
 
 extern const meg_param meg_onnx_params[];

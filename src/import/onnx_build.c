@@ -41,7 +41,7 @@ void meg_onnx_warn(const meg_onnx_build *b, const char *format, ...)
 
 /* torch's name_scopes: "['', 'layer1', 'layer1.0', 'layer1.0.conv1', 'conv2d']": the module is the
  * last but one. */
-static const char *torch_scope(const meg_onnx_build *b, const meg_onnx_node *n)
+const char *meg_onnx_torch_scope(const meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_span s = meg_onnx_note(n, "pkg.torch.onnx.name_scopes"), last = {NULL, NULL}, found = last;
     while (s.at < s.end) {
@@ -57,10 +57,15 @@ static const char *torch_scope(const meg_onnx_build *b, const meg_onnx_node *n)
     return meg_pool_text(b->graph->pool, "%.*s", MEG_SPAN_TEXT(found));
 }
 
+static meg_span name_of_weight(const meg_onnx_symbol *s)
+{
+    return s->label.at ? s->label : s->name;
+}
+
 static const char *weight_scope(const meg_onnx_build *b, const meg_onnx_layer *l)
 {
     if (!l->weights) return NULL;
-    meg_span s = l->weight[0].symbol->name;
+    meg_span s = name_of_weight(l->weight[0].symbol);
     int length = (int)(s.end - s.at), tail = (int)strlen(".weight");
     if (length <= tail || length > 200 || memcmp(s.end - tail, ".weight", (size_t)tail) != 0)
         return NULL;
@@ -87,7 +92,7 @@ static const char *name_of(const meg_onnx_build *b, const meg_onnx_node *n, cons
     meg_span own = meg_onnx_note(n, "megalith.scope");
     const char *name = own.at < own.end ? meg_pool_text(pool, "%.*s", MEG_SPAN_TEXT(own)) : NULL;
     if (!name) name = weight_scope(b, l);
-    if (!name) name = torch_scope(b, n);
+    if (!name) name = meg_onnx_torch_scope(b, n);
     meg_span rest = n->name.at < n->name.end ? n->name : n->out[0];
     if (!name) name = meg_pool_text(pool, "%.*s", MEG_SPAN_TEXT(rest));
     const char *unique = name;
@@ -185,7 +190,7 @@ meg_status meg_onnx_straighten(meg_onnx_build *b, meg_onnx_symbol *s, int *out)
 
 /* In files of this framework operators may read weights as data: rows that are the same for all
  * samples. */
-static meg_status lift(meg_onnx_build *b, meg_onnx_symbol *s)
+static meg_status lift(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbol *s)
 {
     const meg_onnx_tensor *t = s->constant;
     meg_weight_spec spec = {
@@ -194,15 +199,7 @@ static meg_status lift(meg_onnx_build *b, meg_onnx_symbol *s)
         spec.dims[i] = t->dims[i];
         spec.shape.hi[i < 2 ? i : MEG_AXES - t->rank + i] = t->dims[i];
     }
-    if (s->parameter < 0) {
-        char *name = meg_pool_text(b->graph->pool, "%.*s", MEG_SPAN_TEXT(s->name));
-        s->parameter = meg_graph_parameter(b->graph, name, &spec);
-        if (s->parameter < 0) return b->graph->error.status;
-        b->graph->value[s->parameter].stored = (meg_stored){
-            .data = t->data, .type = MEG_STORED_F32, .mapped = t->mapped};
-    }
-    s->value = s->parameter;
-    return MEG_OK;
+    return meg_onnx_leaf(b, n, &(meg_onnx_weight){.symbol = s}, &spec, &s->value);
 }
 
 static bool lifts(const meg_onnx_node *n, const meg_onnx_symbol *s)
@@ -216,7 +213,7 @@ static bool lifts(const meg_onnx_node *n, const meg_onnx_symbol *s)
 static meg_status want_data(meg_onnx_build *b, const meg_onnx_node *n, int i, meg_onnx_symbol **out)
 {
     meg_onnx_symbol *s = *out = meg_onnx_in(b, n, i);
-    if (lifts(n, s)) return lift(b, s);
+    if (lifts(n, s)) return lift(b, n, s);
     if (s && s->constant)
         return meg_onnx_refuse(b, n, "input %d, '%.*s', is a constant, but must depend on the data",
                                i, MEG_SPAN_TEXT(s->name));
@@ -395,36 +392,78 @@ static bool same_stored(const meg_stored *a, const meg_stored *c)
     return a->columns == c->columns && fabs(a->scale - c->scale) <= 0;
 }
 
-/* The parameter of a constant: made once, shared by all that read it. */
-static meg_status parameter_of(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_weight *w,
-                               const meg_weight_spec *spec, int *out)
+/* The extents that files of weights have: PyTorch's own. A dense layer's matrix that its optimizer
+ * moved was (out, in); other weights were without the axes of extent 1. */
+static void set_axes(const meg_onnx_build *b, const meg_onnx_weight *w, meg_value *v)
+{
+    const meg_onnx_symbol *s = w->symbol;
+    const meg_onnx_tensor *t = s->constant;
+    bool torch = meg_span_is(b->file->producer, "pytorch"), swap = s->folded && t->rank == 2;
+    meg_onnx_said axes = {0};
+    if (!s->said && (!torch || s->maker >= 0 || t->rank > MEG_AXES)) return;
+    if (s->said) axes = *s->said;
+    for (int i = 0; i < t->rank && !s->said; i++)
+        if (!s->folded || t->dims[i] != 1 || swap)
+            axes.dims[axes.rank++] = t->dims[swap ? 1 - i : i];
+    int large = 0;
+    for (int i = 0; i < axes.rank; i++)
+        large += axes.dims[i] > 1;
+    if (!s->said) axes.turned = swap != w->transposed && large == 2;
+    if (s->folded && axes.rank == 0) axes.dims[axes.rank++] = 1;
+    v->rank = axes.rank;
+    v->turned = axes.turned;
+    memcpy(v->dims, axes.dims, sizeof v->dims);
+}
+
+static bool same_leaf(const meg_value *v, const meg_stored *stored, const meg_weight_spec *spec)
+{
+    bool state = spec->kind == MEG_STATE;
+    return same_stored(&v->stored, stored) && (v->kind == MEG_STATE) == state &&
+           meg_box_equal(&v->shape, &spec->shape);
+}
+
+static meg_status make_leaf(meg_onnx_build *b, const meg_onnx_weight *w,
+                            const meg_weight_spec *spec, const meg_stored *stored)
 {
     meg_graph *g = b->graph;
-    const meg_onnx_tensor *t = w->symbol->constant;
+    meg_onnx_symbol *s = w->symbol;
+    meg_span label = name_of_weight(s);
+    bool again = s->parameter >= 0; /* a fixed one, for another use */
+    const char *name = meg_pool_text(g->pool, "%.*s", MEG_SPAN_TEXT(label));
+    if (again) name = meg_onnx_fresh(b, name);
+    meg_weight_spec own = *spec;
+    if (own.kind == MEG_PARAMETER && !meg_onnx_is_weight(s)) own.kind = MEG_FIXED;
+    s->parameter = meg_graph_parameter(g, name, &own);
+    if (s->parameter < 0) return g->error.status;
+    meg_value *v = &g->value[s->parameter];
+    v->stored = *stored;
+    v->unsaved = own.kind == MEG_FIXED && (s->unsaved || s->maker >= 0 || again);
+    set_axes(b, w, v);
+    return MEG_OK;
+}
+
+meg_status meg_onnx_leaf(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_weight *w,
+                         const meg_weight_spec *spec, int *out)
+{
+    meg_onnx_symbol *s = w->symbol;
+    const meg_onnx_tensor *t = s->constant;
     bool fits = t && (w->flat ? t->size == meg_box_size(&spec->shape)
                               : same_extents(t, spec, w->transposed));
     if (!fits)
         return meg_onnx_refuse(b, n,
                                "weight '%.*s' does not have the shape that its input asks for",
-                               MEG_SPAN_TEXT(w->symbol->name));
+                               MEG_SPAN_TEXT(s->name));
     meg_stored stored = stored_of(t, w, spec);
     if (!stored.data)
         return meg_onnx_refuse(b, n, "weight '%.*s' is %s, but must be real",
-                               MEG_SPAN_TEXT(w->symbol->name), meg_onnx_type_name(t->type));
-    if (w->symbol->parameter < 0) {
-        const meg_onnx_symbol *s = w->symbol;
-        char *name = meg_pool_text(g->pool, "%.*s",
-                                   MEG_SPAN_TEXT(s->label.at ? s->label : s->name));
-        w->symbol->parameter = meg_graph_parameter(g, name, spec);
-        if (w->symbol->parameter < 0) return g->error.status;
-        g->value[w->symbol->parameter].stored = stored;
-    }
-    *out = w->symbol->parameter;
-    const meg_value *v = &g->value[*out];
-    if (!same_stored(&v->stored, &stored) || v->kind != spec->kind ||
-        !meg_box_equal(&v->shape, &spec->shape))
+                               MEG_SPAN_TEXT(s->name), meg_onnx_type_name(t->type));
+    const meg_value *v = s->parameter >= 0 ? &b->graph->value[s->parameter] : NULL;
+    bool same = v && same_leaf(v, &stored, spec);
+    if (v && !same && (v->kind != MEG_FIXED || spec->kind == MEG_STATE))
         return meg_onnx_refuse(b, n, "weight '%s' is shared with a layer that uses it otherwise",
                                v->name);
+    if (!same) MEG_TRY(b->error, make_leaf(b, w, spec, &stored));
+    *out = s->parameter;
     return MEG_OK;
 }
 
@@ -442,7 +481,7 @@ static meg_status add_weights(meg_onnx_build *b, const meg_onnx_node *n, const m
     if (count != l->weights)
         return meg_onnx_refuse(b, n, "%d weights, but %s takes %d", l->weights, l->op, count);
     for (int i = 0; i < count; i++)
-        MEG_TRY(b->error, parameter_of(b, n, &l->weight[i], &spec[i], &in[l->inputs + i]));
+        MEG_TRY(b->error, meg_onnx_leaf(b, n, &l->weight[i], &spec[i], &in[l->inputs + i]));
     return MEG_OK;
 }
 

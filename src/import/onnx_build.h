@@ -22,9 +22,34 @@
 typedef struct meg_onnx_draw meg_onnx_draw;           /* random numbers: see onnx_draws.c */
 typedef struct meg_onnx_attention meg_onnx_attention; /* nodes: see onnx_attention.c */
 
+typedef enum meg_onnx_kind { /* of initializers: onnx_kinds.c */
+    MEG_ONNX_UNSAID,
+    MEG_ONNX_PARAMETER,
+    MEG_ONNX_BUFFER,
+    MEG_ONNX_CONSTANT
+} meg_onnx_kind;
+
+typedef struct meg_onnx_said { /* in our own files: a weight as files of weights have it */
+    int rank;
+    int64_t dims[MEG_AXES];
+    bool turned;
+} meg_onnx_said;
+
+typedef struct meg_onnx_names { /* for a message */
+    int count;
+    const char *text; /* NULL: none */
+} meg_onnx_names;
+
 typedef struct meg_onnx_symbol {
     meg_span name;
     meg_span label;                   /* of a weight: what it was called before its axes moved */
+    meg_onnx_kind kind;               /* of an initializer, and what else is known of it: */
+    const meg_onnx_said *said;        /* NULL: nothing */
+    bool guessed;                     /* its kind is only a guess, by its name */
+    bool doubtful;                    /* and it is no layer's weight, but part of arithmetic */
+    bool folded;                      /* PyTorch's optimizer moved the axes of `label` */
+    bool computed;                    /* or computed it of parameters */
+    bool unsaved;                     /* files of weights do not have it */
     const meg_onnx_tensor *constant;  /* NULL: is none */
     bool turned;                      /* a constant: the transpose of this matrix */
     const struct meg_onnx_symbol *of; /* the same: whose numbers it has; NULL: its own */
@@ -58,9 +83,9 @@ typedef struct meg_onnx_build {
     int folded;                     /* convolutions that look as if they had swallowed one */
     int drops;
     int drawn_alone;  /* masks of one sample: perhaps for all of a batch */
-    int merged;       /* scales of normalisations that several of them share */
-    int renamed;      /* matrices of PyTorch that lost their names */
-    int64_t weights;  /* numbers that the file stores */
+    int merged;                            /* scales of normalisations that several of them share */
+    meg_onnx_names lost, counted, missing; /* weights without their names; computed; not there */
+    int64_t weights;                       /* numbers that the file stores */
     int64_t computed; /* and that its nodes made or went through: onnx_fold.c */
 } meg_onnx_build;
 
@@ -71,6 +96,22 @@ typedef struct meg_onnx_row {
     int inputs, inputs_max;
     meg_status (*read)(meg_onnx_build *b, const meg_onnx_node *n);
 } meg_onnx_row;
+
+/* What the file says of its initializers, after find_needs; and what has to be told of them when the
+ * graph is there: see onnx_kinds.c. */
+void meg_onnx_find_kinds(meg_onnx_build *b);
+void meg_onnx_tell_kinds(meg_onnx_build *b);
+bool meg_onnx_nameless(meg_span s); /* what PyTorch's exporters call the numbers they computed */
+void meg_onnx_list_name(meg_onnx_build *b, meg_onnx_names *list, meg_span name);
+
+bool meg_onnx_is_fused(const meg_onnx_node *n); /* PyTorch's optimizer noted a batch norm inside */
+
+/* A constant beside data, of which only a name says that it is trained. */
+void meg_onnx_doubt(meg_onnx_build *b, meg_onnx_symbol *s);
+
+/* Numbers that are trained, as the file has it or by rule; buffers that files of weights have. */
+bool meg_onnx_is_weight(const meg_onnx_symbol *s);
+bool meg_onnx_is_buffer(const meg_onnx_symbol *s);
 
 /* Tables of rows; each ends with a row without op. */
 extern const meg_onnx_row meg_onnx_layers[], meg_onnx_products[], meg_onnx_norms[],
@@ -159,6 +200,13 @@ typedef struct meg_onnx_layer { /* a node of the graph to be */
 
 void meg_onnx_attr(meg_onnx_layer *l, const char *format, ...)
     __attribute__((format(printf, 2, 3))); /* adds words */
+
+/* The value of a constant: made once, shared by all that read it; a parameter, or fixed. */
+meg_status meg_onnx_leaf(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_weight *w,
+                         const meg_weight_spec *spec, int *out);
+
+/* The module of a node, as torch.export noted it; NULL: it did not. */
+const char *meg_onnx_torch_scope(const meg_onnx_build *b, const meg_onnx_node *n);
 
 /* A name for a node that the file does not have. */
 const char *meg_onnx_fresh(const meg_onnx_build *b, const char *op);

@@ -184,6 +184,28 @@ static meg_status read_port(meg_onnx_file *f, meg_error *e, meg_span body, bool 
     return MEG_OK;
 }
 
+/* ValueInfoProto: of values inside the graph only the notes count. */
+static meg_status read_info(meg_onnx_file *f, meg_error *e, meg_span body)
+{
+    meg_onnx_info i = {.body = body};
+    meg_field a;
+    int state;
+    bool notes = false;
+    while (NEXT(body, a)) {
+        if (a.number != 1 && a.number != 4) continue;
+        bool good = a.wire == MEG_WIRE_BYTES && (a.number == 1 || check_entry(a.body));
+        if (!good) return malformed(f, e, "the note of a value");
+        if (a.number == 1) i.name = a.body;
+        else notes = true;
+    }
+    if (state != 0) return malformed(f, e, "the note of a value");
+    if (!notes) return MEG_OK;
+    if (f->infos == MOST) return too_many(f, e, "notes of values");
+    f->info = meg_grow(f->info, &f->info_room, f->infos + 1, sizeof i);
+    f->info[f->infos++] = i;
+    return MEG_OK;
+}
+
 /* ---- graph and model ---- */
 
 static meg_status read_initializer(meg_onnx_file *f, meg_error *e, meg_span body)
@@ -200,12 +222,16 @@ static meg_status read_graph(meg_onnx_file *f, meg_error *e, meg_span body)
 {
     meg_field a;
     int state;
+    f->graph = body;
     while (NEXT(body, a)) {
-        bool used = a.number == 1 || a.number == 5 || a.number == 11 || a.number == 12;
+        bool used = a.number == 1 || a.number == 5 || a.number == 11 || a.number == 12 ||
+                    a.number == 13 || a.number == 16;
         if (used && a.wire != MEG_WIRE_BYTES) return malformed(f, e, "the graph");
         if (a.number == 1) MEG_TRY(e, read_node(f, e, a.body));
         if (a.number == 5) MEG_TRY(e, read_initializer(f, e, a.body));
         if (a.number == 11 || a.number == 12) MEG_TRY(e, read_port(f, e, a.body, a.number == 12));
+        if (a.number == 13) MEG_TRY(e, read_info(f, e, a.body));
+        if (a.number == 16 && !check_entry(a.body)) return malformed(f, e, "a note of the graph");
         MEG_CHECK(e, a.number != 15, MEG_EUNSUPPORTED, "%s: sparse initializers are not supported",
                   f->path);
     }
@@ -267,6 +293,7 @@ void meg_onnx_close(meg_onnx_file *f)
     free(f->tensor);
     free(f->input);
     free(f->output);
+    free(f->info);
     meg_pool_free(f->pool);
     free(f);
 }
@@ -391,12 +418,12 @@ meg_status meg_onnx_value(meg_onnx_file *f, meg_error *e, const meg_onnx_node *n
     return meg_onnx_tensor_read(f, e, a.body, out);
 }
 
-meg_span meg_onnx_note(const meg_onnx_node *n, const char *key)
+static meg_span note_of(meg_span s, uint32_t number, const char *key)
 {
-    meg_span s = n->body, found = {NULL, NULL};
+    meg_span found = {NULL, NULL};
     meg_field a, b;
     while (meg_proto_next(&s, &a) > 0) {
-        if (a.number != 9) continue;
+        if (a.number != number) continue;
         meg_span word = {NULL, NULL}, value = {NULL, NULL};
         while (meg_proto_next(&a.body, &b) > 0) {
             if (b.number == 1) word = b.body;
@@ -405,4 +432,19 @@ meg_span meg_onnx_note(const meg_onnx_node *n, const char *key)
         if (meg_span_is(word, key)) found = value;
     }
     return found;
+}
+
+meg_span meg_onnx_note(const meg_onnx_node *n, const char *key)
+{
+    return note_of(n->body, 9, key);
+}
+
+meg_span meg_onnx_info_note(const meg_onnx_info *i, const char *key)
+{
+    return note_of(i->body, 4, key);
+}
+
+meg_span meg_onnx_graph_note(const meg_onnx_file *f, const char *key)
+{
+    return note_of(f->graph, 16, key);
 }

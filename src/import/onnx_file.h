@@ -49,16 +49,22 @@ typedef struct meg_onnx_port { /* an input or output of the graph */
     int64_t dims[MEG_ONNX_RANK]; /* -1: any */
 } meg_onnx_port;
 
+typedef struct meg_onnx_info { /* of a value inside the graph: only those that have notes */
+    meg_span name, body;
+} meg_onnx_info;
+
 typedef struct meg_onnx_file {
     char *path;
     meg_pool *pool;
     int64_t ir, opset;
     meg_span producer;
-    size_t nodes, tensors, inputs, outputs;
+    meg_span graph;
+    size_t nodes, tensors, inputs, outputs, infos;
     meg_onnx_node *node;
     meg_onnx_tensor *tensor;
     meg_onnx_port *input, *output;
-    size_t node_room, tensor_room, input_room, output_room;
+    meg_onnx_info *info;
+    size_t node_room, tensor_room, input_room, output_room, info_room;
     struct meg_onnx_map *map; /* of this file and of those with external data */
     size_t maps, map_room;
 } meg_onnx_file;
@@ -79,7 +85,10 @@ bool meg_onnx_attribute(const meg_onnx_node *n, int i, meg_span *name);
 meg_status meg_onnx_value(meg_onnx_file *f, meg_error *e, const meg_onnx_node *n,
                           meg_onnx_tensor *out); /* the "value" of a Constant */
 
-meg_span meg_onnx_note(const meg_onnx_node *n, const char *key); /* of its metadata_props */
+/* Of the metadata_props of a node, of a value, of the graph; empty: there is none. */
+meg_span meg_onnx_note(const meg_onnx_node *n, const char *key);
+meg_span meg_onnx_info_note(const meg_onnx_info *i, const char *key);
+meg_span meg_onnx_graph_note(const meg_onnx_file *f, const char *key);
 
 /* Elements of a tensor: of whole types, false otherwise; of real types, NAN otherwise. */
 bool meg_onnx_whole(const meg_onnx_tensor *t, int64_t i, int64_t *out);

@@ -468,12 +468,10 @@ enum {
     COUNT = sizeof FOLDS / sizeof *FOLDS
 };
 
-bool meg_onnx_is_weight(const meg_onnx_symbol *s)
+/* A buffer that only gets other extents stays one, under its name. */
+static bool stays(const meg_onnx_symbol *s, int row)
 {
-    const meg_onnx_tensor *t = s->constant;
-    bool whole = t && (t->type == MEG_ONNX_INT64 || t->type == MEG_ONNX_INT32 ||
-                       t->type == MEG_ONNX_BOOL);
-    return t && !whole && t->size > 1 && (s->maker < 0 || s->of || s->trained);
+    return meg_onnx_is_weight(s) || (FOLDS[row].fold == fold_shaped && meg_onnx_is_buffer(s));
 }
 
 /* The node's row, if all of its inputs are known numbers; -1: it is none. */
@@ -488,7 +486,8 @@ static int row_of(const meg_onnx_build *b, const meg_onnx_node *n, bool weights)
     for (int i = 0; i < (like ? 1 : n->inputs); i++) {
         const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
         bool absent = n->in[i].at == n->in[i].end && i >= FOLDS[row].inputs;
-        if (!absent && (!s || !s->constant || s->turned || (!weights && meg_onnx_is_weight(s))))
+        if (!absent && (!s || !s->constant || s->turned || (!weights && i == 0 && stays(s, row)) ||
+                        (!weights && meg_onnx_is_weight(s))))
             return -1;
     }
     return row;

@@ -11,9 +11,6 @@ meg_status meg_onnx_fold(meg_onnx_build *b, const meg_onnx_node *n);
 /* The same of a weight, which the caller keeps one; of any size. */
 meg_status meg_onnx_fold_weight(meg_onnx_build *b, const meg_onnx_node *n);
 
-/* Numbers that are trained: real, more than one, an initializer or made of one. */
-bool meg_onnx_is_weight(const meg_onnx_symbol *s);
-
 /* Counts numbers of constants that the node's reader goes through; refuses the node where they are
  * too many for the size of the file, so that time is bounded. */
 meg_status meg_onnx_work(meg_onnx_build *b, const meg_onnx_node *n, int64_t numbers);

@@ -100,9 +100,12 @@ static bool ends_with(meg_span s, const char *tail)
     return (size_t)(s.end - s.at) >= length && memcmp(s.end - length, tail, length) == 0;
 }
 
-/* PyTorch calls weights by their modules; what a folding made has another name. */
-static bool looks_folded(const meg_onnx_build *b, const meg_onnx_weight w[2])
+/* The optimizer of PyTorch's newer exporter notes what it did; its older one calls what a folding made
+ * by other names than modules. */
+static bool looks_folded(const meg_onnx_build *b, const meg_onnx_node *n,
+                         const meg_onnx_weight w[2])
 {
+    if (meg_onnx_is_fused(n)) return true;
     return meg_span_is(b->file->producer, "pytorch") &&
            !(ends_with(w[0].symbol->name, ".weight") && ends_with(w[1].symbol->name, ".bias"));
 }
@@ -144,7 +147,7 @@ static meg_status read_conv(meg_onnx_build *b, const meg_onnx_node *n)
     MEG_TRY(b->error, add_taps(b, n, &l, &w));
     meg_onnx_attr(&l, " filters=%" PRId64, meg_onnx_in(b, n, 1)->constant->dims[0]);
     print_windows(&l, &w);
-    b->folded += l.weights == 2 && looks_folded(b, l.weight);
+    b->folded += l.weights == 2 && looks_folded(b, n, l.weight);
     return meg_onnx_add(b, n, &l);
 }
 
@@ -184,6 +187,7 @@ static meg_status read_conv_transpose(meg_onnx_build *b, const meg_onnx_node *n)
     meg_onnx_attr(&l, " filters=%" PRId64, each * groups);
     print_windows(&l, &w);
     print_list(&l, "output_pad", extra, w.count);
+    b->folded += meg_onnx_is_fused(n);
     return meg_onnx_add(b, n, &l);
 }
 

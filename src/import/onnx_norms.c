@@ -1,9 +1,10 @@
 /* Normalisations of ONNX, and dropout. Scales and offsets must be constants of the file; they become
  * parameters, and running statistics become states.
  */
-#include "import/onnx_build.h"
+#include "import/onnx_fold.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 /* ONNX and Keras average the population's variance, PyTorch the unbiased one. */
 static const char *variance_of(const meg_onnx_build *b, const meg_onnx_node *n)
@@ -14,13 +15,19 @@ static const char *variance_of(const meg_onnx_build *b, const meg_onnx_node *n)
     return meg_span_is(b->file->producer, "pytorch") ? "unbiased" : "population";
 }
 
+/* A scale that another normalisation has, too. */
+static bool is_shared(const meg_onnx_symbol *s)
+{
+    return s->parameter >= 0 && meg_onnx_is_weight(s);
+}
+
 static meg_status read_batchnorm(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "batchnorm", .inputs = 1, .weights = 4};
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
     for (int i = 0; i < 4; i++)
         MEG_TRY(b->error, meg_onnx_want_weight(b, n, 1 + i, &l.weight[i].symbol));
-    b->merged += l.weight[0].symbol->parameter >= 0;
+    b->merged += is_shared(l.weight[0].symbol);
     meg_onnx_attr(&l, "epsilon=%.9g momentum=%.9g variance=%s", meg_onnx_real(n, "epsilon", 1e-5),
                   1 - meg_onnx_real(n, "momentum", 0.9), variance_of(b, n));
     bool own = meg_span_bytes(meg_onnx_note(n, "megalith.running_var")) > 0;
@@ -49,14 +56,35 @@ static meg_status read_dropout(meg_onnx_build *b, const meg_onnx_node *n)
 
 /* ---- within a sample ---- */
 
-/* Scale and offset, inputs 1 and 2; the second may be missing. */
-static meg_status add_affine(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l)
+/* Is it this number throughout, and not trained? */
+static meg_status is_number(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_symbol *s,
+                            double number, bool *out)
 {
-    l->weights = meg_onnx_in(b, n, 2) ? 2 : 1;
-    for (int i = 0; i < l->weights; i++)
+    const meg_onnx_tensor *t = s->constant;
+    *out = false;
+    if (meg_onnx_is_weight(s) || meg_onnx_is_buffer(s)) return MEG_OK;
+    MEG_TRY(b->error, meg_onnx_work(b, n, t->size));
+    *out = true;
+    for (int64_t i = 0; *out && i < t->size; i++)
+        *out = fabs(meg_onnx_number(t, i) - number) <= 0;
+    return MEG_OK;
+}
+
+/* Scale and offset, inputs 1 and 2. Ones and zeros that the file holds fixed are what exporters write
+ * for a normalisation that has neither: they are left out where that can be written again. The offset
+ * may be missing. */
+static meg_status add_affine(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l,
+                             bool sheds)
+{
+    bool plain[2] = {true, true};
+    int count = meg_onnx_in(b, n, 2) ? 2 : 1;
+    for (int i = 0; i < count; i++) {
         MEG_TRY(b->error, meg_onnx_want_weight(b, n, 1 + i, &l->weight[i].symbol));
-    b->merged += l->weight[0].symbol->parameter >= 0;
-    meg_onnx_attr(l, "affine=1 epsilon=%.9g%s", meg_onnx_real(n, "epsilon", 1e-5),
+        MEG_TRY(b->error, is_number(b, n, l->weight[i].symbol, 1 - i, &plain[i]));
+    }
+    l->weights = sheds && plain[0] && plain[1] ? 0 : count;
+    b->merged += l->weights && is_shared(l->weight[0].symbol);
+    meg_onnx_attr(l, "affine=%d epsilon=%.9g%s", l->weights > 0, meg_onnx_real(n, "epsilon", 1e-5),
                   l->weights == 1 ? " lone=1" : "");
     return MEG_OK;
 }
@@ -71,7 +99,7 @@ static meg_status normalise_last(meg_onnx_build *b, const meg_onnx_node *n, int 
     int64_t flat[3] = {v.dims[0], 1, 1};
     for (int i = 1; i < v.rank; i++)
         flat[i < axis ? 1 : 2] *= v.dims[i];
-    MEG_TRY(b->error, add_affine(b, n, &l));
+    MEG_TRY(b->error, add_affine(b, n, &l, false));
     l.weight[0].flat = l.weight[1].flat = true;
     meg_onnx_attr(&l, " axes=c");
     l.in[0] = meg_onnx_shaped(b, x, 3, flat);
@@ -95,7 +123,7 @@ static meg_status read_layernorm(meg_onnx_build *b, const meg_onnx_node *n)
     if (axis < 1) return meg_onnx_refuse(b, n, "axis=%d: not over the batch", axis);
     if (axis > 1 && !l.front) return normalise_last(b, n, axis);
     MEG_TRY(b->error, (l.front ? meg_onnx_data_front : meg_onnx_data)(b, n, 0, &l.in[0]));
-    MEG_TRY(b->error, add_affine(b, n, &l));
+    MEG_TRY(b->error, add_affine(b, n, &l, l.front));
     meg_onnx_attr(&l, " axes=%s", l.front ? "c" : "all");
     return meg_onnx_add(b, n, &l);
 }
@@ -104,7 +132,7 @@ static meg_status read_instancenorm(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "instancenorm", .inputs = 1};
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
-    MEG_TRY(b->error, add_affine(b, n, &l));
+    MEG_TRY(b->error, add_affine(b, n, &l, true));
     return meg_onnx_add(b, n, &l);
 }
 
@@ -113,7 +141,7 @@ static meg_status read_groupnorm(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "groupnorm", .inputs = 1};
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
-    MEG_TRY(b->error, add_affine(b, n, &l));
+    MEG_TRY(b->error, add_affine(b, n, &l, true));
     meg_onnx_attr(&l, " groups=%" PRId64, meg_onnx_int(n, "num_groups", 0));
     return meg_onnx_add(b, n, &l);
 }

@@ -14,7 +14,8 @@ typedef struct meg_onnx_out {
     const meg_graph *graph;
     meg_wire wire;       /* the graph */
     const char **name;   /* of each value in the file */
-    bool *written;       /* parameters and states that are in it */
+    bool *written;       /* parameters, states and fixed values that are in it */
+    bool *reshaped;      /* those with other extents than files of weights have */
     int weights, *order; /* the same, in the order of their data */
     int64_t offset;      /* in the file with external data */
     const char *data;    /* its name; NULL: weights are inside */

@@ -1,6 +1,5 @@
-/* Operators of ONNX that work point by point. Of two inputs one may be a constant: with more than
- * one number it is taken for a parameter, since that is what an initializer of a network is; one
- * number, or the output of a Constant, stays as it is.
+/* Operators of ONNX that work point by point. Of two inputs one may be a constant: a parameter, if
+ * the file says so or its name does (onnx_kinds.c), else it stays as it is.
  */
 #include "import/onnx_fold.h"
 
@@ -111,36 +110,21 @@ static bool spread(const meg_onnx_tensor *t, const meg_value *x, bool front, meg
 typedef struct operand { /* a constant beside data */
     meg_onnx_symbol *symbol;
     int other; /* the data */
-    bool front, fixed;
-    double scale;
+    bool front;
 } operand;
 
+/* As a parameter, or fixed. Its numbers are those of the weight that nodes gave other extents. */
 static meg_status value_of_constant(meg_onnx_build *b, const meg_onnx_node *n, const operand *c,
                                     int *out)
 {
-    meg_onnx_symbol *s = c->symbol;
-    const meg_onnx_tensor *t = s->constant;
-    bool fixed = c->fixed || !meg_onnx_is_weight(s);
-    meg_weight_spec spec = {.kind = fixed ? MEG_STATE : MEG_PARAMETER};
-    meg_graph *g = b->graph;
-    if (t->type != MEG_ONNX_FLOAT || s->turned || !spread(t, &g->value[c->other], c->front, &spec))
+    const meg_onnx_tensor *t = c->symbol->constant;
+    meg_weight_spec spec = {.kind = MEG_PARAMETER};
+    if (c->symbol->turned || !spread(t, &b->graph->value[c->other], c->front, &spec))
         return meg_onnx_refuse(b, n, "the constant '%.*s' does not fit the other input",
-                               MEG_SPAN_TEXT(s->name));
-    meg_stored stored = {
-        .data = t->data, .type = MEG_STORED_F32, .scale = c->scale, .mapped = t->mapped};
-    if (s->parameter < 0) {
-        char *name = meg_pool_text(g->pool, "%.*s", MEG_SPAN_TEXT(s->name));
-        s->parameter = meg_graph_parameter(g, name, &spec);
-        if (s->parameter < 0) return g->error.status;
-        g->value[s->parameter].stored = stored;
-    }
-    const meg_value *v = &g->value[s->parameter];
-    if (!meg_box_equal(&v->shape, &spec.shape) || v->stored.scale * stored.scale < 0 ||
-        (v->stored.scale < 0) != (stored.scale < 0))
-        return meg_onnx_refuse(b, n, "the constant '%.*s' is used in different ways",
-                               MEG_SPAN_TEXT(s->name));
-    *out = s->parameter;
-    return MEG_OK;
+                               MEG_SPAN_TEXT(c->symbol->name));
+    meg_onnx_weight w = {.symbol = meg_onnx_owner(b, c->symbol), .flat = true};
+    meg_onnx_doubt(b, w.symbol);
+    return meg_onnx_leaf(b, n, &w, &spec, out);
 }
 
 /* Data of fewer axes has them at the end, in ONNX: axes of extent 1 are put behind the batch. That
@@ -159,7 +143,7 @@ static meg_status line_up(const meg_onnx_build *b, const meg_onnx_node *n)
 meg_status meg_onnx_spread(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbol *s, int other,
                            int *out)
 {
-    return value_of_constant(b, n, &(operand){s, other, false, false, 0}, out);
+    return value_of_constant(b, n, &(operand){s, other, false}, out);
 }
 
 /* Slopes that are spread otherwise, or are data: max(x, 0) + slope * (x - max(x, 0)). */
@@ -199,7 +183,7 @@ static meg_status read_prelu(meg_onnx_build *b, const meg_onnx_node *n)
                 t->size == x->dims[1];
     if (!t) return meg_onnx_refuse(b, n, "the slope is missing");
     if (!single && !each) return spread_prelu(b, n, l.in[0]);
-    l.weight[0].symbol = meg_onnx_in(b, n, 1);
+    l.weight[0].symbol = meg_onnx_owner(b, meg_onnx_in(b, n, 1));
     meg_onnx_attr(&l, "single=%d", single);
     return meg_onnx_add(b, n, &l);
 }
@@ -244,7 +228,7 @@ static meg_status pair(meg_onnx_build *b, const meg_onnx_node *n, const char *op
     MEG_TRY(b->error, pair_data(b, n, &l));
     for (int i = 0; i < 2; i++) {
         if (l.in[i] >= 0) continue;
-        operand c = {meg_onnx_in(b, n, i), l.in[1 - i], l.front, false, 0};
+        operand c = {meg_onnx_in(b, n, i), l.in[1 - i], l.front};
         MEG_TRY(b->error, value_of_constant(b, n, &c, &l.in[i]));
     }
     if (both_data(b, n)) MEG_TRY(b->error, line_up(b, n));
@@ -293,9 +277,10 @@ static bool whole_sample(const meg_onnx_tensor *t, const meg_value *x, bool fron
 /* x + constant: learned positions, or a parameter that is spread over x. */
 static meg_status add_constant(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l, int i)
 {
-    operand c = {meg_onnx_in(b, n, i), l->in[1 - i], l->front, false, 0};
+    operand c = {meg_onnx_in(b, n, i), l->in[1 - i], l->front};
     const meg_onnx_tensor *t = c.symbol->constant;
     l->in[0] = c.other;
+    meg_onnx_doubt(b, meg_onnx_owner(b, c.symbol));
     if (meg_onnx_is_weight(c.symbol) && whole_sample(t, &b->graph->value[c.other], l->front)) {
         l->op = "position";
         l->inputs = l->weights = 1;

@@ -83,6 +83,7 @@ static meg_status read_gemm(meg_onnx_build *b, const meg_onnx_node *n)
         l.weights = 2;
     }
     dense_words(&l, m.units, rank);
+    b->folded += meg_onnx_is_fused(n);
     MEG_TRY(b->error, meg_onnx_add(b, n, &l));
     return behind ? add_behind(b, n, beta) : MEG_OK;
 }
@@ -98,17 +99,6 @@ static meg_onnx_symbol *bias_after(const meg_onnx_build *b, const meg_onnx_node 
         if (t && t->rank >= 1 && t->size == units && t->dims[t->rank - 1] == units) return s;
     }
     return NULL;
-}
-
-/* Is it what PyTorch's exporters call the numbers that they computed? */
-static bool nameless(meg_span s)
-{
-    static const char *const heads[] = {"val_", "onnx::"};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        if (meg_span_bytes(s) > (int64_t)strlen(heads[i]) &&
-            memcmp(s.at, heads[i], strlen(heads[i])) == 0)
-            return true;
-    return false;
 }
 
 /* Takes an axis away that only a vector has brought in. */
@@ -169,7 +159,6 @@ static meg_status read_matmul(meg_onnx_build *b, const meg_onnx_node *n)
         return meg_onnx_refuse(b, n, "its input is a vector: it would sum over the batch");
     bool vector = right->constant->rank == 1;
     meg_onnx_symbol *bias = vector ? NULL : bias_after(b, n, m.units);
-    b->renamed += meg_span_is(b->file->producer, "pytorch") && nameless(m.weight.symbol->name);
     l.weight[0] = m.weight;
     if (bias) l.weight[l.weights++].symbol = bias;
     dense_words(&l, m.units, rank);

@@ -9,6 +9,7 @@
  * normalisation trains again, its statistics become running ones; a softmax at the end is left to
  * the loss; what cannot be brought back is told to the listener.
  */
+#include "graph/freeze.h"
 #include "import/onnx_attention.h"
 #include "import/onnx_draws.h"
 #include "import/onnx_fold.h"
@@ -60,6 +61,9 @@ const meg_param meg_onnx_params[] = {
      0, 0},
     {"image", MEG_PARAM_AXES, AT(image), "0",
      "extents of a sample (3x224x224) where the file leaves them open", NULL, 0, 1 << 24},
+    {"freeze", MEG_PARAM_TEXT, AT(freeze), "", "weights that are not trained: names, *, commas",
+     NULL, 0, 0},
+    {"train", MEG_PARAM_TEXT, AT(train), "", "those that are, after all", NULL, 0, 0},
     {0}};
 
 /* ---- names ---- */
@@ -340,11 +344,6 @@ static void tell_losses(const meg_onnx_build *b)
                       "%d normalisations share the scales of others: the exporter merges equal "
                       "numbers, and they will be trained as one",
                       b->merged);
-    if (b->renamed && !of_keras(b))
-        meg_onnx_warn(b,
-                      "%d matrices have lost their names, and a tie to an embedding if they had "
-                      "one: PyTorch keeps both with optimize=False",
-                      b->renamed);
     if (b->still)
         meg_onnx_warn(b,
                       "%d batch normalisations were exported for inference: they train again, "
@@ -352,8 +351,9 @@ static void tell_losses(const meg_onnx_build *b)
                       b->still, b->drops ? "" : "; dropout, if the model had any, is gone");
     if (b->folded && !of_keras(b))
         meg_onnx_warn(b,
-                      "%d convolutions seem to have a batch normalisation folded into their "
-                      "weights: training will differ; export the model in training mode",
+                      "%d layers have a batch normalisation folded into their weights, by all "
+                      "appearance: training will differ; export with optimize=False, or with "
+                      "dynamo=False and training=TrainingMode.TRAINING",
                       b->folded);
 }
 
@@ -404,14 +404,18 @@ static meg_status build(meg_onnx_build *b)
     MEG_TRY(b->error, want_outputs(b, out, &count));
     meg_onnx_find_own(b);
     find_needs(b);
+    meg_onnx_find_kinds(b);
     meg_onnx_find_patterns(b);
     meg_onnx_find_attention(b);
     for (size_t i = 0; i < b->file->inputs; i++)
         MEG_TRY(b->error, add_input(b, &b->file->input[i]));
     MEG_TRY(b->error, meg_onnx_check_operators(b));
     MEG_TRY(b->error, build_nodes(b));
+    MEG_TRY(b->error, meg_graph_freeze_names(b->graph, b->error, b->options.freeze));
+    MEG_TRY(b->error, meg_graph_train_names(b->graph, b->error, b->options.train));
     tell_losses(b);
     tell_draws(b);
+    meg_onnx_tell_kinds(b);
     return finish(b, out, count);
 }
 

@@ -155,6 +155,8 @@ void meg_onnx_put_weight(meg_onnx_out *o, int value, int rank, const int64_t dim
     int64_t bytes = 4 * meg_box_size(&x->shape);
     if (o->written[value]) return;
     o->written[value] = true;
+    o->reshaped[value] = x->turned || rank != x->rank ||
+                         memcmp(dims, x->dims, (size_t)rank * sizeof *dims) != 0;
     o->order[o->weights++] = value;
     meg_wire t = tensor(x->name, FLOAT, rank, dims);
     if (o->data) {
@@ -234,13 +236,47 @@ static void put_relu(meg_onnx_out *o, const meg_node *v, const char *from)
     meg_onnx_put(o, &m, meg_pool_text(o->pool, "%s/relu", v->name));
 }
 
+/* A weight has the extents that its operator asks for; a matrix of one tap stays one. */
 static void put_weights(meg_onnx_out *o, const meg_node *v)
 {
+    meg_weight_spec spec[MEG_INPUTS];
+    int first = v->op->data_inputs, count = v->op->weights ? v->op->weights(o->graph, v, spec) : 0;
     for (int i = 0; i < v->inputs; i++) {
         const meg_value *x = &o->graph->value[v->in[i]];
-        if (x->kind == MEG_PARAMETER || x->kind == MEG_STATE)
-            meg_onnx_put_weight(o, v->in[i], x->rank, x->dims);
+        const meg_weight_spec *own = i >= first && i - first < count ? &spec[i - first] : NULL;
+        if (!meg_kind_lasts(x->kind)) continue;
+        if (x->rank == 2 && own && own->rank > 2)
+            meg_onnx_put_weight(o, v->in[i], 2, (int64_t[]){x->shape.hi[0], x->shape.hi[1]});
+        else meg_onnx_put_weight(o, v->in[i], own ? own->rank : x->rank, own ? own->dims : x->dims);
     }
+}
+
+static void put_kind(const meg_value *x, FILE *out)
+{
+    static const char *const kinds[] = {
+        [MEG_PARAMETER] = "parameter", [MEG_STATE] = "state", [MEG_FIXED] = "fixed"};
+    fprintf(out, "%s ", x->unsaved ? "constant" : kinds[x->kind]);
+    for (int k = 0; k < x->rank; k++)
+        fprintf(out, "%s%" PRId64, k ? "x" : "", x->dims[k]);
+    fprintf(out, "%s %s %s\n", x->rank ? "" : "-", x->turned ? "turned" : "same", x->name);
+}
+
+/* Of what cannot be told from the tensors: kind, extents, order and name, a line each. */
+static meg_status put_kinds(meg_onnx_out *o)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    MEG_CHECK(o->error, out, MEG_ENOMEM, "%s: no memory", o->path);
+    for (int i = 0; i < o->graph->values; i++) {
+        const meg_value *x = &o->graph->value[i];
+        bool plain = x->kind != MEG_FIXED && !o->reshaped[i] && meg_box_size(&x->shape) > 1;
+        if (o->written[i] && !plain) put_kind(x, out);
+    }
+    fclose(out);
+    if (size) entry(&o->wire, 16, "megalith.kinds", text);
+    free(text);
+    return MEG_OK;
 }
 
 static meg_status put_node(meg_onnx_out *o, const meg_node *v)
@@ -277,6 +313,7 @@ static meg_status put_graph(meg_onnx_out *o)
         o->name[i] = g->value[i].name;
     for (int i = 0; i < g->nodes; i++)
         if (needed[i]) MEG_TRY(o->error, put_node(o, &g->node[i]));
+    MEG_TRY(o->error, put_kinds(o));
     meg_wire_text(&o->wire, 2, g->name);
     for (int i = 0; i < g->values; i++)
         if (g->value[i].kind == MEG_INPUT) port(o, 11, i);
@@ -360,8 +397,7 @@ static int64_t weight_bytes(const meg_graph *g)
 {
     int64_t bytes = 0;
     for (int i = 0; i < g->values; i++)
-        if (g->value[i].kind == MEG_PARAMETER || g->value[i].kind == MEG_STATE)
-            bytes += 4 * meg_box_size(&g->value[i].shape);
+        if (meg_kind_lasts(g->value[i].kind)) bytes += 4 * meg_box_size(&g->value[i].shape);
     return bytes;
 }
 
@@ -391,6 +427,7 @@ meg_status meg_onnx_save(meg_error *e, const char *path, const meg_graph *g,
         o.data = meg_pool_text(o.pool, "%s.data", slash ? slash + 1 : path);
     o.name = meg_pool_alloc(o.pool, ((size_t)g->values + 1) * sizeof *o.name);
     o.written = meg_pool_alloc(o.pool, (size_t)g->values + 1);
+    o.reshaped = meg_pool_alloc(o.pool, (size_t)g->values + 1);
     o.order = meg_pool_alloc(o.pool, ((size_t)g->values + 1) * sizeof *o.order);
     meg_status status = save(&o, weights);
     meg_wire_free(&o.wire);

@@ -54,7 +54,8 @@ static void put_windows(const meg_onnx_out *o, const meg_node *v, meg_onnx_made 
     meg_made_ints(m, "pads", 2 * space, pads);
 }
 
-/* A weight that is shared with an embedding is a matrix: axes of one tap are put behind it. */
+/* A weight that is shared with an embedding, or of a dense layer on tokens, is a matrix: axes of one tap
+ * are put behind it. */
 static const char *put_wide(meg_onnx_out *o, const meg_node *v)
 {
     int64_t axes[MEG_SPACE] = {2, 3, 4};
@@ -270,10 +271,10 @@ static void line_up(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m, int i)
 {
     const meg_value *a = input(o, v, 0), *b = input(o, v, i);
     int64_t dims[MEG_AXES];
-    if (a->rank == b->rank) return;
+    if (a->rank == b->rank && !meg_kind_lasts(b->kind)) return; /* a weight has a file's axes */
     for (int k = 0; k < a->rank; k++)
         dims[k] = b->shape.hi[k < 2 ? k : MEG_AXES - a->rank + k];
-    if (b->kind == MEG_PARAMETER || b->kind == MEG_STATE) {
+    if (meg_kind_lasts(b->kind)) {
         meg_onnx_put_weight(o, v->in[i], a->rank, dims);
         return;
     }

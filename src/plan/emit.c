@@ -240,7 +240,7 @@ int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, con
     if (meg_lower_scattered(l, value)) {
         l->home[value] = fetched(l, value);
         l->format[value] = MEG_FORMAT_PLAIN;
-    } else if (kind == MEG_PARAMETER || kind == MEG_STATE) {
+    } else if (meg_kind_lasts(kind)) {
         /* segments, and unlike ranks: they need one format */
         bool several = l->read_in[value] == MEG_SEVERAL || format == MEG_FORMAT_PLAIN ||
                        l->plan->plain[value];
@@ -265,7 +265,7 @@ static int get_exact(meg_lower *l, wish w, const meg_node *user)
     if (copy >= 0) return copy;
     bool weight = meg_format_block(w.format) == 0;
     meg_kind kind = l->g->value[w.value].kind;
-    bool leaf = kind == MEG_PARAMETER || kind == MEG_STATE;
+    bool leaf = meg_kind_lasts(kind);
     int home = meg_lower_get(l, w.value, leaf ? MEG_FORMAT_PLAIN : l->format[w.value], 0, user);
     int slot = meg_lower_cut(l, home, &w.box, weight ? MEG_FORMAT_PLAIN : w.format);
     if (weight) slot = meg_lower_copy(l, slot, w.format, w.bytes, user);

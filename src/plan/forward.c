@@ -267,14 +267,14 @@ static void count_labels(meg_lower *l)
     }
 }
 
-/* Labels, and states (weights of classes), which do not change within a step. */
+/* Labels, and what is fixed (weights of classes), which do not change within a step. */
 static bool label_only(const meg_lower *l, const bool early[], const meg_node *v)
 {
     bool any = false;
     for (int k = 0; k < v->inputs; k++) {
         const meg_value *x = &l->g->value[v->in[k]];
         bool label = x->kind == MEG_LABEL || (x->maker >= 0 && early[x->maker]);
-        if (!label && x->kind != MEG_STATE) return false;
+        if (!label && x->kind != MEG_FIXED) return false;
         any = any || label;
     }
     return any;

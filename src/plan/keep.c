@@ -95,7 +95,7 @@ static bool can_replay(const meg_lower *l, const meg_node *v)
     meg_mask reads = meg_node_reads(v, MEG_REPLAY);
     for (int k = 0; k < v->inputs; k++) {
         meg_kind kind = l->g->value[v->in[k]].kind;
-        if (!(reads & MEG_BIT(MEG_X + k)) || kind == MEG_PARAMETER || kind == MEG_STATE) continue;
+        if (!(reads & MEG_BIT(MEG_X + k)) || meg_kind_lasts(kind)) continue;
         if (!l->keep[v->in[k]]) return false;
     }
     return true;

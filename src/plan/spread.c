@@ -479,7 +479,7 @@ void meg_lower_spread(meg_lower *l)
     }
     for (int i = 0; i < g->values; i++) {
         meg_kind kind = g->value[i].kind;
-        if (kind == MEG_PARAMETER || kind == MEG_STATE) share_weight(l, i);
+        if (meg_kind_lasts(kind)) share_weight(l, i);
         else if (kind != MEG_MADE) input_box(l, i);
     }
 }

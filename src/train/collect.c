@@ -111,8 +111,8 @@ static void list_candidates(meg_collection *c, int what)
     for (int i = 0; i < g->values; i++) {
         const meg_value *v = &g->value[i];
         bool parameter = v->kind == MEG_PARAMETER, state = v->kind == MEG_STATE;
-        if ((parameter && what & MEG_COLLECT_VALUES) ||
-            (state && what & (MEG_COLLECT_VALUES | MEG_COLLECT_STATISTICS)))
+        if ((meg_kind_lasts(v->kind) && what & MEG_COLLECT_VALUES) ||
+            (state && what & MEG_COLLECT_STATISTICS))
             add_candidate(c, v, MEG_ROLE_VALUE, 0);
         if (parameter && what & MEG_COLLECT_GRADIENTS) add_candidate(c, v, MEG_ROLE_GRADIENT, 0);
         for (int k = 0; parameter && what & MEG_COLLECT_OPTIMIZER && k < states; k++)

@@ -2,6 +2,7 @@
 #include "base/random.h"
 #include "exec/alike.h"
 #include "graph/fingerprint.h"
+#include "graph/freeze.h"
 #include "import/foreign.h"
 #include "import/onnx.h"
 #include "train/context.h"
@@ -57,6 +58,16 @@ void meg_graph_free(meg_graph *g)
 int64_t meg_graph_parameters(const meg_graph *g)
 {
     return meg_graph_trainable(g);
+}
+
+meg_status meg_graph_freeze(meg_graph *g, const char *patterns)
+{
+    return meg_graph_freeze_names(g, &context_of(g)->error, patterns);
+}
+
+meg_status meg_graph_train(meg_graph *g, const char *patterns)
+{
+    return meg_graph_train_names(g, &context_of(g)->error, patterns);
 }
 
 meg_val meg_input(meg_graph *g, const char *name, const char *shape)

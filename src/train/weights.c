@@ -7,11 +7,13 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+/* Constants of a network's code are no weights: its file has them. */
 static bool wanted(const meg_weights_file *w, const meg_item *t)
 {
-    return w->optimizer == (t->role == MEG_ROLE_STATE);
+    return w->optimizer == (t->role == MEG_ROLE_STATE) && !t->value->unsaved;
 }
 
 /* ---- writing ---- */
@@ -23,7 +25,10 @@ typedef struct saving { /* tensors arrive one by one, in pieces */
     int *item;          /* (list): of the collection */
     meg_saved_put *put; /* of the tensor at hand */
     void *to;
-    const char *name;
+    const meg_item *what;
+    char *
+        matrix; /* one that files have transposed, as far as it is there; NULL: it goes out at once */
+    int64_t filled;
 } saving;
 
 static bool all_finite(const void *data, int64_t count, int64_t element)
@@ -34,23 +39,58 @@ static bool all_finite(const void *data, int64_t count, int64_t element)
     return isfinite(sum);
 }
 
-/* A last step may have spoilt weights without a loss to show it: such are not saved. */
+/* A last step may have spoilt weights without a loss to show it: such are not saved. What is fixed may
+ * be a mask of minus infinity. */
 static meg_status take(void *context, const void *data, int64_t count)
 {
     saving *s = context;
     int64_t element = meg_dtype_bytes(meg_collection_real(s->c));
-    MEG_CHECK(s->error, all_finite(data, count, element), MEG_ENAN,
-              "%s is not finite: nothing is saved", s->name);
-    return s->put(s->to, data, count * element);
+    bool fixed = s->what->value->kind == MEG_FIXED;
+    MEG_CHECK(s->error, fixed || all_finite(data, count, element), MEG_ENAN,
+              "%s is not finite: nothing is saved", s->what->name);
+    if (!s->matrix) return s->put(s->to, data, count * element);
+    memcpy(s->matrix + s->filled * element, data, (size_t)(count * element));
+    s->filled += count;
+    return MEG_OK;
+}
+
+/* Where element `at` of a value lies in a file. */
+static int64_t place_of(const meg_value *v, int64_t at)
+{
+    if (!v->turned) return at;
+    int64_t columns = v->dims[v->rank - 1], rows = meg_box_size(&v->shape) / columns;
+    return at % rows * columns + at / rows;
+}
+
+/* Whole, since its rows are columns of the file. */
+static meg_status get_turned(saving *s, int item)
+{
+    const meg_value *v = s->what->value;
+    int64_t size = meg_box_size(&v->shape), each = meg_dtype_bytes(meg_collection_real(s->c));
+    char *turned = malloc((size_t)(size * each));
+    s->matrix = malloc((size_t)(size * each));
+    s->filled = 0;
+    meg_status status = MEG_OK;
+    if (!turned || !s->matrix) status = meg_fail(s->error, MEG_ENOMEM, "%s: no memory", v->name);
+    if (status == MEG_OK) status = meg_collection_get(s->c, s->error, item, take, s);
+    for (int64_t i = 0; status == MEG_OK && i < size; i++)
+        memcpy(turned + place_of(v, i) * each, s->matrix + i * each, (size_t)each);
+    if (status == MEG_OK) status = s->put(s->to, turned, size * each);
+    free(turned);
+    free(s->matrix);
+    s->matrix = NULL;
+    return status;
 }
 
 static meg_status get_tensor(void *context, const meg_saved *t, meg_saved_put *put, void *to)
 {
     saving *s = context;
+    int item = s->item[t - s->list];
     s->put = put;
     s->to = to;
-    s->name = t->name;
-    return meg_collection_get(s->c, s->error, s->item[t - s->list], take, s);
+    s->what = meg_collection_item(s->c, item);
+    if (s->what->value->turned) return get_turned(s, item);
+    return meg_collection_get(s->c, s->error, item, take, s);
 }
 
 meg_status meg_weights_write(meg_collection *c, meg_error *e, const meg_weights_file *w)
@@ -107,17 +147,18 @@ meg_status meg_weights_check(const meg_collection *c, meg_error *e, const meg_we
 typedef struct source {
     const char *from;
     meg_dtype dtype, real;
+    const meg_value *value;
 } source;
 
 static void give(void *context, int64_t first, int64_t count, void *piece)
 {
     const source *s = context;
-    const char *from = s->from + first * meg_dtype_bytes(s->dtype);
     for (int64_t i = 0; i < count; i++) {
         float f = 0;
         double d = 0; /* the file may not be aligned */
-        if (s->dtype == MEG_F64) memcpy(&d, from + 8 * i, 8), f = (float)d;
-        else memcpy(&f, from + 4 * i, 4), d = (double)f;
+        int64_t at = place_of(s->value, first + i);
+        if (s->dtype == MEG_F64) memcpy(&d, s->from + 8 * at, 8), f = (float)d;
+        else memcpy(&f, s->from + 4 * at, 4), d = (double)f;
         if (s->real == MEG_F64) ((double *)piece)[i] = d;
         else ((float *)piece)[i] = f;
     }
@@ -131,7 +172,7 @@ meg_status meg_weights_read(meg_collection *c, meg_error *e, const meg_weights_f
         const meg_item *t = meg_collection_item(c, i);
         if (!wanted(w, t)) continue;
         MEG_TRY(e, meg_safetensors_at(f, e, meg_safetensors_find(f, t->name), &saved));
-        source s = {saved.data, saved.dtype, meg_collection_real(c)};
+        source s = {saved.data, saved.dtype, meg_collection_real(c), t->value};
         MEG_TRY(e, meg_collection_put(c, e, i, give, &s));
     }
     return MEG_OK;

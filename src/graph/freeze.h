@@ -1,0 +1,19 @@
+/* Which weights are trained: chosen by patterns over their names.
+ *
+ *     freeze "layer1.*,bn1.weight"     parameters become fixed: no gradient, no optimizer state
+ *     train  "mean"                    what is fixed becomes a parameter
+ *
+ * Patterns are those of file names (*, ?, [..]), separated by commas. One that no weight has is an
+ * error, which names the nearest weights. Running statistics stay what they are.
+ */
+#ifndef MEG_GRAPH_FREEZE_H
+#define MEG_GRAPH_FREEZE_H
+
+#include "graph/graph.h"
+
+meg_status meg_graph_freeze_names(meg_graph *g, meg_error *e, const char *patterns);
+meg_status meg_graph_train_names(meg_graph *g, meg_error *e, const char *patterns);
+
+bool meg_names_match(const char *patterns, const char *name); /* does one of them? */
+
+#endif
