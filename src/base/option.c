@@ -142,8 +142,9 @@ static meg_status read_real(meg_error *e, const site *s, const char *text, void 
 {
     char *end;
     double value = strtod(text, &end);
-    MEG_CHECK(e, end != text && !*end && isfinite(value), MEG_EARG, "%s: %s=%s is not a number",
-              s->what, s->param->name, text);
+    bool number = isfinite(value) || (isinf(value) && s->param->choices);
+    MEG_CHECK(e, end != text && !*end && number, MEG_EARG, "%s: %s=%s is not a number", s->what,
+              s->param->name, text);
     if (!in_range(s, value) && !is_initial(s, text)) return out_of_range(e, s, text);
     *(double *)out = value;
     return MEG_OK;
