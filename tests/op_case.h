@@ -45,6 +45,11 @@ static const special specials[] = {
     {"dice", 2, true, true},         /* label_count */
     {"dice_mean", 0, true, false},   /* sums of probabilities */
     {"dice_mean", 1, true, true},    /* label_count */
+    {"log", 0, true, false},         /* defined above 0 only */
+    {"pow", 0, true, false},         /* the same, of broken exponents */
+    {"reciprocal", 0, true, false},  /* a divisor */
+    {"sqrt", 0, true, false},        /* defined above 0 only */
+    {"where", 1, false, true},       /* a mask */
 };
 
 static inline special special_of(const meg_op *op, int input)

@@ -220,12 +220,25 @@ static void check_pass(meg_device **d, plain_op *p, const char *name, meg_pass p
 /* Inputs that are spread are left to plain C; only a sum with the same for all samples is not. */
 static bool spread_by_plain(const plain_op *p, const char *op)
 {
+    static const char *const pairs[] = {"add", "compare", "max", "min", "mul", "sub", "where"};
     const meg_box *a = &p->t[MEG_X].box, *b = &p->t[MEG_X + 1].box;
-    bool add = strcmp(op, "add") == 0;
-    if (!add && strcmp(op, "mul") != 0 && strcmp(op, "sub") != 0) return false;
+    bool found = false, differs = false;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        found = found || strcmp(op, pairs[i]) == 0;
+    for (int i = 1; i < p->node->inputs; i++)
+        differs = differs || !meg_box_equal(a, &p->t[MEG_X + i].box);
     meg_box sample = *a;
     sample.hi[MEG_N] = 1;
-    return !meg_box_equal(a, b) && !(add && meg_box_equal(b, &sample));
+    return found && differs && !(strcmp(op, "add") == 0 && meg_box_equal(b, &sample));
+}
+
+/* Functions that are defined, or do not grow without bounds, above 0 only. */
+static bool wants_positive(const char *op)
+{
+    static const char *const ops[] = {"log", "pow", "reciprocal", "sqrt"};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (strcmp(op, ops[i]) == 0) return true;
+    return false;
 }
 
 /* "4@10": 10 */
@@ -249,6 +262,7 @@ static void check_sample(meg_device **d, const char *op, const meg_sample *s)
             double x = noise(&seed);
             bool variance = strcmp(op, "batchnorm") == 0 && i == MEG_X + 4;
             bool label = p.type[i] == MEG_I32 && i < MEG_Y; /* or index, and some outside */
+            if (i == MEG_X && wants_positive(op)) x = fabs(x) + 0.125;
             if (variance) x = (x + 1) / 2 + 0.125;
             if (label) x = floor((x + 1) / 2 * labels_of(s) * 1.1) - 1;
             plain_set(&p, i, k, x);
@@ -289,6 +303,24 @@ static const more extra[] = {
     {"gelu", {"2x33x31x17", NULL}},
     {"gelu", {"2x33x31x17", "approximate=tanh"}},
     {"leaky_relu", {"2x33x31x17", "slope=0.2"}},
+    {"abs", {"2x33x31x17", NULL}},
+    {"celu", {"2x33x31x17", "alpha=0.7"}},
+    {"compare", {"2x33x31x18 2x33x31x18", "relation=less"}},
+    {"compare", {"2x33x31x17", "relation=less_equal value=0.1"}},
+    {"elu", {"2x33x31x17", NULL}},
+    {"exp", {"2x33x31x17", NULL}},
+    {"hard_sigmoid", {"2x33x31x18", "alpha=2"}},
+    {"hard_swish", {"2x33x31x17", NULL}},
+    {"max", {"2x33x31x17 2x33x31x17", NULL}},
+    {"min", {"2x33x31x18 2x33x31x18", NULL}},
+    {"mish", {"2x33x31x17", NULL}},
+    {"neg", {"2x33x31x17", NULL}},
+    {"pow", {"2x33x31x17", NULL}},
+    {"pow", {"2x33x31x18", "exponent=3"}},
+    {"selu", {"2x33x31x17", NULL}},
+    {"softplus", {"2x33x31x18", NULL}},
+    {"where", {"2x33x31x17 2x33x31x17", "value=-2"}},
+    {"where", {"2x33x31x18 2x33x31x18 2x33x31x18", "invert=1"}},
     {"clip", {"2x33x31x18", "lo=0.1 hi=0.7"}},
     {"mul", {"2x33x31x17 2x33x31x17", NULL}},
     {"sub", {"2x33x31x18 2x33x31x18", NULL}},
@@ -336,12 +368,19 @@ static bool left_to_plain(const meg_sample *s)
 
 static void operators(void **state)
 {
-    static const char *const ops[] = {
-        "batchnorm", "add",        "relu",         "maxpool",          "avgpool",
-        "gap",       "concat",     "resize",       "adaptive_avgpool", "clip",
-        "gelu",      "leaky_relu", "mul",          "sigmoid",          "sub",
-        "tanh",      "groupnorm",  "instancenorm", "layernorm",        "prelu",
-        "max_unpool"};
+    static const char *const ops[] = {"batchnorm",  "add",        "relu",
+                                      "maxpool",    "avgpool",    "gap",
+                                      "concat",     "resize",     "adaptive_avgpool",
+                                      "clip",       "gelu",       "leaky_relu",
+                                      "mul",        "sigmoid",    "sub",
+                                      "tanh",       "groupnorm",  "instancenorm",
+                                      "layernorm",  "prelu",      "max_unpool",
+                                      "abs",        "celu",       "compare",
+                                      "elu",        "exp",        "hard_sigmoid",
+                                      "hard_swish", "max",        "min",
+                                      "mish",       "neg",        "selu",
+                                      "softplus",   "where",      "log",
+                                      "pow",        "reciprocal", "sqrt"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         const meg_op *op = meg_op_find(ops[i]);
         assert_non_null(op);

@@ -170,11 +170,58 @@ typedef struct accuracy { /* of a function, in double; relative error from lo to
     meg_simd_kind kind;
     double (*exact)(double x);
     double lo, hi, allowed;
+    float number; /* of the kind */
 } accuracy;
 
 static double sigmoid(double x)
 {
     return 1 / (1 + exp(-x));
+}
+
+static double softplus(double x)
+{
+    return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+}
+
+static double mish(double x)
+{
+    return x * tanh(softplus(x));
+}
+
+static double mish_slope(double x)
+{
+    double t = tanh(softplus(x));
+    return t + x * (1 - t * t) / (1 + exp(-x));
+}
+
+static double elu(double x)
+{
+    return x > 0 ? x : expm1(x);
+}
+
+static double hard_swish(double x)
+{
+    return x <= -3 ? 0 : x >= 3 ? x : x * (x + 3) / 6;
+}
+
+static double hard_swish_slope(double x)
+{
+    return x <= -3 ? 0 : x >= 3 ? 1 : (2 * x + 3) / 6;
+}
+
+static double power_2_5(double x)
+{
+    return pow(x, 2.5);
+}
+
+static double power_5(double x)
+{
+    return pow(x, 5);
+}
+
+static double power_less(double x)
+{
+    return pow(x, -0.75);
 }
 
 static double gelu(double x)
@@ -197,13 +244,30 @@ static double gelu_tanh(double x)
 static void functions(void **state)
 {
     static const accuracy table[] = {
-        {MEG_POINT_SIGMOID, sigmoid, -80, 100, 4e-7},
-        {MEG_POINT_TANH, tanh, -20, 20, 3e-7},
-        {MEG_POINT_TANH, tanh, -1e-6, 1e-6, 2e-7},
-        {MEG_POINT_GELU, gelu, -4, 20, 1e-6},
-        {MEG_POINT_GELU, gelu, -13, -4, 6e-6},
-        {MEG_POINT_GELU_TANH, gelu_tanh, -4, 20, 2e-6},
-        {MEG_POINT_GELU_BACK, gelu_slope, -20, 20, 3e-7},
+        {MEG_POINT_SIGMOID, sigmoid, -80, 100, 4e-7, 0},
+        {MEG_POINT_TANH, tanh, -20, 20, 3e-7, 0},
+        {MEG_POINT_TANH, tanh, -1e-6, 1e-6, 2e-7, 0},
+        {MEG_POINT_GELU, gelu, -4, 20, 1e-6, 0},
+        {MEG_POINT_GELU, gelu, -13, -4, 6e-6, 0},
+        {MEG_POINT_GELU_TANH, gelu_tanh, -4, 20, 2e-6, 0},
+        {MEG_POINT_GELU_BACK, gelu_slope, -20, 20, 3e-7, 0},
+        {MEG_POINT_EXP, exp, -80, 80, 2e-7, 0},
+        {MEG_POINT_LOG, log, 1e-3, 3, 2e-7, 0},
+        {MEG_POINT_LOG, log, 0.999, 1.001, 2e-7, 0},
+        {MEG_POINT_LOG, log, 1, 1e30, 2e-7, 0},
+        {MEG_POINT_LOG, log, 1e-44, 1e-38, 2e-7, 0}, /* too small to be normal */
+        {MEG_POINT_ROOT, sqrt, 0, 1e9, 1e-7, 0},
+        {MEG_POINT_SOFTPLUS, softplus, -80, 100, 4e-7, 0},
+        {MEG_POINT_SOFTPLUS_BACK, sigmoid, -80, 100, 4e-7, 0},
+        {MEG_POINT_MISH, mish, -40, 20, 1e-6, 0},
+        {MEG_POINT_MISH_BACK, mish_slope, -40, 20, 5e-7, 0},
+        {MEG_POINT_BEND, elu, -30, 4, 5e-7, 1},
+        {MEG_POINT_BEND, elu, -1e-6, 1e-6, 3e-7, 1},
+        {MEG_POINT_HARD_SWISH, hard_swish, -5, 5, 3e-7, 0},
+        {MEG_POINT_HARD_SWISH_BACK, hard_swish_slope, -5, 5, 3e-7, 0},
+        {MEG_POINT_POWER, power_2_5, 0, 1e4, 4e-7, 2.5f},
+        {MEG_POINT_POWER, power_5, -100, 100, 6e-7, 5},
+        {MEG_POINT_POWER, power_less, 1e-9, 1e9, 4e-7, -0.75f},
     };
     enum {
         COUNT = 200003
@@ -212,10 +276,22 @@ static void functions(void **state)
     float *ones = malloc(COUNT * sizeof *ones);
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         const accuracy *f = &table[i];
-        bool back = f->kind == MEG_POINT_GELU_BACK;
+        bool back = f->kind == MEG_POINT_GELU_BACK || f->kind == MEG_POINT_SOFTPLUS_BACK ||
+                    f->kind == MEG_POINT_MISH_BACK || f->kind == MEG_POINT_HARD_SWISH_BACK;
         for (int k = 0; k < COUNT; k++)
             x[k] = (float)(f->lo + (f->hi - f->lo) * k / (COUNT - 1)), ones[k] = 1;
-        meg_simd_point job = {f->kind, COUNT, COUNT, 1, 16, 2, 0, 0, back ? ones : x, NULL, x, y};
+        meg_simd_point job = {.kind = f->kind,
+                              .count = COUNT,
+                              .row = COUNT,
+                              .blocks = 1,
+                              .lanes = 16,
+                              .threads = 2,
+                              .lo = f->number,
+                              .hi = 1,
+                              .rate = 1,
+                              .a = back ? ones : x,
+                              .b = x,
+                              .y = y};
         cpu_of(devices(state)[1])->simd->point(&job);
         double worst = 0;
         for (int k = 0; k < COUNT; k++) {
@@ -235,15 +311,26 @@ static void functions(void **state)
  * inside of one. */
 static void extremes(void **state)
 {
-    static const meg_simd_kind kinds[] = {MEG_POINT_LEAK, MEG_POINT_CLIP, MEG_POINT_SIGMOID,
-                                          MEG_POINT_TANH, MEG_POINT_GELU, MEG_POINT_GELU_TANH};
-    static const float lowest[] = {-INFINITY, 0, 0, -1, 0, 0};
-    static const float highest[] = {INFINITY, 2, 1, 1, INFINITY, INFINITY};
+    static const meg_simd_kind kinds[] = {
+        MEG_POINT_LEAK, MEG_POINT_CLIP,      MEG_POINT_SIGMOID,   MEG_POINT_TANH,
+        MEG_POINT_GELU, MEG_POINT_GELU_TANH, MEG_POINT_SOFTPLUS,  MEG_POINT_MISH,
+        MEG_POINT_EXP,  MEG_POINT_LOG,       MEG_POINT_HARD_SWISH};
+    static const float lowest[] = {-INFINITY, 0, 0, -1, 0, 0, 0, 0, 0, NAN, 0};
+    static const float highest[] = {INFINITY, 2,        1,        1,        INFINITY, INFINITY,
+                                    INFINITY, INFINITY, INFINITY, INFINITY, INFINITY};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         float x[37], y[37];
         memset(x, 0xff, sizeof x);
         x[3] = INFINITY, x[36] = -200;
-        meg_simd_point job = {kinds[i], 37, 37, 1, 16, 1, 0, 2, x, NULL, NULL, y};
+        meg_simd_point job = {.kind = kinds[i],
+                              .count = 37,
+                              .row = 37,
+                              .blocks = 1,
+                              .lanes = 16,
+                              .threads = 1,
+                              .hi = 2,
+                              .a = x,
+                              .y = y};
         if (kinds[i] == MEG_POINT_LEAK) job.lo = 1, x[36] = -INFINITY;
         cpu_of(devices(state)[0])->simd->point(&job);
         for (int k = 0; k < 37; k++) {

@@ -353,10 +353,74 @@ def softmax(a, x, w, training):
     return x[0].softmax(1)
 
 
+def number(a, word, initial):
+    return float(a.get(word, initial))
+
+
+def hard_sigmoid(a, x, w, training):
+    """PyTorch's own has one slope."""
+    if not a:
+        return F.hardsigmoid(x[0])
+    return (number(a, "alpha", 1 / 6) * x[0] + number(a, "beta", 0.5)).clamp(0, 1)
+
+
+def selu(a, x, w, training):
+    """PyTorch's own has one pair of numbers."""
+    if not a:
+        return F.selu(x[0])
+    gamma = number(a, "gamma", 1.0507009873554805)
+    return gamma * F.elu(x[0], number(a, "alpha", 1.6732632423543772))
+
+
+POINTS = {
+    "abs": lambda a, x, w, training: x[0].abs(),
+    "celu": lambda a, x, w, training: F.celu(x[0], number(a, "alpha", 1)),
+    "elu": lambda a, x, w, training: F.elu(x[0], number(a, "alpha", 1)),
+    "exp": lambda a, x, w, training: x[0].exp(),
+    "hard_sigmoid": hard_sigmoid,
+    "hard_swish": lambda a, x, w, training: F.hardswish(x[0]),
+    "log": lambda a, x, w, training: x[0].log(),
+    "mish": lambda a, x, w, training: F.mish(x[0]),
+    "neg": lambda a, x, w, training: -x[0],
+    "pow": lambda a, x, w, training: x[0].pow(number(a, "exponent", 2)),
+    "reciprocal": lambda a, x, w, training: x[0].reciprocal(),
+    "selu": selu,
+    "softplus": lambda a, x, w, training: F.softplus(x[0]),
+    "sqrt": lambda a, x, w, training: x[0].sqrt(),
+}
+
+RELATIONS = {"less": torch.lt, "less_equal": torch.le, "greater": torch.gt,
+             "greater_equal": torch.ge, "equal": torch.eq, "not_equal": torch.ne}
+
+
+def compare(a, x, w, training):
+    """Masks of 0 and 1."""
+    other = spread(x) if len(x) > 1 else torch.tensor(number(a, "value", 0), dtype=x[0].dtype)
+    return RELATIONS[a.get("relation", "greater")](x[0], other).to(x[0].dtype)
+
+
+def where(a, x, w, training):
+    """masked_fill, or a third value where the mask holds (is above 0)."""
+    mask = spread(x) > 0
+    if flag(a, "invert"):
+        mask = ~mask
+    if len(x) < 3:
+        return x[0].masked_fill(mask, number(a, "value", 0))
+    return torch.where(mask, spread((x[0], x[2])), x[0])
+
+
 def spread(x):
     """The second of two, its axes placed as files of rank 1 (n), 2 (n c) and more have them."""
     missing = x[0].dim() - x[1].dim()
     return x[1].reshape(*x[1].shape[:2], *[1] * missing, *x[1].shape[2:])
+
+
+def larger(a, x, w, training):
+    return torch.maximum(x[0], spread(x))
+
+
+def smaller(a, x, w, training):
+    return torch.minimum(x[0], spread(x))
 
 
 def mul(a, x, w, training):
@@ -536,6 +600,8 @@ OPS.update({f.__name__: f for f in (absolute_error, bce_logits, clip, dice, dice
 
 OPS.update({f.__name__: f for f in (attention, embedding, gather, matmul, pad, position, reshape,
                                     transpose)}, slice=sliced)
+
+OPS.update(POINTS, compare=compare, max=larger, min=smaller, where=where)
 
 
 def run(op, attrs, x, w, training=True):

@@ -148,9 +148,11 @@ static meg_status read_real(meg_error *e, const site *s, const char *text, void 
     char *end;
     double value = strtod(text, &end);
     bool digits = strpbrk(text, "0123456789"); /* 1e999 is infinite, too, but a number */
-    MEG_CHECK(e, end != text && !*end && (isfinite(value) || (isinf(value) && digits)), MEG_EARG,
-              "%s: %s=%s is not a number", s->what, s->param->name, text);
-    bool inside = isfinite(value) && in_range(s, value);
+    bool endless = isinf(value) && !digits && s->param->choices;
+    bool number = isfinite(value) || endless || (isinf(value) && digits);
+    MEG_CHECK(e, end != text && !*end && number, MEG_EARG, "%s: %s=%s is not a number", s->what,
+              s->param->name, text);
+    bool inside = (isfinite(value) || endless) && in_range(s, value);
     if (!inside && !is_initial(s, text)) return out_of_range(e, s, text);
     *(double *)out = value;
     return MEG_OK;

@@ -40,7 +40,7 @@ typedef struct meg_param {
     size_t offset;       /* into the struct */
     const char *initial; /* in the syntax of the value; NULL: must be given */
     const char *doc;
-    const char *choices; /* of MEG_PARAM_CHOICE */
+    const char *choices; /* of MEG_PARAM_CHOICE; of MEG_PARAM_REAL "inf": it may be infinite */
     double lo, hi;       /* allowed range of numbers (each of an axes list); both 0: any */
 } meg_param;
 

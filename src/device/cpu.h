@@ -23,7 +23,7 @@ typedef struct meg_cpu {
 
 typedef struct meg_cpu_op { /* kernels of one operator, or of one instruction */
     meg_code code;
-    const char *op; /* MEG_KERNEL: its name; else NULL */
+    const char *op; /* MEG_KERNEL: its name, or NULL: `describe` and `prepare` know them */
     /* Both: false leaves it to the next. `describe` then has not touched the spec; `prepare` is
      * asked even if another has described it. */
     bool (*describe)(meg_device *d, const meg_request *r, meg_spec *s);
@@ -46,8 +46,7 @@ extern const meg_cpu_op meg_cpu_groupnorm, meg_cpu_instancenorm, meg_cpu_layerno
 extern const meg_cpu_op meg_cpu_mean, meg_cpu_var, meg_cpu_phase_norm; /* phases of batchnorm */
 extern const meg_cpu_op meg_cpu_gap, meg_cpu_maxpool, meg_cpu_relu;
 extern const meg_cpu_op meg_cpu_winograd; /* conv; before meg_cpu_conv */
-extern const meg_cpu_op meg_cpu_clip, meg_cpu_gelu, meg_cpu_leaky_relu, meg_cpu_mul;
-extern const meg_cpu_op meg_cpu_sigmoid, meg_cpu_sub, meg_cpu_tanh;
+extern const meg_cpu_op meg_cpu_point;    /* all of the table in device/cpu_point.c */
 extern const meg_cpu_op meg_cpu_slice, meg_cpu_max_unpool, meg_cpu_prelu, meg_cpu_softmax_xent;
 extern const meg_cpu_op meg_cpu_crop;   /* slice; before meg_cpu_slice */
 extern const meg_cpu_op meg_cpu_spread; /* add, its second input the same in all samples */

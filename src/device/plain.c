@@ -4,27 +4,14 @@
  *     KERNEL, COPY        formats are plain; COPY fills where the boxes meet
  *     ADD, ZERO, UPDATE   element by element, so any format will do as long as its bytes are known
  *
- * In place: the operators named below may overwrite X0 by Y, and DY by DX: their kernels sum first,
- * if at all, and then read element i before they write element i. Neither box may have a rim around
- * the work: the kernels would clear it first.
+ * In place: operators that say so (graph/op.h) may overwrite X0 by Y, and DY by DX. Neither box may
+ * have a rim around the work: the kernels would clear it first.
  */
 #include "device/device.h"
 
 #include <string.h>
 
 /* ---- describing ---- */
-
-static const char *const overwriters[] = {
-    "add",       "batchnorm", "clip",  "div",  "dropout", "gelu",    "leaky_relu", "mul",  "norm",
-    "norm_sets", "position",  "prelu", "relu", "sigmoid", "softmax", "sub",        "tanh",
-};
-
-static bool may_overwrite(const meg_op *op)
-{
-    for (size_t i = 0; i < sizeof overwriters / sizeof *overwriters; i++)
-        if (strcmp(op->name, overwriters[i]) == 0) return true;
-    return false;
-}
 
 /* Of an addition: those that equal the output's; what is spread has a sum of it. */
 static meg_mask gradients(const meg_request *r)
@@ -57,7 +44,7 @@ static void describe_kernel(const meg_request *r, meg_spec *s)
     bool add = strcmp(op->name, "add") == 0; /* all its equal inputs get the same gradient */
     bool forward = r->pass == MEG_FORWARD || r->pass == MEG_EVAL || r->pass == MEG_REPLAY;
     if (add && r->pass == MEG_BACKWARD) s->shared = gradients(r);
-    if (!may_overwrite(op)) return;
+    if (!op->overwrites) return;
     if (forward && no_rim(r, MEG_X, MEG_Y) && reads_once(r->node)) s->in_place = MEG_BIT(MEG_Y);
     if (r->pass == MEG_BACKWARD && no_rim(r, MEG_DY, MEG_DX))
         s->in_place = add ? gradients(r) : MEG_BIT(MEG_DX);

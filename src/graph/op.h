@@ -108,8 +108,11 @@ typedef struct meg_op {
     void (*aux)(const meg_graph *g, const meg_node *v, const meg_work *w, int i, meg_box *box,
                 meg_dtype *type); /* MEG_F32 means real */
     bool cheap;                   /* bandwidth-bound: recomputing it costs little */
-    bool per_step;                /* its value sums over the micro-batches before anyone reads it */
-    bool no_gradient;             /* its outputs carry none (counts) */
+    /* Its plain kernels let Y lie on X0, and DX0 on DY: they sum first, if at all, and then read
+     * element i before they write element i. */
+    bool overwrites;
+    bool per_step;    /* its value sums over the micro-batches before anyone reads it */
+    bool no_gradient; /* its outputs carry none (counts) */
     bool real_target; /* a loss whose labels are real and have the shape of its first input */
     bool report;      /* is no part of what the network is: fingerprints leave it out */
 

@@ -366,9 +366,22 @@ static bool same_extents(const meg_onnx_tensor *t, const meg_weight_spec *s, boo
     return same && (!transposed || as <= 2);
 }
 
-static meg_stored stored_of(const meg_onnx_tensor *t, const meg_onnx_weight *w,
+/* Whole numbers, and masks as 0 and 1. NULL: they are something else. */
+static const float *floats_of(const meg_onnx_build *b, const meg_onnx_tensor *t)
+{
+    int64_t whole;
+    float *out = meg_pool_alloc(b->file->pool, ((size_t)t->size + 1) * sizeof *out);
+    for (int64_t i = 0; i < t->size; i++) {
+        if (!meg_onnx_whole(t, i, &whole)) return NULL;
+        out[i] = (float)whole;
+    }
+    return out;
+}
+
+static meg_stored stored_of(const meg_onnx_build *b, const meg_onnx_weight *w,
                             const meg_weight_spec *s)
 {
+    const meg_onnx_tensor *t = w->symbol->constant;
     static const struct {
         int type;
         meg_stored_type stored;
@@ -384,7 +397,8 @@ static meg_stored stored_of(const meg_onnx_tensor *t, const meg_onnx_weight *w,
                                 w->transposed ? s->dims[1] : 0,
                                 w->scale,
                                 t->mapped};
-    return (meg_stored){0};
+    if (!w->flat) return (meg_stored){0};
+    return (meg_stored){.data = floats_of(b, t), .type = MEG_STORED_F32};
 }
 
 static bool same_stored(const meg_stored *a, const meg_stored *c)
@@ -453,7 +467,7 @@ meg_status meg_onnx_leaf(meg_onnx_build *b, const meg_onnx_node *n, const meg_on
         return meg_onnx_refuse(b, n,
                                "weight '%.*s' does not have the shape that its input asks for",
                                MEG_SPAN_TEXT(s->name));
-    meg_stored stored = stored_of(t, w, spec);
+    meg_stored stored = stored_of(b, w, spec);
     if (!stored.data)
         return meg_onnx_refuse(b, n, "weight '%.*s' is %s, but must be real",
                                MEG_SPAN_TEXT(s->name), meg_onnx_type_name(t->type));

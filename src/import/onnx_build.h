@@ -115,8 +115,8 @@ bool meg_onnx_is_buffer(const meg_onnx_symbol *s);
 
 /* Tables of rows; each ends with a row without op. */
 extern const meg_onnx_row meg_onnx_layers[], meg_onnx_products[], meg_onnx_norms[],
-    meg_onnx_points[], meg_onnx_shapes[], meg_onnx_constants[], meg_onnx_helpers[],
-    meg_onnx_draws[];
+    meg_onnx_points[], meg_onnx_functions[], meg_onnx_masks[], meg_onnx_shapes[],
+    meg_onnx_constants[], meg_onnx_helpers[], meg_onnx_draws[];
 
 const meg_onnx_row *meg_onnx_row_of(const meg_onnx_node *n); /* NULL: there is none */
 
@@ -210,6 +210,17 @@ const char *meg_onnx_torch_scope(const meg_onnx_build *b, const meg_onnx_node *n
 
 /* A name for a node that the file does not have. */
 const char *meg_onnx_fresh(const meg_onnx_build *b, const char *op);
+
+/* A layer of one input that works point by point, in either order of the axes. */
+meg_status meg_onnx_point(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l);
+bool meg_onnx_is_function(const meg_onnx_node *n); /* of the table in onnx_functions.c */
+
+/* Data as a mask: 1 where it is not 0. */
+meg_status meg_onnx_mask_of(meg_onnx_build *b, const meg_onnx_node *n);
+
+/* Inputs i and k, if both are data, must have the same axes. */
+meg_status meg_onnx_line_up(const meg_onnx_build *b, const meg_onnx_node *n, int i, int k);
+void meg_onnx_widest_first(const meg_onnx_build *b, int in[2]);
 
 /* A constant that is spread over another value, as a parameter, or as it is. */
 meg_status meg_onnx_spread(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbol *s, int other,

@@ -180,6 +180,8 @@ static meg_status cast(meg_onnx_build *b, const meg_onnx_node *n, bool real, boo
 static meg_status read_cast(meg_onnx_build *b, const meg_onnx_node *n)
 {
     int64_t to = meg_onnx_int(n, "to", 0);
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
+    if (to == MEG_ONNX_BOOL && s && !s->constant) return meg_onnx_mask_of(b, n);
     return cast(b, n, to == MEG_ONNX_FLOAT || to == MEG_ONNX_DOUBLE,
                 to == MEG_ONNX_INT64 || to == MEG_ONNX_INT32);
 }
@@ -343,17 +345,6 @@ const meg_onnx_row meg_onnx_constants[] = {
 const meg_onnx_row meg_onnx_helpers[] = {{"ConstantOfShape", "value", 1, 1, read_helper},
                                          {"Range", "", 3, 3, read_helper},
                                          {"Trilu", "upper", 1, 2, read_helper},
-                                         {"Where", "", 3, 3, read_helper},
                                          {"Mod", "fmod", 2, 2, read_helper},
-                                         {"Pow", "", 2, 2, read_helper},
-                                         {"Equal", "", 2, 2, read_helper},
-                                         {"Less", "", 2, 2, read_helper},
-                                         {"Greater", "", 2, 2, read_helper},
-                                         {"And", "", 2, 2, read_helper},
-                                         {"Or", "", 2, 2, read_helper},
-                                         {"Not", "", 1, 1, read_helper},
-                                         {"Neg", "", 1, 1, read_helper},
-                                         {"Sqrt", "", 1, 1, read_helper},
-                                         {"Reciprocal", "", 1, 1, read_helper},
                                          {"Floor", "", 1, 1, read_helper},
                                          {0}};

@@ -8,7 +8,7 @@
 
 /* ---- one input ---- */
 
-static meg_status point(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l)
+meg_status meg_onnx_point(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l)
 {
     l->inputs = 1;
     l->front = meg_onnx_is_front(meg_onnx_in(b, n, 0));
@@ -18,24 +18,24 @@ static meg_status point(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_laye
 
 static meg_status read_relu(meg_onnx_build *b, const meg_onnx_node *n)
 {
-    return point(b, n, &(meg_onnx_layer){.op = "relu"});
+    return meg_onnx_point(b, n, &(meg_onnx_layer){.op = "relu"});
 }
 
 static meg_status read_sigmoid(meg_onnx_build *b, const meg_onnx_node *n)
 {
-    return point(b, n, &(meg_onnx_layer){.op = "sigmoid"});
+    return meg_onnx_point(b, n, &(meg_onnx_layer){.op = "sigmoid"});
 }
 
 static meg_status read_tanh(meg_onnx_build *b, const meg_onnx_node *n)
 {
-    return point(b, n, &(meg_onnx_layer){.op = "tanh"});
+    return meg_onnx_point(b, n, &(meg_onnx_layer){.op = "tanh"});
 }
 
 static meg_status read_leaky(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "leaky_relu"};
     meg_onnx_attr(&l, "slope=%.9g", meg_onnx_real(n, "alpha", 0.01));
-    return point(b, n, &l);
+    return meg_onnx_point(b, n, &l);
 }
 
 static meg_status read_gelu(meg_onnx_build *b, const meg_onnx_node *n)
@@ -43,7 +43,7 @@ static meg_status read_gelu(meg_onnx_build *b, const meg_onnx_node *n)
     meg_onnx_layer l = {.op = "gelu"};
     bool tangent = meg_span_is(meg_onnx_text(n, "approximate"), "tanh");
     meg_onnx_attr(&l, "approximate=%s", tangent ? "tanh" : "none");
-    return point(b, n, &l);
+    return meg_onnx_point(b, n, &l);
 }
 
 static meg_status read_clip(meg_onnx_build *b, const meg_onnx_node *n)
@@ -54,7 +54,7 @@ static meg_status read_clip(meg_onnx_build *b, const meg_onnx_node *n)
     MEG_TRY(b->error, meg_onnx_scalar(b, n, 2, 3.4028235e38, &hi));
     if (lo > hi) lo = hi; /* all becomes the upper bound */
     meg_onnx_attr(&l, "lo=%.9g hi=%.9g", lo, hi);
-    return point(b, n, &l);
+    return meg_onnx_point(b, n, &l);
 }
 
 /* Over the channels, which may be the last axis. */
@@ -129,10 +129,11 @@ static meg_status value_of_constant(meg_onnx_build *b, const meg_onnx_node *n, c
 
 /* Data of fewer axes has them at the end, in ONNX: axes of extent 1 are put behind the batch. That
  * needs the batch to be among them: a vector beside (n, c, h, w) would be one per sample here. */
-static meg_status line_up(const meg_onnx_build *b, const meg_onnx_node *n)
+meg_status meg_onnx_line_up(const meg_onnx_build *b, const meg_onnx_node *n, int i, int k)
 {
-    int first = meg_onnx_rank(b, meg_onnx_in(b, n, 0)),
-        second = meg_onnx_rank(b, meg_onnx_in(b, n, 1));
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, i), *t = meg_onnx_in(b, n, k);
+    if (!s || !t || s->constant || t->constant) return MEG_OK; /* which are spread as they are */
+    int first = meg_onnx_rank(b, s), second = meg_onnx_rank(b, t);
     if (first == second) return MEG_OK;
     return meg_onnx_refuse(b, n,
                            "data of rank %d and %d: the first axis, the batch, would not be the "
@@ -159,7 +160,7 @@ static meg_status spread_prelu(meg_onnx_build *b, const meg_onnx_node *n, int x)
     if (s && s->constant) MEG_TRY(b->error, meg_onnx_spread(b, n, s, down, &slope));
     else {
         MEG_TRY(b->error, meg_onnx_data(b, n, 1, &slope));
-        MEG_TRY(b->error, line_up(b, n));
+        MEG_TRY(b->error, meg_onnx_line_up(b, n, 0, 1));
     }
     l.in[0] = up;
     l.in[1] = meg_graph_add(g, "mul", meg_onnx_fresh(b, "mul"), "", 2, (int[]){down, slope});
@@ -193,6 +194,13 @@ static bool narrower(const meg_graph *g, int a, int c)
     return meg_box_size(&g->value[a].shape) < meg_box_size(&g->value[c].shape);
 }
 
+void meg_onnx_widest_first(const meg_onnx_build *b, int in[2])
+{
+    int first = in[0];
+    if (!narrower(b->graph, in[0], in[1])) return;
+    in[0] = in[1], in[1] = first;
+}
+
 /* Both inputs as data, in one order; -1 for a constant. */
 static meg_status pair_data(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l)
 {
@@ -214,14 +222,10 @@ static bool both_constant(const meg_onnx_build *b, const meg_onnx_node *n)
     return x && y && x->constant && y->constant;
 }
 
-static bool both_data(const meg_onnx_build *b, const meg_onnx_node *n)
-{
-    const meg_onnx_symbol *x = meg_onnx_in(b, n, 0), *y = meg_onnx_in(b, n, 1);
-    return x && y && !x->constant && !y->constant;
-}
-
-/* The first input must have the shape of the output. */
-static meg_status pair(meg_onnx_build *b, const meg_onnx_node *n, const char *op, bool commutes)
+/* The first input must have the shape of the output. `inverse`: what makes the operator one that
+ * commutes, where the second is the wider one; NULL: it does. */
+static meg_status pair(meg_onnx_build *b, const meg_onnx_node *n, const char *op,
+                       const char *inverse)
 {
     meg_onnx_layer l = {.op = op};
     if (both_constant(b, n)) return meg_onnx_refuse(b, n, "both inputs are weights");
@@ -231,29 +235,29 @@ static meg_status pair(meg_onnx_build *b, const meg_onnx_node *n, const char *op
         operand c = {meg_onnx_in(b, n, i), l.in[1 - i], l.front};
         MEG_TRY(b->error, value_of_constant(b, n, &c, &l.in[i]));
     }
-    if (both_data(b, n)) MEG_TRY(b->error, line_up(b, n));
-    if (narrower(b->graph, l.in[0], l.in[1])) {
-        if (!commutes)
-            return meg_onnx_refuse(b, n, "only the second input may be spread over the first");
-        int first = l.in[0];
-        l.in[0] = l.in[1], l.in[1] = first;
+    MEG_TRY(b->error, meg_onnx_line_up(b, n, 0, 1));
+    if (inverse && narrower(b->graph, l.in[0], l.in[1])) { /* c - x = -x + c, c / x = 1 / x * c */
+        l.op = strcmp(op, "sub") == 0 ? "add" : "mul";
+        l.in[1] = meg_graph_add(b->graph, inverse, meg_onnx_fresh(b, inverse), "", 1, &l.in[1]);
+        if (l.in[1] < 0) return b->graph->error.status;
     }
+    meg_onnx_widest_first(b, l.in);
     return meg_onnx_add(b, n, &l);
 }
 
 static meg_status read_mul(meg_onnx_build *b, const meg_onnx_node *n)
 {
-    return pair(b, n, "mul", true);
+    return pair(b, n, "mul", NULL);
 }
 
 static meg_status read_sub(meg_onnx_build *b, const meg_onnx_node *n)
 {
-    return pair(b, n, "sub", false);
+    return pair(b, n, "sub", "neg");
 }
 
 static meg_status read_div(meg_onnx_build *b, const meg_onnx_node *n)
 {
-    return pair(b, n, "div", false);
+    return pair(b, n, "div", "reciprocal");
 }
 
 /* ---- sums ---- */
@@ -299,11 +303,8 @@ static meg_status read_add(meg_onnx_build *b, const meg_onnx_node *n)
     MEG_TRY(b->error, pair_data(b, n, &l));
     for (int i = 0; i < 2; i++)
         if (l.in[i] < 0) return add_constant(b, n, &l, i);
-    MEG_TRY(b->error, line_up(b, n));
-    if (narrower(b->graph, l.in[0], l.in[1])) {
-        int first = l.in[0];
-        l.in[0] = l.in[1], l.in[1] = first;
-    }
+    MEG_TRY(b->error, meg_onnx_line_up(b, n, 0, 1));
+    meg_onnx_widest_first(b, l.in);
     return meg_onnx_add(b, n, &l);
 }
 

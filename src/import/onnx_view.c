@@ -387,6 +387,7 @@ meg_status meg_onnx_read_view(meg_onnx_build *b, const meg_onnx_node *n, const m
     for (size_t i = 0; i < sizeof READERS / sizeof *READERS; i++)
         if (meg_span_is(n->op, READERS[i].op) && (seen || READERS[i].pair))
             return READERS[i].read(b, n, row);
+    if (seen && meg_onnx_is_function(n)) return read_tokens(b, n, row);
     if (meg_span_is(n->op, "Shape") || meg_span_is(n->op, "CastLike")) return row->read(b, n);
     return meg_onnx_refuse(b, n, "the batch must be the first axis of its inputs");
 }

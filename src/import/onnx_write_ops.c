@@ -295,6 +295,77 @@ static meg_status write_pair(meg_onnx_out *o, const meg_node *v, meg_onnx_made *
     return MEG_OK;
 }
 
+/* ---- functions and masks ---- */
+
+/* Words that are called so there, too. */
+static meg_status write_words(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    (void)o;
+    for (const meg_param *p = v->op->params; p->name; p++)
+        meg_made_real(m, p->name, number(v, p->name));
+    return MEG_OK;
+}
+
+static meg_status write_pow(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    m->in[m->inputs++] = meg_onnx_put_real(o, v, number(v, "exponent"));
+    return MEG_OK;
+}
+
+/* The mask that ONNX has of a comparison, before it becomes numbers. */
+static const char *mask_name(meg_onnx_out *o, const meg_node *v)
+{
+    return meg_pool_text(o->pool, "%s/mask", v->name);
+}
+
+static meg_status write_compare(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    static const char *const ops[] = {"Less",           "LessOrEqual", "Greater",
+                                      "GreaterOrEqual", "Equal",       "Equal"};
+    int relation = choice(v, "relation");
+    bool unequal = relation == 5;
+    const char *name = mask_name(o, v), *equal = meg_pool_text(o->pool, "%s/equal", v->name);
+    if (v->inputs > 1) line_up(o, v, m, 1);
+    else m->in[m->inputs++] = meg_onnx_put_real(o, v, number(v, "value"));
+    meg_onnx_made c = {.op = ops[relation], .inputs = 2, .in = {m->in[0], m->in[1]}};
+    c.out = unequal ? equal : name;
+    meg_onnx_put(o, &c, c.out);
+    meg_onnx_made not = {.op = "Not", .inputs = 1, .in = {equal}, .out = name};
+    if (unequal) meg_onnx_put(o, &not, name);
+    m->in[0] = name;
+    m->inputs = 1;
+    meg_made_int(m, "to", 1); /* float */
+    return MEG_OK;
+}
+
+/* The condition of Where: the mask of a comparison as it is, others where they are above 0. */
+static const char *put_condition(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    const meg_value *mask = input(o, v, 1);
+    const meg_node *maker = mask->maker >= 0 ? &o->graph->node[mask->maker] : NULL;
+    bool same = mask->rank == input(o, v, 0)->rank;
+    if (maker && same && strcmp(maker->op->name, "compare") == 0) return mask_name(o, maker);
+    line_up(o, v, m, 1);
+    const char *name = meg_pool_text(o->pool, "%s/condition", v->name);
+    meg_onnx_made c = {.op = "Greater", .inputs = 2, .in = {m->in[1]}, .out = name};
+    c.in[1] = meg_onnx_put_real(o, v, 0);
+    meg_onnx_put(o, &c, name);
+    return name;
+}
+
+static meg_status write_where(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    const char *x = m->in[0], *condition = put_condition(o, v, m), *other;
+    if (v->inputs > 2) line_up(o, v, m, 2);
+    other = v->inputs > 2 ? m->in[2] : meg_onnx_put_real(o, v, number(v, "value"));
+    bool invert = flag(v, "invert");
+    m->in[0] = condition;
+    m->in[1] = invert ? x : other;
+    m->in[2] = invert ? other : x;
+    m->inputs = 3;
+    return MEG_OK;
+}
+
 /* ---- shapes ---- */
 
 static meg_status write_reshape(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
@@ -391,41 +462,59 @@ static meg_status write_resize(meg_onnx_out *o, const meg_node *v, meg_onnx_made
 }
 
 const meg_onnx_writer meg_onnx_writers[] = {
+    {"abs", "Abs", NULL},
     {"adaptive_avgpool", "Reshape", meg_onnx_write_adaptive},
     {"add", "Add", write_pair},
     {"attention", "Reshape", meg_onnx_write_attention},
     {"avgpool", "AveragePool", write_pool},
     {"batchnorm", "BatchNormalization", write_batchnorm},
+    {"celu", "Celu", write_words},
     {"clip", "Clip", write_clip},
+    {"compare", "Cast", write_compare},
     {"concat", "Concat", write_axis},
     {"conv", "Conv", write_conv},
     {"conv_transpose", "ConvTranspose", write_conv_transpose},
     {"dense", "Gemm", write_dense},
     {"div", "Div", write_pair},
     {"dropout", "Dropout", write_dropout},
+    {"elu", "Elu", write_words},
     {"embedding", "Gather", write_embedding},
+    {"exp", "Exp", NULL},
     {"flatten", "Flatten", write_axis},
     {"gap", "Flatten", write_gap},
     {"gather", "Transpose", meg_onnx_write_gather},
     {"gelu", "Gelu", write_gelu},
     {"groupnorm", "GroupNormalization", write_groupnorm},
+    {"hard_sigmoid", "HardSigmoid", write_words},
+    {"hard_swish", "HardSwish", NULL},
     {"instancenorm", "InstanceNormalization", write_instancenorm},
     {"layernorm", "LayerNormalization", write_layernorm},
     {"leaky_relu", "LeakyRelu", write_leaky},
+    {"log", "Log", NULL},
     {"matmul", "MatMul", NULL},
+    {"max", "Max", write_pair},
     {"max_unpool", "MaxUnpool", meg_onnx_write_unpool},
     {"maxpool", "MaxPool", write_pool},
+    {"min", "Min", write_pair},
+    {"mish", "Mish", NULL},
     {"mul", "Mul", write_pair},
+    {"neg", "Neg", NULL},
     {"pad", "Pad", write_pad},
     {"position", "Add", NULL},
+    {"pow", "Pow", write_pow},
     {"prelu", "PRelu", write_prelu},
+    {"reciprocal", "Reciprocal", NULL},
     {"relu", "Relu", NULL},
     {"reshape", "Reshape", write_reshape},
     {"resize", "Resize", write_resize},
+    {"selu", "Selu", write_words},
     {"sigmoid", "Sigmoid", NULL},
     {"slice", "Slice", write_slice},
     {"softmax", "Softmax", write_softmax},
+    {"softplus", "Softplus", NULL},
+    {"sqrt", "Sqrt", NULL},
     {"sub", "Sub", write_pair},
     {"tanh", "Tanh", NULL},
     {"transpose", "Transpose", write_transpose},
+    {"where", "Where", write_where},
     {0}};

@@ -165,6 +165,7 @@ const meg_op meg_op_add = {
     .skips = skips,
     .cheap = true,
     MEG_KERNELS_OF(add),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

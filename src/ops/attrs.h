@@ -168,6 +168,21 @@ typedef struct meg_clip_attr {
     double lo, hi;
 } meg_clip_attr;
 
+typedef struct meg_where_attr {
+    double
+        value; /* that is put where the mask holds, if there is no third input; may be infinite */
+    bool invert;
+} meg_where_attr; /* inputs: x, mask[, other] */
+
+typedef struct meg_compare_attr {
+    int relation; /* 0 less, 1 less_equal, 2 greater, 3 greater_equal, 4 equal, 5 not_equal */
+    double value; /* that is compared with, if there is no second input */
+} meg_compare_attr;
+
+typedef struct meg_point_attr { /* the numbers of a row of ops/points.c, as its words name them */
+    double alpha, beta;
+} meg_point_attr;
+
 typedef struct meg_label_attr { /* label_count, correct */
     int64_t ignore;             /* this label does not count; those below 0 never do */
 } meg_label_attr;

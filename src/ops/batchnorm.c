@@ -284,6 +284,7 @@ const meg_op meg_op_batchnorm = {
     .grain = grain,
     .expand = expand,
     MEG_KERNELS_OF(batchnorm),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

@@ -72,6 +72,7 @@ const meg_op meg_op_clip = {
     .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX)},
     .cheap = true,
     MEG_KERNELS_OF(clip),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

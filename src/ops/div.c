@@ -53,6 +53,7 @@ const meg_op meg_op_div = {
         {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX) | MEG_BIT(MEG_DX + 1)},
     .cheap = true,
     MEG_KERNELS_OF(div),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

@@ -165,6 +165,7 @@ const meg_op meg_op_dropout = {
                [MEG_BACKWARD] = MEG_BIT(MEG_DX)},
     .cheap = true,
     MEG_KERNELS_OF(dropout),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

@@ -94,6 +94,7 @@ const meg_op meg_op_gelu = {
     .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX)},
     .cheap = true,
     MEG_KERNELS_OF(gelu),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

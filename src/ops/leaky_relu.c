@@ -60,6 +60,7 @@ const meg_op meg_op_leaky_relu = {
     .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX)},
     .cheap = true,
     MEG_KERNELS_OF(leaky_relu),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

@@ -58,6 +58,7 @@ const meg_op meg_op_mul = {
     .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = GRADIENTS},
     .cheap = true,
     MEG_KERNELS_OF(mul),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

@@ -182,6 +182,7 @@ const meg_op meg_op_norm = {
                [MEG_BACKWARD] = GRADIENTS},
     .cheap = true,
     MEG_KERNELS_OF(norm),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

@@ -113,6 +113,7 @@ const meg_op meg_op_norm_sets = {
     .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = GRADIENTS},
     .cheap = true,
     MEG_KERNELS_OF(norm_sets),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

@@ -23,7 +23,7 @@ extern const meg_sample meg_squash_samples[];
 
 #define MEG_SQUASH_FIELDS                                                                          \
     .data_inputs = 1, .data_inputs_max = 1, .infer = meg_point_infer, .need = meg_need_same,       \
-    .flops = meg_squash_flops, .cheap = true, .samples = meg_squash_samples,                       \
+    .flops = meg_squash_flops, .cheap = true, .overwrites = true, .samples = meg_squash_samples,   \
     .reads = {[MEG_FORWARD] = MEG_BIT(MEG_X), [MEG_BACKWARD] = MEG_BIT(MEG_Y) | MEG_BIT(MEG_DY)},  \
     .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX)}
 

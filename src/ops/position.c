@@ -147,6 +147,7 @@ const meg_op meg_op_position = {
                [MEG_WEIGHT] = MEG_BIT(MEG_DX + 1)},
     .cheap = true,
     MEG_KERNELS_OF(position),
+    .overwrites = true,
     .samples = samples,
 };
 

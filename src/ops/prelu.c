@@ -91,6 +91,7 @@ const meg_op meg_op_prelu = {
     .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = GRADIENTS},
     .cheap = true,
     MEG_KERNELS_OF(prelu),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

@@ -65,6 +65,7 @@ const meg_op meg_op_relu = {
     .writes = {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX)},
     .cheap = true,
     MEG_KERNELS_OF(relu),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

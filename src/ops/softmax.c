@@ -131,6 +131,7 @@ const meg_op meg_op_softmax = {
     .grain = grain,
     .expand = expand,
     MEG_KERNELS_OF(softmax),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

@@ -59,6 +59,7 @@ const meg_op meg_op_sub = {
         {[MEG_FORWARD] = MEG_BIT(MEG_Y), [MEG_BACKWARD] = MEG_BIT(MEG_DX) | MEG_BIT(MEG_DX + 1)},
     .cheap = true,
     MEG_KERNELS_OF(sub),
+    .overwrites = true,
     .samples = samples,
 };
 #endif

@@ -64,9 +64,11 @@ typedef struct meg_simd_spread {
 } meg_simd_spread;
 
 typedef enum meg_simd_kind { /* MEG_POINT_SIGMOID, ... */
-#define MEG_POINT(kind, function) MEG_POINT_##kind,
+#define MEG_POINT(kind, function)  MEG_POINT_##kind,
+#define MEG_CHOICE(kind, function) MEG_POINT_##kind,
 #include "device/simd/points.def"
 #undef MEG_POINT
+#undef MEG_CHOICE
     MEG_POINTS
 } meg_simd_kind;
 
@@ -76,9 +78,10 @@ typedef struct meg_simd_point {
     meg_simd_kind kind;
     int64_t count, row, blocks;
     int lanes, threads;
-    float lo, hi;        /* of clip; lo: the slope of leak */
+    float lo, hi, rate;  /* numbers of the kind: see its function */
     const float *a, *a2; /* a2 is added to a; NULL: nothing is */
-    const float *b;      /* NULL: the kind has none */
+    const float *b;      /* NULL: lo takes its place */
+    const float *c;      /* NULL: the kind has none */
     float *y;            /* may be a */
 } meg_simd_point;
 
