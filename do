@@ -14,7 +14,7 @@
 #                       ./do fuzz --matrix [ref64|cpu]: the zoo's under all kinds of plans;
 #                       ./do fuzz --mpi [N SEED]: as the first, under mpirun
 #   ./do fuzz-readers [SECONDS]  feeds nonsense to the readers of files, 10 minutes each
-#   ./do test-export    reads what PyTorch and Keras export, trains it (downloads both once, several GB)
+#   ./do test-export    reads what PyTorch and Keras export, trains it as PyTorch does [--only NAME, --list] (downloads both once, several GB)
 #   ./do bench-torch    compares speed with PyTorch (same)
 #   ./do torture [ROUNDS [SEED]]  kills ranks of a training at random, 50 times; a few minutes
 #   ./do test-hosts     trains across four hosts in name spaces, also as a SLURM cluster (root only)
@@ -313,13 +313,19 @@ test-export)
         say "installing PyTorch, Keras, TensorFlow and onnxruntime into .venv-*: several GB, once"
     environment .venv-export torch,torchvision,onnx,onnxscript,onnxruntime,keras,safetensors \
         torch torchvision onnx onnxscript onnxruntime keras safetensors
-    # Keras on TensorFlow, which wants an environment of its own, writes its files beforehand.
-    environment .venv-tensorflow tensorflow,keras,tf2onnx tensorflow-cpu keras tf2onnx onnx==1.22.0
-    files=$(mktemp -d)
-    trap 'rm -rf "$files"' EXIT
-    KERAS_BACKEND=tensorflow .venv-tensorflow/bin/python tools/onnx_keras.py "$files" 2> /dev/null ||
-        fail "Keras could not write files through TensorFlow: see tools/onnx_keras.py"
-    KERAS_BACKEND=torch .venv-export/bin/python tools/onnx_exports.py --tensorflow "$files" "$@"
+    # With words (--only NAME, --list, ...) only how the networks of tools/onnx_nets.py train.
+    read=0
+    if [ $# = 0 ]; then
+        # Keras on TensorFlow, which wants an environment of its own, writes its files beforehand.
+        environment .venv-tensorflow tensorflow,keras,tf2onnx tensorflow-cpu keras tf2onnx onnx==1.22.0
+        files=$(mktemp -d)
+        trap 'rm -rf "$files"' EXIT
+        KERAS_BACKEND=tensorflow .venv-tensorflow/bin/python tools/onnx_keras.py "$files" 2> /dev/null ||
+            fail "Keras could not write files through TensorFlow: see tools/onnx_keras.py"
+        KERAS_BACKEND=torch .venv-export/bin/python tools/onnx_exports.py --tensorflow "$files" || read=1
+    fi
+    .venv-export/bin/python tools/onnx_training.py "$@"
+    [ $read = 0 ] || fail "tools/onnx_exports.py failed: see above"
     ;;
 torture)
     need $packages_build $packages_test

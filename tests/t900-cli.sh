@@ -304,7 +304,7 @@ done
 paste ref64.loss cpu.loss | awk '{ d = $1 - $2; exit !($1 > 0 && d * d < 1e-8 * $1 * $1) }' ||
     fail "losses of ref64 and cpu differ: $(cat ref64.loss cpu.loss)"
 run 0 grads cnn $grads --micro 2 --norm 2 --out micro.grads
-refuses 1 "'weights' is missing" grads cnn --input x.npy --labels y.npy --out none.grads
+refuses 1 'cnn has no weights of its own: --weights' grads cnn --input x.npy --labels y.npy --out none.grads
 [ ! -e none.grads ] || fail "$what: wrote something"
 refuses 1 'it has 10 classes' grads cnn $grads --classes 4 --out none.grads
 

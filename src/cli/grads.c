@@ -1,6 +1,6 @@
-/* `megalith grads MODEL`: loss and gradients of one batch with given weights, for comparison with
- * other frameworks (tools/torch_compare.py). One step with lr=0: weights stay, running statistics
- * move.
+/* `megalith grads MODEL`: loss and gradients of one batch with given weights, or with those of an
+ * ONNX file, for comparison with other frameworks (tools/torch_compare.py, tools/onnx_training.py).
+ * One step with lr=0: weights stay, running statistics move.
  */
 #include "cli/session.h"
 
@@ -9,6 +9,13 @@
 typedef struct settings {
     char weights[MEG_TEXT], input[MEG_TEXT], labels[MEG_TEXT], out[MEG_TEXT];
 } settings;
+
+static bool takes_tokens(const meg_graph *g)
+{
+    for (int i = 0; i < g->values; i++)
+        if (g->value[i].kind == MEG_INPUT) return g->value[i].dtype == MEG_I32;
+    return false;
+}
 
 static meg_status open_batch(meg_session *s, const settings *o)
 {
@@ -19,33 +26,30 @@ static meg_status open_batch(meg_session *s, const settings *o)
               "%s, %s: names with both ' and \" cannot be "
               "read",
               o->input, o->labels);
-    const meg_model *m = meg_zoo_find(s->arguments->place[0]);
-    return meg_session_data(
-        s, meg_pool_text(pool, "npy:%s %s tokens=%d", images, labels, m && m->tokens), &s->data);
-}
-
-/* The labels of a small batch do not tell how many classes there are: the model's words do. */
-static meg_status make_graph(meg_session *s)
-{
-    meg_data *data = s->data;
-    s->data = NULL;
-    meg_status status = meg_session_graph(s);
-    s->data = data;
-    return status == MEG_OK ? meg_session_agree(s, meg_session_fits(s, data)) : status;
+    const char *text = meg_pool_text(pool, "npy:%s %s tokens=%d", images, labels,
+                                     takes_tokens(s->graph));
+    MEG_TRY(s->error, meg_session_data(s, text, &s->data));
+    return meg_session_agree(s, meg_session_fits(s, s->data));
 }
 
 static meg_status compute(meg_session *s, const settings *o)
 {
     meg_report report;
     char batch[48] = "";
+    const char *model = s->arguments->place[0];
+    /* Networks of the zoo begin with random weights, of which nobody else knows the gradients. */
+    MEG_CHECK(s->error, *o->weights || meg_session_is_file(model), MEG_EARG,
+              "grads: %s has no weights of its own: --weights FILE.safetensors names some", model);
+    /* The model first: labels of a small batch do not tell how many classes there are. */
+    MEG_TRY(s->error, meg_session_graph(s));
     MEG_TRY(s->error, open_batch(s, o));
-    MEG_TRY(s->error, make_graph(s));
     if (!meg_arguments_has(s->arguments, MEG_TO_PLAN, "batch"))
         snprintf(batch, sizeof batch, "batch=%" PRId64, meg_data_count(s->data));
     const char *plan = meg_pool_text(s->arguments->pool, "%s optimizer=sgd keep_grads=1", batch);
     MEG_TRY(s->error, meg_session_plan(s, plan));
     MEG_TRY(s->error, meg_session_trainer(s, "lr=0 shuffle=no"));
-    MEG_TRY(s->error, meg_session_said(s, meg_trainer_load(s->trainer, o->weights)));
+    if (*o->weights)
+        MEG_TRY(s->error, meg_session_said(s, meg_trainer_load(s->trainer, o->weights)));
     MEG_TRY(s->error, meg_session_said(s, meg_train(s->trainer, 1, &report)));
     MEG_TRY(s->error, meg_session_said(s, meg_trainer_save_gradients(s->trainer, o->out)));
     meg_record r = {0};
@@ -70,7 +74,8 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 #define AT(field) offsetof(settings, field)
 
 static const meg_param PARAMS[] = {
-    {"weights", MEG_PARAM_TEXT, AT(weights), NULL, "safetensors file", NULL, 0, 0},
+    {"weights", MEG_PARAM_TEXT, AT(weights), "",
+     "safetensors file, e.g. a state dict of PyTorch; an ONNX file has its own", NULL, 0, 0},
     {"input", MEG_PARAM_TEXT, AT(input), NULL, "npy file: images or tokens", NULL, 0, 0},
     {"labels", MEG_PARAM_TEXT, AT(labels), NULL, "npy file: classes or targets", NULL, 0, 0},
     {"out", MEG_PARAM_TEXT, AT(out), NULL, "safetensors file for gradients, running statistics",
@@ -98,7 +103,7 @@ static const meg_rule RULES[] = {
 
 const meg_command meg_command_grads = {
     .name = "grads",
-    .usage = "MODEL --weights IN.safetensors --input X.npy --labels Y.npy --out OUT.safetensors",
+    .usage = "MODEL [--weights IN.safetensors] --input X.npy --labels Y.npy --out OUT.safetensors",
     .doc = "computes loss and gradients of one batch, prints one JSON object",
     .more = "batch= is the number of samples, unless given.\n",
     .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_MODEL | MEG_TAKES_RANKS,

@@ -98,6 +98,7 @@ struct meg_graph {
     void *owner;                      /* of the public interface: its context */
     int outputs, output[MEG_OUTPUTS]; /* of a graph from a file, in its order; logits, if it has
                                          a loss */
+    bool last[MEG_OUTPUTS];           /* in the file, axis 1 of that output is the last one */
     void *file;                       /* that `stored` numbers lie in; copies of the graph borrow */
     void (*close_file)(void *file);
 };

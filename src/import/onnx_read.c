@@ -382,7 +382,8 @@ static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int co
                   "%s: output '%.*s' is a constant, a sequence, or comes from nowhere",
                   b->file->path, MEG_SPAN_TEXT(out[i]->name));
         /* Logits of tokens or pixels whose classes come last: the loss wants them in front. */
-        if (loss && meg_onnx_is_front(out[i])) g->output[i] = out[i]->front;
+        g->last[i] = loss && meg_onnx_is_front(out[i]);
+        if (g->last[i]) g->output[i] = out[i]->front;
         else MEG_TRY(b->error, meg_onnx_straighten(b, out[i], &g->output[i]));
         g->outputs++;
     }

@@ -174,14 +174,16 @@ void meg_onnx_put_weight(meg_onnx_out *o, int value, int rank, const int64_t dim
 
 /* ---- the graph ---- */
 
-static void port(meg_onnx_out *o, uint32_t number, int value)
+/* `last`: axis 1 comes last. */
+static void port(meg_onnx_out *o, uint32_t number, int value, bool last)
 {
     const meg_value *x = &o->graph->value[value];
     meg_wire shape = {0}, type = {0}, kind = {0}, info = {0};
     for (int i = 0; i < x->rank; i++) {
         meg_wire dim = {0};
+        int from = last && i > 0 ? (i == x->rank - 1 ? 1 : i + 1) : i;
         if (i == 0) meg_wire_text(&dim, 2, "N");
-        else meg_wire_int(&dim, 1, x->dims[i]);
+        else meg_wire_int(&dim, 1, x->dims[from]);
         meg_wire_message(&shape, 1, &dim);
     }
     meg_wire_int(&type, 1, x->dtype == MEG_I32 ? 6 : FLOAT);
@@ -304,6 +306,21 @@ static meg_status put_node(meg_onnx_out *o, const meg_node *v)
     return status;
 }
 
+/* Is it an output that the file it came from has with axis 1 as the last one? */
+static bool comes_last(const meg_graph *g, int value)
+{
+    for (int i = 0; i < g->outputs; i++)
+        if (g->output[i] == value) return g->last[i];
+    return false;
+}
+
+static void turn_back(meg_onnx_out *o, int value)
+{
+    const meg_node *v = &o->graph->node[o->graph->value[value].maker];
+    const char *name = meg_pool_text(o->pool, "%s/output", v->name);
+    o->name[value] = meg_onnx_put_turned(o, v, o->name[value], name, false);
+}
+
 static meg_status put_graph(meg_onnx_out *o)
 {
     const meg_graph *g = o->graph;
@@ -316,9 +333,12 @@ static meg_status put_graph(meg_onnx_out *o)
     MEG_TRY(o->error, put_kinds(o));
     meg_wire_text(&o->wire, 2, g->name);
     for (int i = 0; i < g->values; i++)
-        if (g->value[i].kind == MEG_INPUT) port(o, 11, i);
-    for (int i = 0; i < count; i++)
-        port(o, 12, out[i]);
+        if (g->value[i].kind == MEG_INPUT) port(o, 11, i, false);
+    for (int i = 0; i < count; i++) {
+        bool last = comes_last(g, out[i]);
+        if (last) turn_back(o, out[i]);
+        port(o, 12, out[i], last);
+    }
     return MEG_OK;
 }
 

@@ -118,25 +118,83 @@ meg_status meg_weights_write(meg_collection *c, meg_error *e, const meg_weights_
 
 /* ---- reading ---- */
 
+/* Of tied weights PyTorch's save_model writes one, and notes under the others' names which. */
+static int find(const meg_safetensors *f, const char *name)
+{
+    int at = meg_safetensors_find(f, name);
+    const char *same = at < 0 ? meg_safetensors_note(f, name) : NULL;
+    return same ? meg_safetensors_find(f, same) : at;
+}
+
+/* Extents without those of 1: (32, 12) of PyTorch is (32, 12, 1) where a dense layer of tokens is a
+ * convolution with one tap. */
+static int extents(int rank, const int64_t dims[], int64_t out[MEG_SAVED_RANK])
+{
+    int count = 0;
+    for (int i = 0; i < rank; i++)
+        if (dims[i] != 1) out[count++] = dims[i];
+    return count;
+}
+
+static bool same_numbers(const meg_saved *t, const meg_value *v)
+{
+    int64_t a[MEG_SAVED_RANK], b[MEG_SAVED_RANK];
+    int count = extents(t->rank, t->dims, a);
+    return count == extents(v->rank, v->dims, b) &&
+           memcmp(a, b, (size_t)count * sizeof *a) == 0;
+}
+
+static void shape_text(char *out, size_t size, int rank, const int64_t dims[])
+{
+    snprintf(out, size, "(");
+    for (int i = 0; i < rank; i++)
+        snprintf(out + strlen(out), size - strlen(out), "%s%" PRId64, i ? ", " : "", dims[i]);
+    snprintf(out + strlen(out), size - strlen(out), ")");
+}
+
 static meg_status look(meg_error *e, const meg_weights_file *w, const meg_safetensors *f,
                        const meg_item *t, const char *whose)
 {
     meg_saved found;
     const meg_value *v = t->value;
-    int at = meg_safetensors_find(f, t->name);
-    MEG_CHECK(e, at >= 0, MEG_EDATA, "%s: there is no %s, which %s needs", w->path, t->name, whose);
-    MEG_TRY(e, meg_safetensors_at(f, e, at, &found));
-    bool same = found.rank == v->rank && (found.dtype == MEG_F32 || found.dtype == MEG_F64);
-    for (int i = 0; same && i < v->rank; i++)
-        same = found.dims[i] == v->dims[i];
-    MEG_CHECK(e, same, MEG_EDATA, "%s: %s has another shape or type than %s needs", w->path,
+    MEG_TRY(e, meg_safetensors_at(f, e, find(f, t->name), &found));
+    bool real = found.dtype == MEG_F32 || found.dtype == MEG_F64;
+    MEG_CHECK(e, real, MEG_EDATA, "%s: %s is of whole numbers, but %s needs F32 or F64", w->path,
               t->name, whose);
+    char has[128], needs[128];
+    shape_text(has, sizeof has, found.rank, found.dims);
+    shape_text(needs, sizeof needs, v->rank, v->dims);
+    MEG_CHECK(e, same_numbers(&found, v), MEG_EDATA,
+              "%s: %s has another shape than %s needs: %s, not %s", w->path, t->name, whose, has,
+              needs);
+    return MEG_OK;
+}
+
+/* All names that a file lacks, or the first few of them. */
+static meg_status check_names(const meg_collection *c, meg_error *e, const meg_weights_file *w,
+                              const meg_safetensors *f, const char *whose)
+{
+    enum {
+        TOLD = 8
+    };
+    char names[512] = "", more[32] = "";
+    int missing = 0;
+    for (int i = 0; i < meg_collection_count(c); i++) {
+        const meg_item *t = meg_collection_item(c, i);
+        if (!wanted(w, t) || find(f, t->name) >= 0 || missing++ >= TOLD) continue;
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.100s",
+                 missing > 1 ? ", " : "", t->name);
+    }
+    if (missing > TOLD) snprintf(more, sizeof more, " and %d more", missing - TOLD);
+    MEG_CHECK(e, missing == 0, MEG_EDATA, "%s: there is no %s%s, which %s needs", w->path, names,
+              more, whose);
     return MEG_OK;
 }
 
 meg_status meg_weights_check(const meg_collection *c, meg_error *e, const meg_weights_file *w,
                              const meg_safetensors *f, const char *whose)
 {
+    MEG_TRY(e, check_names(c, e, w, f, whose));
     for (int i = 0; i < meg_collection_count(c); i++) {
         const meg_item *t = meg_collection_item(c, i);
         if (wanted(w, t)) MEG_TRY(e, look(e, w, f, t, whose));
@@ -171,7 +229,7 @@ meg_status meg_weights_read(meg_collection *c, meg_error *e, const meg_weights_f
         meg_saved saved;
         const meg_item *t = meg_collection_item(c, i);
         if (!wanted(w, t)) continue;
-        MEG_TRY(e, meg_safetensors_at(f, e, meg_safetensors_find(f, t->name), &saved));
+        MEG_TRY(e, meg_safetensors_at(f, e, find(f, t->name), &saved));
         source s = {saved.data, saved.dtype, meg_collection_real(c), t->value};
         MEG_TRY(e, meg_collection_put(c, e, i, give, &s));
     }

@@ -1,0 +1,352 @@
+"""Trains what PyTorch's exporters write, and holds it to PyTorch: tools/onnx_nets.py has the networks.
+
+    python3 tools/onnx_training.py [--build build] [--only NAME] [--way WAY] [--folder DIR] [--list]
+
+Each network is written three ways: by TorchScript for training without folding (script), by dynamo
+(dynamo) and by dynamo with optimize=False (raw). Dropout and stochastic depth are at 0. Then, of each file:
+
+    gradients   `megalith grads --weights` with a PyTorch state dict of other numbers than the file's, in
+                double: loss, running statistics, and a gradient for just the parameters that PyTorch has
+    training    five steps of SGD: the losses, in double after `--load` of a state dict with the numbers
+                that were exported (but for the running statistics, which exporting for training moves),
+                in float from those of the file
+    weights     what `--save` writes in double loads by load_state_dict and is PyTorch's after the steps
+
+    ok        all of that
+    lost      the exporter folded batch normalisations, and Megalith warns of that or refuses the file
+    no file   the exporter itself failed
+    FAILED    anything else
+
+Networks with dropout or stochastic depth are written a second time with them on (random): the file is
+read, two runs have the same losses, and so have those of other plans.
+
+The comparison rule is that of tools/torch_compare.py with 1e-9 in double, relative by norm; losses in
+float 1e-4, or three times PyTorch's own distance from its double. --folder keeps the files and takes those
+that are there. Any FAILED makes the exit status 1.
+"""
+import argparse
+import copy
+import fnmatch
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy
+import onnx
+import torch
+from safetensors.torch import load_file, save_file
+
+import onnx_nets
+from onnx_exports import quiet
+from torch_compare import compare_step, curve_errors, distance
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+DOUBLE, FLOAT = 1e-9, 1e-4
+STEPS = 5
+PLANS = ("--micro 2", "-np 2", "-np 2 --stages 2 --micro 2")
+FOLDED = re.compile("folded|for inference")
+NORMS = torch.nn.modules.batchnorm._BatchNorm
+
+
+# ---- the exporters ----
+
+def by_script(model, x, path, names):
+    torch.onnx.export(model, (x,), path, dynamo=False, training=torch.onnx.TrainingMode.TRAINING,
+                      do_constant_folding=False, opset_version=17, input_names=["input"],
+                      output_names=names)
+
+
+def by_dynamo(model, x, path, names, optimize=True):
+    torch.onnx.export(model, (x,), path, dynamo=True, optimize=optimize, input_names=["input"],
+                      output_names=names, external_data=False)
+
+
+def by_dynamo_raw(model, x, path, names):
+    by_dynamo(model, x, path, names, False)
+
+
+WAYS = {"script": by_script, "raw": by_dynamo_raw, "dynamo": by_dynamo}
+
+
+def export(name, way, folder, still=True):
+    """The path of the file; a text of what went wrong raises."""
+    path = os.path.join(folder, f"{name}-{way}{'' if still else '-random'}.onnx")
+    if not os.path.exists(path):
+        net, model = onnx_nets.NETS[name], onnx_nets.build(name, still=still)
+        names = ["output", *(f"other{i}" for i in range(1, net.outputs))]
+        x, _ = onnx_nets.batches(name, 1)
+        quiet(lambda: WAYS[way](model, x, path + ".part", names))
+        os.replace(path + ".part", path)
+    return path
+
+
+def folded(name, path):
+    """How many batch normalisations of the network the file has no more."""
+    nodes = onnx.load(path, load_external_data=False).graph.node
+    have = sum(n.op_type == "BatchNormalization" for n in nodes)
+    return max(sum(isinstance(m, NORMS) for m in onnx_nets.build(name).modules()) - have, 0)
+
+
+# ---- PyTorch ----
+
+def state_of(model):
+    return {k: t.detach().clone() for k, t in model.state_dict().items()}
+
+
+class Truth:
+    """What PyTorch makes of a network, once for all its files; x.npy, y.npy, w1 and w2 lie in `folder`."""
+
+    def __init__(self, name, folder):
+        torch.set_num_threads(1)
+        self.name, self.net = name, onnx_nets.NETS[name]
+        self.x, self.y = onnx_nets.batches(name, STEPS)
+        self.start, other = onnx_nets.build(name), onnx_nets.build(name, seed=2)
+        self.path = {k: os.path.join(folder, k) for k in ("x.npy", "y.npy", "x1.npy", "y1.npy",
+                                                          "w1.safetensors", "w2.safetensors")}
+        n = self.net.shape[0]
+        for stem, array in (("x", self.x), ("y", self.y)):
+            whole = array.numpy() if array.is_floating_point() else array.int().numpy()
+            numpy.save(self.path[stem + ".npy"], whole)
+            numpy.save(self.path[stem + "1.npy"], whole[:n])
+        save_file(state_of(self.start), self.path["w1.safetensors"])
+        save_file(state_of(other), self.path["w2.safetensors"])
+        self.step = self.one_step(other.double())
+        self.losses, self.end = self.curve(copy.deepcopy(self.start).double())
+        self.single, _ = self.curve(copy.deepcopy(self.start))
+
+    def loss(self, model, i):
+        n, kind = self.net.shape[0], next(model.parameters()).dtype
+        x, y = self.x[n * i:n * (i + 1)], self.y[n * i:n * (i + 1)]
+        return onnx_nets.loss(self.net, model(x.to(kind) if x.is_floating_point() else x), y)
+
+    def one_step(self, model):
+        """(loss, gradients, running statistics), as torch_compare.compare_step wants them"""
+        loss = self.loss(model, 0)
+        loss.backward()
+        gradients = {k: p.grad.numpy() for k, p in model.named_parameters() if p.grad is not None}
+        running = {k: t.numpy() for k, t in model.state_dict().items()
+                   if k.rpartition(".")[2] in ("running_mean", "running_var")}
+        return float(loss.detach()), gradients, running
+
+    def curve(self, model):
+        steps, losses = torch.optim.SGD(model.parameters(), self.net.rate), []
+        for i in range(STEPS):
+            steps.zero_grad()
+            loss = self.loss(model, i)
+            loss.backward()
+            steps.step()
+            losses.append(float(loss.detach()))
+        return losses, model
+
+
+# ---- Megalith ----
+
+class Refused(Exception):
+    """Megalith said no; the message is the last line of stderr."""
+
+
+class Megalith:
+    def __init__(self, build, truth, path, way):
+        self.build, self.truth, self.path, self.said = build, truth, path, []
+        net = truth.net
+        self.words = ["--threads", "1", "--batch", str(net.shape[0])]
+        if net.outputs > 1:
+            self.words += ["--output", "output"]
+        for pattern in net.freeze if way == "script" else ():
+            self.words += ["--freeze", pattern]
+
+    def run(self, verb, *words):
+        """The records that it prints. Warnings are kept."""
+        done = subprocess.run([os.path.join(self.build, "megalith"), verb, self.path, *self.words, *words],
+                              capture_output=True, text=True, timeout=1800)
+        lines = [line.replace(self.path, "F").removeprefix("megalith: ")
+                 for line in done.stderr.splitlines() if line.startswith("megalith: ")]
+        self.said += [line for line in lines if line not in self.said]
+        if done.returncode:
+            raise Refused(f"{verb}: {lines[-1] if lines else f'exit status {done.returncode}'}"
+                          + ("" if done.returncode == 1 else f" (exit status {done.returncode})"))
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+    def gradients(self, out):
+        """(loss, tensors) of the first batch, with the other weights."""
+        path = self.truth.path
+        record = self.run("grads", "--device", "ref64", "--weights", path["w2.safetensors"], "--input",
+                          path["x1.npy"], "--labels", path["y1.npy"], "--out", out)[-1]
+        return record["loss"], {k: t.numpy() for k, t in load_file(out).items()}
+
+    def losses(self, device, *words):
+        """Of each of the steps."""
+        path, net = self.truth.path, self.truth.net
+        data = (f"npy:images='{path['x.npy']}' labels='{path['y.npy']}' tokens={int(net.vocabulary > 0)} "
+                f"classes={net.vocabulary or onnx_nets.CLASSES}")
+        records = self.run("train", "--device", device, "--data", data, "--shuffle", "no", "--steps",
+                           str(STEPS), "--optimizer", "sgd", "--lr", str(net.rate), "--no-test", "--json",
+                           "--every", "1", *words)
+        return [r["step_loss"] for r in records if "step_loss" in r]
+
+
+# ---- verdicts ----
+
+class Wrong(Exception):
+    """A comparison failed."""
+
+
+def judge(what, errors):
+    """errors: [(ratio of error to what is allowed, error, name)]; returns the worst error."""
+    bad = [e for e in errors if not e[0] <= 1]
+    ratio, error, name = max(errors, key=lambda e: e[0])
+    if bad:
+        more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+        raise Wrong(f"{what}: {error:.1e} ({name}){more} of {len(errors)}")
+    return max(e[1] for e in errors)
+
+
+def compare_shapes(tensors, truth):
+    """PyTorch's, too."""
+    want = dict(truth.start.named_parameters())
+    return [(float("inf"), float("inf"), f"{k} is {tuple(t.shape)}, but {tuple(want[k].shape)} in PyTorch")
+            for k, t in tensors.items() if k in want and tuple(want[k].shape) != t.shape]
+
+
+def compare_curve(what, ours, truth, allowed):
+    return judge(what, [(e / allowed, e, text) for e, text in curve_errors(ours, truth.losses)])
+
+
+def compare_saved(truth, path):
+    """load_state_dict takes it. What may be missing: a tied name, and a buffer, which no step changes."""
+    model = copy.deepcopy(truth.start).double()
+    saved = load_file(path)
+    shared = {k: t.data_ptr() for k, t in model.state_dict(keep_vars=True).items()}
+    found = {shared.get(k) for k in saved}
+    lost, extra = model.load_state_dict(saved, strict=False)
+    buffers = {k for k, _ in model.named_buffers()}
+    lost = [k for k in lost if shared[k] not in found and k not in buffers]
+    if lost or extra:
+        raise Wrong(f"weights saved: load_state_dict misses {lost[:3]} and does not know {extra[:3]}")
+    want, got = truth.end.state_dict(), model.state_dict()
+    errors = []
+    for name in (k for k in want if want[k].is_floating_point()):
+        moved = float((want[name] - truth.start.state_dict()[name].double()).norm())
+        error = distance(got[name], want[name], moved)
+        errors.append((error / DOUBLE, error, name))
+    return judge("weights saved", errors)
+
+
+def compare(m, truth, folder):
+    """The verdict's text: the worst error of each part."""
+    out = os.path.join(folder, "out.safetensors")
+    loss, tensors = m.gradients(out)
+    first = judge("gradients", compare_shapes(tensors, truth)
+                  + compare_step((loss, tensors), truth.step, [], DOUBLE))
+    given = m.losses("ref64", "--load", truth.path["w1.safetensors"], "--save", out)
+    second = compare_curve("double", given, truth, DOUBLE)
+    third = compare_saved(truth, out)
+    own = max(e for e, _ in curve_errors(truth.single, truth.losses))
+    allowed = max(FLOAT, 3 * own)
+    fourth = compare_curve("float", m.losses("cpu"), truth, allowed)
+    return (f"gradients {first:.0e}, losses {second:.0e}, weights {third:.0e}, in float {fourth:.0e} "
+            f"(allowed {allowed:.0e})")
+
+
+def examine(build, truth, way, folder):
+    """(verdict, text, warnings) of one file"""
+    name = truth.name
+    try:
+        path = export(name, way, folder)
+    except Exception as e:
+        return "no file", f"{type(e).__name__}: {str(e).strip().splitlines()[0][:150]}", []
+    m, gone = Megalith(build, truth, path, way), folded(name, path)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            if not gone:
+                return "ok", compare(m, truth, scratch), m.said
+            m.losses("cpu")
+    except Refused as e:
+        if not gone:
+            return "FAILED", str(e), m.said[:-1]
+    except Wrong as e:
+        return "FAILED", str(e), m.said
+    told = any(FOLDED.search(line) for line in m.said)
+    return ("lost" if told else "FAILED"), (f"the exporter folded {gone} batch normalisations; "
+                                            f"Megalith {'says so' if told else 'does not say so'}"), m.said
+
+
+def examine_random(build, truth, way, folder):
+    """With dropout or stochastic depth on: the same numbers again, and under other plans."""
+    try:
+        path = export(truth.name, way, folder, still=False)
+    except Exception as e:
+        return "no file", f"{type(e).__name__}: {str(e).strip().splitlines()[0][:150]}", []
+    gone = folded(truth.name, path)
+    m = Megalith(build, truth, path, way)
+    norm = ["--norm", "2"] if any(isinstance(k, NORMS) for k in truth.start.modules()) else []
+    try:
+        base = m.losses("ref64", *norm)
+        if base == truth.losses or max(e for e, _ in curve_errors(base, truth.losses)) < 1e-6:
+            raise Wrong("nothing was dropped")
+        for plan in ("", *PLANS):
+            errors = curve_errors(m.losses("ref64", *norm, *plan.split()), base)
+            judge(f"plan '{plan}'", [(e / DOUBLE, e, text) for e, text in errors])
+    except (Refused, Wrong) as e:
+        return "FAILED", str(e), m.said
+    lost = f"; {gone} normalisations are folded" if gone else ""
+    return "ok", f"two runs and {len(PLANS)} other plans have the same losses{lost}", m.said
+
+
+def cases(only, way):
+    """(name, [ways]) of what was selected"""
+    for name, net in onnx_nets.NETS.items():
+        if fnmatch.fnmatch(name, only):
+            ways = [w for w in WAYS if way in ("", w)]
+            if ways:
+                yield name, ways
+
+
+def tell(name, way, result, seconds):
+    verdict, text, said = result
+    print(f"{verdict:8}{name}/{way}: {text} [{seconds:.0f} s]", flush=True)
+    for line in said:
+        print(f"        {line[:300]}", flush=True)
+    return verdict
+
+
+def examine_net(arguments, name, ways, folder, scratch):
+    """The verdicts of all files of a network."""
+    truth, verdicts = Truth(name, scratch), []
+    for way in ways:
+        jobs = [(way, examine)] + ([(way + "-random", examine_random)] if truth.net.random else [])
+        for title, work in jobs:
+            began = time.monotonic()
+            verdicts.append(tell(name, title, work(arguments.build, truth, way, folder),
+                                 time.monotonic() - began))
+    return verdicts
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--only", default="*", help="a network, or a pattern of names")
+    parser.add_argument("--way", default="", choices=["", *WAYS], help="one exporter")
+    parser.add_argument("--folder", help="keep the files here, and take those that are there")
+    parser.add_argument("--list", action="store_true", help="the names of all networks")
+    arguments = parser.parse_args()
+    chosen = list(cases(arguments.only, arguments.way))
+    if arguments.list:
+        print("\n".join(name for name, _ in chosen))
+        return
+    verdicts = []
+    for name, ways in chosen:
+        with tempfile.TemporaryDirectory() as scratch:
+            verdicts += examine_net(arguments, name, ways, arguments.folder or scratch, scratch)
+    count = {v: verdicts.count(v) for v in ("ok", "lost", "no file", "FAILED")}
+    print(f"onnx_training: {len(chosen)} networks, {len(verdicts)} files: "
+          + ", ".join(f"{n} {v}" for v, n in count.items()))
+    sys.exit(not verdicts or count["FAILED"] > 0)
+
+
+if __name__ == "__main__":
+    main()
