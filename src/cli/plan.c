@@ -2,6 +2,7 @@
 #include "cli/planfile.h"
 #include "cli/ranks.h"
 #include "cli/session.h"
+#include "device/memory.h"
 
 typedef struct settings {
     char data[MEG_TEXT], save[MEG_TEXT];
@@ -20,6 +21,9 @@ static void print_json(const meg_session *s)
     meg_record_int(&r, "held_bytes", p->bytes[MEG_HELD]);
     meg_record_int(&r, "step_bytes", p->bytes[MEG_STEP]);
     meg_record_int(&r, "frame_bytes", p->bytes[MEG_FRAME]);
+    int64_t machine = meg_memory_look("").most;
+    meg_record_int(&r, "machine_bytes", machine);
+    meg_record_int(&r, "machines", meg_ranks_machines(s, machine));
     meg_record_end(&r);
 }
 

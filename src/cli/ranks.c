@@ -4,6 +4,8 @@
 #include "cli/ranks.h"
 
 #include "base/clock.h"
+#include "device/memory.h"
+#include "train/advice.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -124,11 +126,90 @@ static void print_table(const meg_session *s, FILE *out)
     else fprintf(out, "  rank %d needs most, rank %d least\n", most, least);
 }
 
+/* ---- does it fit? ---- */
+
+/* Real ranks are where they are; imaginary ones may be spread over machines like this one. */
+static int64_t need_here(const meg_session *s)
+{
+    const int *node = meg_comm_node(s->ctx->comm);
+    bool real = s->plan->world.ranks == meg_ranks(s->ctx);
+    int64_t sum = 0, most = 0;
+    for (int r = 0; r < s->plan->world.ranks; r++) {
+        if (real && node[r] == node[0]) sum += s->needs[r].arena;
+        if (s->needs[r].arena > most) most = s->needs[r].arena;
+    }
+    return real ? sum : most;
+}
+
+int meg_ranks_machines(const meg_session *s, int64_t bytes)
+{
+    int ranks = s->plan->world.ranks;
+    int64_t *need = meg_pool_alloc(s->arguments->pool, (size_t)ranks * sizeof *need);
+    for (int r = 0; r < ranks; r++)
+        need[r] = s->needs[r].arena;
+    return meg_machines_for(need, ranks, bytes, NULL);
+}
+
+/* --word value, as a command line has it. */
+static void print_words(const meg_advice *a, bool imaginary, FILE *out)
+{
+    char word[MEG_TEXT], value[MEG_TEXT];
+    if (a->ranks > 1) fprintf(out, " %s %d", imaginary ? "--ranks" : "-np", a->ranks);
+    for (const char *at = a->words; meg_options_next(&at, word, value) > 0;)
+        fprintf(out, " --%s %s", word, value);
+}
+
+static void print_advice(const meg_session *s, int64_t bytes, FILE *out)
+{
+    char words[2048], text[32];
+    meg_advice list[MEG_ADVICES];
+    bool imaginary = !(s->arguments->command->takes & MEG_TAKES_RANKS);
+    meg_plan_words(s->plan, words, sizeof words);
+    int count = meg_context_ways(s->graph, s->data,
+                                 &(meg_too_large){words, s->plan->world.ranks, bytes}, list);
+    if (count == 0)
+        fprintf(out, "  nothing that was tried fits: use a smaller batch, image or network\n");
+    for (int i = 0; i < count; i++) {
+        const meg_advice *a = &list[i];
+        meg_print_bytes(a->bytes, text);
+        fputs("  fits:", out);
+        print_words(a, imaginary, out);
+        fprintf(out, "   %s", text);
+        if (a->machines > 1) fprintf(out, " on each of %d such machines", a->machines);
+        if (a->norm) fprintf(out, "; batch norm is over %" PRId64 " samples then", a->norm);
+        fputc('\n', out);
+    }
+}
+
+/* What is larger than the machine is refused by the trainer, with the same advice. */
+static void print_fit(const meg_session *s, FILE *out)
+{
+    meg_memory m = meg_memory_look("");
+    int64_t need = need_here(s);
+    bool refused = s->arguments->command->takes & MEG_TAKES_TRAINER && need > m.most;
+    int ranks = s->plan->world.ranks;
+    int machines = ranks > meg_ranks(s->ctx) ? meg_ranks_machines(s, m.most) : 1;
+    char text[2][32];
+    meg_print_bytes(m.most, text[0]);
+    meg_print_bytes(m.free, text[1]);
+    if (machines > 1)
+        fprintf(out, "  %d machines like this one (%s) hold these ranks\n", machines, text[0]);
+    if (need <= m.free || refused) return;
+    if (need > m.most)
+        fprintf(out, "  this machine has %s: %" PRId64 " bytes are missing\n", text[0],
+                need - m.most);
+    else
+        fprintf(out, "  this machine has %s, but only %s are free now: others must end first\n",
+                text[0], text[1]);
+    print_advice(s, need > m.most ? m.most : m.free, out);
+}
+
 void meg_ranks_summary(const meg_session *s, FILE *out)
 {
     if (!meg_session_speaks(s)) return;
     meg_plan_summary(s->plan, out);
     if (s->plan->world.ranks > 1) print_table(s, out);
+    print_fit(s, out);
     fflush(out);
 }
 

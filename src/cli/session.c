@@ -7,6 +7,9 @@
 #include "import/onnx.h"
 #include "plan/named.h"
 #include "train/rules.h"
+}
+
+#include "train/advice.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -327,8 +330,8 @@ meg_status meg_session_plan_for(meg_session *s, const meg_world *world)
     meg_plan_free(s->plan);
     s->plan = NULL;
     meg_status status = meg_context_plan(s->graph, s->data, world, text, &s->plan);
-    if (status == MEG_OK && first)
-        status = meg_plan_judge(s->plan, &s->ctx->error, &s->ctx->log, text);
+    if (status == MEG_EBUDGET)
+        meg_context_advise(s->graph, s->data, &(meg_too_large){text, world->ranks, 0});
     return meg_session_said(s, status);
 }
 

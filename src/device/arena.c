@@ -8,11 +8,11 @@
  */
 #define _GNU_SOURCE
 #include "device/device.h"
+#include "device/memory.h"
 
 #include <inttypes.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 static const size_t huge = (size_t)2 << 20;
@@ -42,9 +42,7 @@ static char *reserve(size_t size, size_t align)
 
 int64_t meg_arena_most(void)
 {
-    struct sysinfo s;
-    if (sysinfo(&s) != 0) return INT64_MAX;
-    return (int64_t)(s.totalram + s.totalswap) * (int64_t)s.mem_unit;
+    return meg_memory_look("").most;
 }
 
 static meg_status no_memory(meg_error *e, int64_t bytes)
@@ -53,8 +51,8 @@ static meg_status no_memory(meg_error *e, int64_t bytes)
     meg_print_bytes(bytes, text);
     meg_print_bytes(meg_arena_most(), all);
     return meg_fail(e, MEG_ENOMEM,
-                    "no memory for an arena of %" PRId64 " bytes (%s); the machine has %s: use a "
-                    "smaller batch=, more micro-batches or ranks, or more memory",
+                    "no memory for an arena of %" PRId64 " bytes (%s); the machine has %s for "
+                    "this process: `megalith plan` says what would fit",
                     bytes, text, all);
 }
 

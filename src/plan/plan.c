@@ -150,7 +150,7 @@ static meg_status parse(meg_plan *p, meg_error *e, const char *text)
 
 /* ---- normalisation groups ---- */
 
-static bool normalises(const meg_graph *g)
+bool meg_graph_normalises(const meg_graph *g)
 {
     for (int i = 0; i < g->nodes; i++)
         if (strcmp(g->node[i].op->name, "batchnorm") == 0) return true;
@@ -180,7 +180,7 @@ static meg_status check_options(const meg_plan *p, meg_error *e)
               "micro=%" PRId64 " does not divide batch=%" PRId64 ": use micro=%" PRId64
               ", or another batch",
               o->micro, o->batch, near);
-    if (!normalises(p->source)) return MEG_OK;
+    if (!meg_graph_normalises(p->source)) return MEG_OK;
     int64_t group = o->norm ? o->norm : o->batch;
     MEG_CHECK(e, each % group == 0 || o->micro == 1, MEG_EARG,
               "micro=%" PRId64 " splits the normalisation groups of %" PRId64
@@ -353,7 +353,7 @@ static int tail_micro(const meg_plan *p, int64_t batch)
     int64_t most = p->options.batch / p->options.micro;
     for (int64_t k = (batch + most - 1) / most; k <= batch; k++) {
         if (batch % k) continue;
-        bool whole = !normalises(p->source) || k == 1 ||
+        bool whole = !meg_graph_normalises(p->source) || k == 1 ||
                      (p->options.norm && batch / k % p->options.norm == 0);
         if (whole) return (int)k;
     }
@@ -437,15 +437,7 @@ int64_t meg_plan_base(const meg_plan *p, meg_region region)
     return at;
 }
 
-/* What can still be made smaller of a step. */
-static const char *smaller_steps(const meg_plan *p)
-{
-    if (p->options.batch == 1) return "";
-    if (p->options.micro == p->options.batch) return "a smaller batch, ";
-    return normalises(p->source) ? "a smaller batch, more micro-batches (with norm=), "
-                                 : "a smaller batch, more micro-batches, ";
-}
-
+/* What would fit is another question: advice.h. */
 static meg_status check_budget(const meg_plan *p, meg_error *e)
 {
     int64_t missing = p->arena - p->options.budget;
@@ -456,16 +448,15 @@ static meg_status check_budget(const meg_plan *p, meg_error *e)
     return meg_fail(
         e, MEG_EBUDGET,
         "%s needs %" PRId64 " bytes (%s) at batch=%" PRId64 " micro=%" PRId64
-        ", but the budget is %s: %" PRId64
-        " bytes are missing; use %smore ranks (-np with mesh= or stages=), or a larger budget",
-        p->source->name, p->arena, need, p->options.batch, p->options.micro, have, missing,
-        smaller_steps(p));
+        ", but the budget is %s: %" PRId64 " bytes are missing",
+        p->source->name, p->arena, need, p->options.batch, p->options.micro, have, missing);
 }
 
 static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t samples)
 {
     MEG_CHECK(e, p->source->losses > 0, MEG_EARG, "%s has no loss to train for", p->source->name);
     MEG_TRY(e, parse(p, e, options));
+    p->samples = samples;
     MEG_TRY(e, check_options(p, e));
     MEG_TRY(e, check_states(p, e));
     MEG_TRY(e, meg_plan_stages(p, e));
@@ -529,76 +520,3 @@ static void describe_plain(void *context, const meg_request *r, meg_spec *s)
 }
 
 const meg_profile meg_profile_plain = {NULL, describe_plain, MEG_F64};
-
-/* ---- summary ---- */
-
-static void line(FILE *out, const char *what, int64_t bytes)
-{
-    char text[32];
-    meg_print_bytes(bytes, text);
-    fprintf(out, "  %-28s %14" PRId64 " bytes  %s\n", what, bytes, text);
-}
-
-static void print_ranks(const meg_plan *p, FILE *out)
-{
-    const meg_timetable *t = p->entry[MEG_ENTRY_TRAIN].timetable;
-    if (p->world.ranks == 1) {
-        fputs("serial on 1 rank", out);
-        return;
-    }
-    fprintf(out, "rank %d of %d: %d replica%s", p->world.rank, p->world.ranks, p->replicas,
-            p->replicas == 1 ? "" : "s");
-    if (t->stages > 1) fprintf(out, " of %d stages, %s", t->stages, t->schedule);
-}
-
-/* What else the ranks share. */
-static void print_cuts(const meg_plan *p, FILE *out)
-{
-    const meg_plan_options *o = &p->options;
-    bool many = p->world.ranks > 1;
-    if (many && strcmp(o->mesh, "1") != 0 && *o->mesh) fprintf(out, ", mesh=%s", o->mesh);
-    if (many && o->wide > 1) fprintf(out, ", wide=%" PRId64, o->wide);
-    if (many && o->zero) fprintf(out, ", zero=%d", o->zero == 1 ? 1 : 3);
-    fputc('\n', out);
-}
-
-/* Of ranks that are unlike. */
-static void print_plain(const meg_plan *p, FILE *out)
-{
-    int count = 0;
-    for (int i = 0; i < p->source->values; i++)
-        count += p->plain[i];
-    if (count)
-        fprintf(out, "  ranks are unlike: %d weight%s held in plain format\n", count,
-                count == 1 ? " is" : "s are");
-}
-
-void meg_plan_summary(const meg_plan *p, FILE *out)
-{
-    const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
-    int instrs = 0;
-    for (int i = 0; i < t->stations; i++)
-        for (int b = MEG_BLOCK_FORWARD; b <= MEG_BLOCK_WEIGHTS; b++)
-            instrs += t->station[i].block[b].count;
-    fprintf(out, "plan: %s, ", p->source->name);
-    print_ranks(p, out);
-    fprintf(out, ", batch %" PRId64 " in %d micro-batch%s, %s", t->batch, t->micro,
-            t->micro == 1 ? "" : "es", p->optimizer->name);
-    print_cuts(p, out);
-    fprintf(out, "  %" PRId64 " parameters, %d nodes, %d instructions per micro-batch\n",
-            meg_graph_trainable(p->source), t->graph->nodes, instrs);
-    print_plain(p, out);
-    line(out, "weights, optimizer, states", p->bytes[MEG_HELD]);
-    line(out, "labels, sums", p->bytes[MEG_STEP]);
-    line(out, "activations, gradients", p->bytes[MEG_FRAME] + p->bytes[MEG_TEMPORARY]);
-    line(out, "predicted peak (arena)", p->arena);
-    meg_messages m = meg_entry_messages(t);
-    if (p->world.ranks > 1)
-        fprintf(out,
-                "  %-28s %14" PRId64 " message%s of %" PRId64 " bytes, %" PRId64
-                " sum%s of %" PRId64 " bytes\n",
-                "sent in a step by this rank", m.sent, m.sent == 1 ? "" : "s", m.bytes, m.sums,
-                m.sums == 1 ? "" : "s", m.sum_bytes);
-    fprintf(out, "  %-28s %14.4f s, %.1f images/s\n", "predicted step time", p->seconds,
-            p->seconds > 0 ? (double)t->batch / p->seconds : 0);
-}

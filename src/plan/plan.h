@@ -79,6 +79,8 @@ struct meg_plan {
     void *owner; /* of the public interface: its context */
     meg_pool *pool;
     const meg_graph *source;
+    const char *data; /* for people: the data set's name; NULL: none */
+    int64_t samples;  /* of it; 0: unknown */
     meg_plan_options options;
     const meg_optimizer *optimizer;
     void *settings; /* of the optimizer */
@@ -119,6 +121,7 @@ meg_status meg_plan_from(const meg_graph *g, meg_error *e, const meg_plan_input 
 meg_status meg_plan_judge(const meg_plan *p, meg_error *e, const meg_logger *log,
                           const char *options);
 void meg_plan_destroy(meg_plan *p);
+bool meg_graph_normalises(const meg_graph *g); /* over samples: norm= means something */
 void meg_plan_summary(const meg_plan *p, FILE *out);
 int64_t meg_plan_base(const meg_plan *p, meg_region region); /* its first byte in the arena */
 

@@ -5,6 +5,7 @@
 #include "graph/freeze.h"
 #include "import/foreign.h"
 #include "import/onnx.h"
+#include "train/advice.h"
 #include "train/context.h"
 #include "zoo/zoo.h"
 
@@ -181,13 +182,22 @@ static meg_status check_data(meg_context *ctx, const meg_graph *g, const meg_dat
     return meg_fail(&ctx->error, MEG_EARG, "%s has no input", g->name);
 }
 
+/* For its summary. */
+static void name_data(meg_plan *p, const meg_data *d)
+{
+    if (d) p->data = meg_pool_text(p->pool, "%s", d->set.source);
+}
+
 meg_status meg_context_plan(meg_graph *g, const meg_data *d, const meg_world *world,
                             const char *options, meg_plan **out)
 {
     meg_context *ctx = context_of(g);
     if (d) MEG_TRY(&ctx->error, check_data(ctx, g, d));
     meg_profile profile = meg_context_profile(ctx);
-    return meg_plan_make_for(g, &ctx->error, &profile, world, options, d ? d->set.count : 0, out);
+    MEG_TRY(&ctx->error, meg_plan_make_for(g, &ctx->error, &profile, world, options,
+                                           d ? d->set.count : 0, out));
+    name_data(*out, d);
+    return MEG_OK;
 }
 
 static void tell_unlike(const meg_context *ctx, const meg_alike *a)
@@ -245,13 +255,21 @@ meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, me
     MEG_TRY(&ctx->error, meg_context_agree(ctx, d ? check_data(ctx, g, d) : MEG_OK));
     meg_plan_input in = {&profile, &world, options, d ? d->set.count : 0, NULL};
     meg_alike alike = {0};
-    MEG_TRY(&ctx->error, meg_plan_alike(ctx->comm, &ctx->error, g, &in, &alike));
+    meg_status status = meg_plan_alike(ctx->comm, &ctx->error, g, &in, &alike);
+    if (status == MEG_EBUDGET) meg_context_advise(g, d, &(meg_too_large){options, world.ranks, 0});
+    MEG_TRY(&ctx->error, status);
     if (alike.plain) tell_unlike(ctx, &alike);
+<<<<<<< HEAD
     meg_status status = meg_plan_judge(alike.plan, &ctx->error, &ctx->log, options);
     status = meg_context_agree(ctx, status);
     if (status == MEG_OK) *out = alike.plan;
     else meg_plan_destroy(alike.plan);
     return status;
+=======
+    name_data(alike.plan, d);
+    *out = alike.plan;
+    return MEG_OK;
+>>>>>>> data
 }
 
 int64_t meg_plan_bytes(const meg_plan *p)

@@ -1,6 +1,7 @@
 /* The trainer: see trainer.h. */
 #include "train/trainer.h"
 #include "base/random.h"
+#include "train/advice.h"
 #include "train/content.h"
 #include "train/rules.h"
 #include "train/wants.h"
@@ -93,11 +94,26 @@ static meg_status check_machine(meg_trainer *t)
     char text[2][32];
     meg_print_bytes(sum, text[0]);
     meg_print_bytes(most, text[1]);
-    MEG_CHECK(e, here == 1 || sum <= most, MEG_ENOMEM,
-              "%d ranks on one machine need %" PRId64 " bytes (%s), but it has %s: use a smaller "
-              "batch=, more micro-batches, or more machines",
-              here, sum, text[0], text[1]);
+    MEG_CHECK(e, here > 1 || sum <= most, MEG_ENOMEM,
+              "%s needs %" PRId64 " bytes (%s), but this machine has %s for it",
+              t->plan->source->name, sum, text[0], text[1]);
+    MEG_CHECK(e, sum <= most, MEG_ENOMEM,
+              "%d ranks on one machine need %" PRId64 " bytes (%s), but it has %s", here, sum,
+              text[0], text[1]);
     return MEG_OK;
+}
+
+/* Where the machine is too small, what would fit is said. */
+static meg_status check_fits(meg_trainer *t)
+{
+    char words[2048];
+    const meg_plan *p = t->plan;
+    meg_status status = meg_context_agree(t->ctx, check_machine(t));
+    if (status != MEG_ENOMEM) return status;
+    meg_plan_words(p, words, sizeof words);
+    meg_context_advise(p->source, t->data,
+                       &(meg_too_large){words, p->world.ranks, meg_arena_most()});
+    return status;
 }
 
 static meg_status build(meg_trainer *t)
@@ -156,7 +172,7 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
                           : meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
     status = meg_context_agree(ctx, status);
     if (status == MEG_OK) status = meg_data_same(d);
-    if (status == MEG_OK) status = meg_context_agree(ctx, check_machine(t));
+    if (status == MEG_OK) status = check_fits(t);
     if (status == MEG_OK) status = meg_context_agree(ctx, build(t));
     if (status == MEG_OK) status = resume(t);
     if (status == MEG_OK) *out = t;

@@ -1,0 +1,113 @@
+#!/bin/sh
+# A plan says what it is for, and whether it fits this machine; where it does not, every command that it
+# prints is run here, and must fit. MEGALITH_MEMORY stands for a small machine.
+# Usage: t903-fit.sh SOURCE_DIR BUILD_DIR
+set -u
+megalith=$2/megalith
+[ -x "$megalith" ] || { echo "there is no $megalith: build first"; exit 1; }
+work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-fit.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$work" || exit 1
+failures=0
+
+fail()
+{
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    sed 's/^/    out: /;20q' out
+}
+
+# says CODE PATTERN WORDS..: the command ends so, and a line of what it prints matches.
+says()
+{
+    want=$1 pattern=$2
+    shift 2
+    "$megalith" "$@" > out 2>&1
+    code=$?
+    [ $code = "$want" ] || fail "$*: exit code $code, not $want"
+    grep -q -e "$pattern" out || fail "$*: nothing like '$pattern'"
+}
+
+has() { grep -q -e "$1" out || fail "nothing like '$1'"; }
+silent() { ! grep -q -e "$1" out || fail "there is a line like '$1'"; }
+
+# arenas: the bytes of each rank of the last plan, one a line
+arenas()
+{
+    if grep -q 'arena (bytes)$' followed; then
+        sed -n 's/^ *[0-9]*  *[0-9]*  *[0-9.,]*  *[0-9]*  *[0-9]*  *[0-9]*  *\([0-9]*\)  .*iB$/\1/p' followed
+    else
+        sed -n 's/.*predicted peak (arena) *\([0-9]*\) bytes.*/\1/p' followed
+    fi
+}
+
+# follow LIMIT WORDS..: runs each line "fits: --word value ..   BYTES on each of M such machines"
+follow()
+{
+    limit=$1
+    shift
+    grep '^  fits: ' out > lines || fail "$*: no advice"
+    while read -r line; do
+        words=$(echo "$line" | sed 's/^fits: \(.*\)   .*/\1/')
+        machines=$(echo "$line" | sed -n 's/.* on each of \([0-9]*\) such machines.*/\1/p')
+        "$megalith" plan "$@" $words > followed 2>&1 || { fail "plan $* $words: $(cat followed)"; continue; }
+        arenas > bytes
+        ranks=$(wc -l < bytes)
+        each=$((ranks / ${machines:-1}))
+        awk -v each=$each -v limit="$limit" '
+            { sum += $1 } NR % each == 0 { if (sum > limit) bad = 1; sum = 0 } END { exit bad || NR == 0 }' bytes ||
+            fail "plan $* $words: does not fit $limit bytes on ${machines:-1} machines: $(cat bytes)"
+        ! grep -q 'are missing' followed || fail "plan $* $words: $(grep 'are missing' followed)"
+    done < lines
+}
+
+# What a plan is for.
+says 0 '^  input 1x28x28, 10 classes$' plan cnn
+says 0 '^  input 3x32x32, 7 classes; data: synthetic:image=3x32x32 classes=7 count=50, 50 samples$' \
+    plan cnn --data 'synthetic:image=3x32x32 classes=7 count=50'
+says 0 '^  input 3x64x64, 2 classes at each of 4096 places$' plan unet --width 4 --image 3x64x64
+says 0 '^  input 16 tokens, 100 classes at each of 16 places$' plan gpt --tokens 16 --classes 100 --width 16 --heads 2
+says 0 '^  input 4x128x128x128, 4 targets$' plan cosmoflow --width 4 --batch 1
+silent 'this machine has'
+
+# A small machine: what fits really fits.
+unet="unet --width 8 --image 3x128x128 --batch 1"
+export MEGALITH_MEMORY=8MiB
+says 0 'this machine has 8.00 MiB: [0-9]* bytes are missing' plan $unet
+has '^  fits: .*--stages'
+has '^  fits: .*--mesh'
+silent '^  fits: .*--micro'
+follow 8388608 $unet
+export MEGALITH_MEMORY=4MiB
+says 0 'this machine has 4.00 MiB: [0-9]* bytes are missing' plan cnn --batch 32
+has '^  fits: --micro'
+follow 4194304 cnn --batch 32
+says 0 '"machine_bytes": 4194304, "machines": 0' plan cnn --batch 32 --json
+export MEGALITH_MEMORY=20MiB
+says 0 '"machines": 1' plan cnn --batch 32 --json
+says 0 '2 machines like this one (20.00 MiB) hold these ranks' plan cnn --batch 64 --ranks 2
+export MEGALITH_MEMORY=4MiB
+says 1 'cnn needs [0-9]* bytes .*but this machine has 4.00 MiB for it; what fits: micro=' \
+    train cnn --batch 32 --data synthetic:count=64
+words=$(sed -n 's/.*what fits: \(micro=[^(]*\) (.*/\1/p' out | sed 's/\([a-z]*\)=\([^ ]*\)/--\1 \2/g')
+says 0 '^trained cnn' train cnn --batch 32 --data synthetic:count=64 --steps 1 $words
+if command -v mpirun > /dev/null; then
+    export MEGALITH_MEMORY=10MiB
+    says 1 '2 ranks on one machine need [0-9]* bytes .*but it has 10.00 MiB; what fits: ' \
+        train cnn -np 2 --batch 32 --data synthetic:count=64
+    has 'the same words on 2 ranks on 2 such machines '
+fi
+unset MEGALITH_MEMORY
+
+# A budget: the words of the refusal fit it.
+says 1 'bytes are missing; what fits: ' plan $unet --budget 8MiB
+sed 's/.*what fits: //; s/, or /\n/g' out | sed -n 's/^\([a-z].*\) on \([0-9]*\) ranks.*/\1 ranks=\2/p' |
+    sed 's/\([a-z]*\)=\([^ ]*\)/--\1 \2/g' > lines
+[ "$(wc -l < lines)" -ge 2 ] || fail "a budget: fewer than two ways"
+grep -q -e '--stages' lines && grep -q -e '--mesh' lines || fail "a budget: $(cat lines)"
+while read -r words; do
+    says 0 'predicted peak' plan $unet --budget 8MiB $words
+done < lines
+
+[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
