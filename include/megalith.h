@@ -10,6 +10,9 @@
  * them; each makes the same calls. Collective calls end with the same status and message on all
  * ranks; an error of one rank in the middle of a step ends the whole job, with its message.
  *
+ * Threads: those that wait for one another spin as libgomp has it, 300,000 times. Where others want the
+ * same cores, start the program with GOMP_SPINCOUNT=10000, as the command does for itself.
+ *
  * Ownership: parents outlive children: context > graph > plan > trainer, context > data > trainer.
  * Every _free and _close accepts NULL. Strings passed in are copied.
  */

@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "base/nearest.h"
+#include "cli/calm.h"
 #include "cli/launch.h"
 #include "cli/words.h"
 #include "comm/comm.h"
@@ -116,6 +117,7 @@ static int run(meg_arguments *a, meg_error *e, char *argv[])
     if (a->help) meg_help_command(a->command, model, stdout);
     else status = meg_arguments_settle(a, e);
     if (status == MEG_OK && !a->help) status = spread(a, e, argv);
+    if (status == MEG_OK && !a->help && a->command->takes & MEG_TAKES_CONTEXT) meg_calm(argv);
     if (status == MEG_OK && !a->help) status = a->command->run(a, e);
     if (status == MEG_OK) status = flush_results(e);
     if (status == MEG_OK) return EXIT_DONE;

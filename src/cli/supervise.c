@@ -5,7 +5,7 @@
  *
  *     Open MPI   INT, TERM, HUP: SIGTERM to the ranks after 1 s, SIGKILL after 2
  *     MPICH      INT, TERM: passed on; HUP: ends, and the ranks with it
- *     srun       INT: asks for a second one; TERM, HUP: passed on, then SIGKILL after a while
+ *     srun       INT: a second one within 1 s ends the step; TERM, HUP: end it at once
  *     all        USR1: passed on
  *
  * A terminal sends Ctrl-C and Ctrl-Z to all of its foreground process group, hence the launcher's own.

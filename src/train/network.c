@@ -259,17 +259,11 @@ meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, me
     if (status == MEG_EBUDGET) meg_context_advise(g, d, &(meg_too_large){options, world.ranks, 0});
     MEG_TRY(&ctx->error, status);
     if (alike.plain) tell_unlike(ctx, &alike);
-<<<<<<< HEAD
-    meg_status status = meg_plan_judge(alike.plan, &ctx->error, &ctx->log, options);
-    status = meg_context_agree(ctx, status);
+    status = meg_context_agree(ctx, meg_plan_judge(alike.plan, &ctx->error, &ctx->log, options));
+    if (status == MEG_OK) name_data(alike.plan, d);
     if (status == MEG_OK) *out = alike.plan;
     else meg_plan_destroy(alike.plan);
     return status;
-=======
-    name_data(alike.plan, d);
-    *out = alike.plan;
-    return MEG_OK;
->>>>>>> data
 }
 
 int64_t meg_plan_bytes(const meg_plan *p)
