@@ -6,10 +6,8 @@
 #include "import/foreign.h"
 #include "import/onnx.h"
 #include "plan/named.h"
-#include "train/rules.h"
-}
-
 #include "train/advice.h"
+#include "train/rules.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -332,6 +330,8 @@ meg_status meg_session_plan_for(meg_session *s, const meg_world *world)
     meg_status status = meg_context_plan(s->graph, s->data, world, text, &s->plan);
     if (status == MEG_EBUDGET)
         meg_context_advise(s->graph, s->data, &(meg_too_large){text, world->ranks, 0});
+    if (status == MEG_OK && first)
+        status = meg_plan_judge(s->plan, &s->ctx->error, &s->ctx->log, text);
     return meg_session_said(s, status);
 }
 
