@@ -12,7 +12,8 @@
 #                       N convolutional ones under meshes (alone: --pipes N SEED, --meshes N SEED);
 #                       ./do fuzz --mesh-list [ref64|cpu]: the zoo's under all kinds of meshes;
 #                       ./do fuzz --matrix [ref64|cpu]: the zoo's under all kinds of plans;
-#                       ./do fuzz --mpi [N SEED]: as the first, under mpirun
+#                       ./do fuzz --mpi [N SEED]: as the first, under mpirun;
+#                       ./do fuzz --unlike: plans over ranks with other instruction sets, under mpirun
 #   ./do fuzz-readers [SECONDS]  feeds nonsense to the readers of files, 10 minutes each
 #   ./do test-export    reads what PyTorch and Keras export, trains it as PyTorch does [--only NAME, --list] (downloads both once, several GB)
 #   ./do bench-torch    compares speed with PyTorch (same)
@@ -298,6 +299,9 @@ fuzz)
         shift
         build default
         sh tests/fuzz-mpi.sh . build "$@"
+    elif [ "${1:-}" = --unlike ]; then
+        build default
+        MEGALITH_UNLIKE=all sh tests/t777-unlike.sh "$PWD" "$PWD/build"
     else
         build default fuzz_plans
         build/tests/fuzz_plans "$@"

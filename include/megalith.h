@@ -140,8 +140,8 @@ void meg_plan_free(meg_plan *p);
 
 /* ---- trainer ---- */
 
-/* Collective. Makes the plan's arena and weights. Options: lr=X (unless given 0.1 of sgd, 0.001 of
- * adam and adamw) lr_schedule=constant|step|cosine drop=FACTOR drop_every=EPOCHS (step) warmup=EPOCHS
+/* Collective. Makes the plan's arena and weights; refuses ranks with other data. Options: lr=X
+ * (unless given 0.1 of sgd, 0.001 of adam and adamw) lr_schedule=constant|step|cosine drop=FACTOR drop_every=EPOCHS (step) warmup=EPOCHS
  * epochs=N shuffle=0|1 shift=PIXELS flip=0|1 shard=BYTES; checkpoint=FOLDER checkpoint_every=STEPS
  * keep=N resume=auto|yes|no: training goes on from the newest sound checkpoint of the folder, on any
  * number of ranks, under any plan of the same batch. */

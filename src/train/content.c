@@ -101,8 +101,8 @@ static meg_status compare(const meg_data *d, const probe mine[], const probe fir
 {
     meg_error *e = &d->ctx->error;
     for (int i = 0; i < PROBES; i++) {
-        double share = d->set.real ? NEAR : 0;
-        int64_t number = differs(first[i].sample, mine[i].sample, SAMPLE, NEAR);
+        double near = d->set.tokens ? 0 : NEAR, share = d->set.real ? NEAR : 0;
+        int64_t number = differs(first[i].sample, mine[i].sample, SAMPLE, near);
         int64_t label = differs(first[i].label, mine[i].label, LABELS, share);
         MEG_CHECK(e, number < 0 && label < 0, MEG_EDATA,
                   "%s: sample %" PRId64
@@ -119,7 +119,9 @@ meg_status meg_data_same(const meg_data *d)
 {
     meg_context *ctx = d->ctx;
     meg_error *e = &ctx->error;
+    meg_token count = {"another number of samples", (uint64_t)d->set.count};
     if (meg_comm_size(ctx->comm) == 1) return MEG_OK;
+    MEG_TRY(e, meg_context_same(ctx, &count, 1));
     probe *mine = calloc(PROBES, sizeof *mine), *first = calloc(PROBES, sizeof *first);
     meg_status status = MEG_OK;
     if (!mine || !first) status = meg_fail(e, MEG_ENOMEM, "no memory to compare data");

@@ -6,7 +6,7 @@
 
 #include "train/context.h"
 
-/* Collective. Does every rank have the data of rank 0? The number of samples is compared before. */
+/* Collective. Does every rank have the data of rank 0? */
 meg_status meg_data_same(const meg_data *d);
 
 #endif
