@@ -1,10 +1,11 @@
 #!/bin/sh
 # A SLURM cluster of four hosts, each with a link of 1 Gbit/s: srun starts ranks of both MPIs, which do
-# all that hosts/training.sh asks of them. HOSTS_MPI=mpich tests that one only.
+# all that hosts/training.sh asks of them, stop in order when asked to, and write one trace by one clock. HOSTS_MPI=mpich tests that one only.
 # Arguments: source folder, build folder. Skipped where hosts cannot be made or SLURM cannot start.
 set -eu
 source=$1 build=$2
 . "$source/tests/mpirun.sh"
+. "$source/tests/trace.sh"
 
 if [ "${3:-}" = "" ]; then
     for tool in slurmctld slurmd srun munged; do
@@ -82,6 +83,19 @@ check_stop() # MPI, how many signals, exit code, what is said
     fail "$1: $2 signals: ranks are left"
 }
 
+# A trace of hosts whose clocks differ by 5000 s: messages arrive after they were sent.
+check_clocks() # MPI
+{
+    (launch $1 2 sh -c 'case ${PMIX_RANK:-$PMI_RANK} in
+        0) exec "$@" ;;
+        *) exec unshare --time --monotonic 5000 --fork "$@" ;;
+        esac' sh "$build/megalith" train cnn --options width=2 --stages 2 --micro 2 --norm 2 --batch 8 \
+        --threads 1 --no-test --data synthetic:count=64 --steps 3 --trace "$folder/trace.json" \
+        > "$out" 2>&1) || fail "$1: a trace of two clocks: $?"
+    messages "$folder/trace.json" || fail "$1: a trace of two clocks"
+    events "$folder/trace.json" | awk '$3 < 0 || $4 > 60e6 { exit 1 }' || fail "$1: clocks are not compared"
+}
+
 tested=
 one_rank
 for mpi in ${HOSTS_MPI:-openmpi mpich}; do
@@ -89,6 +103,7 @@ for mpi in ${HOSTS_MPI:-openmpi mpich}; do
     tested="$tested $mpi"
     check_stop $mpi 1 130 "interrupted after step [0-9]*; its checkpoint is in $folder/kept"
     check_stop $mpi 2 143 "ended at once; the newest checkpoint is $folder/kept/step-"
+    check_clocks $mpi
     check_allreduce $mpi
     check_losses $mpi 4 --replicas 4
     check_losses $mpi 3 --stages 3 --schedule 1f1b
