@@ -14,6 +14,6 @@ typedef struct meg_bar {
 
 void meg_bar_begin(meg_bar *b, const char *what, bool speaks); /* speaks no: shows nothing */
 void meg_bar_show(void *bar, int64_t done, int64_t total);     /* as those who count call it */
-void meg_bar_clear(meg_bar *b);                                /* before other lines, and at the end */
+void meg_bar_clear(meg_bar *b); /* before other lines, and at the end */
 
 #endif

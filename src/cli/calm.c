@@ -15,7 +15,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static const char SPINS[] = "10000"; /* 0.25 ms where a pause takes 25 ns, 0.5 ms where it takes 50 */
+static const char SPINS[] =
+    "10000"; /* 0.25 ms where a pause takes 25 ns, 0.5 ms where it takes 50 */
 
 void meg_calm(char *const argv[])
 {

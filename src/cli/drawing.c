@@ -50,9 +50,9 @@ typedef struct page {
     int rows, arrows, lanes;
     arrow *arrow;
     size_t room;
-    int width;          /* of boxes */
+    int width;           /* of boxes */
     int column, columns; /* rows of a column, how many columns */
-    int gutter;         /* pixels above and below columns, for what leads to others */
+    int gutter;          /* pixels above and below columns, for what leads to others */
 } page;
 
 /* ---- rows and arrows ---- */
@@ -297,8 +297,8 @@ static void draw_skip(const page *p, const arrow *a, FILE *out)
     fprintf(out, "<path class=\"skip\" d=\"M%d %d C%d %d %d %d %d %d", right, begin, x, begin, x,
             begin, x, begin + LANE);
     if (changes_column(p, a))
-        fprintf(out, " V%d H%d V%d H%d", below(p, a->lane), to + lane - LANE / 2,
-                above(p, a->lane), to + lane);
+        fprintf(out, " V%d H%d V%d H%d", below(p, a->lane), to + lane - LANE / 2, above(p, a->lane),
+                to + lane);
     x = to + lane;
     fprintf(out, " V%d C%d %d %d %d %d %d\"/>\n", end - LANE, x, end, x, end, to, end);
 }

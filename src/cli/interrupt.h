@@ -13,12 +13,12 @@
 #include <stdbool.h>
 
 typedef struct meg_interrupt {
-    sigset_t watched;       /* SIGUSR1; SIGINT, SIGTERM, SIGHUP unless the caller had them ignored */
-    sigset_t before;        /* what was blocked */
+    sigset_t watched; /* SIGUSR1; SIGINT, SIGTERM, SIGHUP unless the caller had them ignored */
+    sigset_t before;  /* what was blocked */
     const char *checkpoint; /* folder that the last words name; NULL: none */
-    bool speaks;            /* tells what a signal does; not under a launcher, which sends some, too, when
+    bool speaks;   /* tells what a signal does; not under a launcher, which sends some, too, when
                                another rank has failed */
-    bool watching;          /* there is a thread */
+    bool watching; /* there is a thread */
     pthread_t thread;
     atomic_bool seen, ending;
 } meg_interrupt;

@@ -30,11 +30,11 @@ static const double PATIENCE = 3.0; /* seconds for an end at once */
 typedef struct job {
     const meg_care *care;
     pid_t launcher;
-    sigset_t stops;         /* signals that ask for an end */
-    int asked;              /* how often */
-    int last;               /* the signal that asked last, */
-    double when;            /* and when it did */
-    int status;             /* of waitpid */
+    sigset_t stops; /* signals that ask for an end */
+    int asked;      /* how often */
+    int last;       /* the signal that asked last, */
+    double when;    /* and when it did */
+    int status;     /* of waitpid */
 } job;
 
 /* ---- signals ---- */
@@ -128,7 +128,8 @@ static void stand_apart(void)
 
 static _Noreturn void become(char *const words[], const meg_care *care, int tube)
 {
-    prctl(PR_SET_PDEATHSIG, care->stops ? SIGUSR1 : SIGTERM); /* ranks end with who asked for them */
+    prctl(PR_SET_PDEATHSIG,
+          care->stops ? SIGUSR1 : SIGTERM); /* ranks end with who asked for them */
     execvp(words[0], words);
     int why = errno;
     _exit(write(tube, &why, sizeof why) < 0);

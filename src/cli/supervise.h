@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 
-typedef struct meg_care { /* of what is run */
+typedef struct meg_care {   /* of what is run */
     bool stops;             /* its ranks end in order when SIGUSR1 asks them to (interrupt.h) */
     const char *checkpoint; /* folder of their checkpoints; NULL: none */
 } meg_care;

@@ -223,7 +223,8 @@ meg_status meg_trace_end(meg_trace *t)
     stop(t);
     meg_status status = MEG_OK;
     if (t->rank > 0 && ferror(t->file))
-        status = meg_fail(e, MEG_EIO, "cannot write a temporary file for the trace: is a disk full?");
+        status = meg_fail(e, MEG_EIO,
+                          "cannot write a temporary file for the trace: is a disk full?");
     status = meg_session_agree(s, status);
     if (status == MEG_OK && meg_ranks(s->ctx) > 1)
         status = meg_together_collect(s->ctx->comm, e, t->file);

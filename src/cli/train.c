@@ -34,7 +34,7 @@ typedef struct job {
     meg_trace *trace; /* NULL: none */
     meg_interrupt interrupt;
     meg_meter meter;
-    meg_bar bar; /* of evaluation */
+    meg_bar bar;   /* of evaluation */
     int64_t total; /* steps */
     double begin;
     double lr;              /* of the last step; NaN: none was made */
@@ -341,8 +341,8 @@ static const meg_param PARAMS[] = {
      "file for the weights, at the end: .onnx with the network, else safetensors", NULL, 0, 0},
     {"load", MEG_PARAM_TEXT, AT(load), "", "safetensors file with weights to begin with", NULL, 0,
      0},
-    {"trace", MEG_PARAM_TEXT, AT(trace), "", "file for a trace of all kernels and messages (ui.perfetto.dev)",
-     NULL, 0, 0},
+    {"trace", MEG_PARAM_TEXT, AT(trace), "",
+     "file for a trace of all kernels and messages (ui.perfetto.dev)", NULL, 0, 0},
     {"every", MEG_PARAM_INT, AT(every), "0", "steps between lines of progress (0: by itself)", NULL,
      0, 1e15},
     {"json", MEG_PARAM_BOOL, AT(json), "no", "results as JSON, one object a line", NULL, 0, 0},

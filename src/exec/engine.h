@@ -19,7 +19,8 @@ typedef struct meg_feed {  /* of one step */
     uint64_t seed, step;
     const float *targets;  /* (batch, c, d, h, w): of losses with real targets; NaN: none */
     meg_box sample, label; /* what the arrays have of each sample; empty: all of it */
-    bool (*wish)(void *context); /* of this rank, asked for at the end of the step and told to all with
+    bool (*wish)(
+        void *context); /* of this rank, asked for at the end of the step and told to all with
                                     the losses: to stop; NULL: never */
     void *context;
 } meg_feed;

@@ -24,7 +24,7 @@ struct meg_traffic_list {
     int count;
     under_way *at; /* in the order they were added */
     size_t room;
-    double exposed;         /* seconds */
+    double exposed; /* seconds */
     meg_traffic_observer *observer;
     void *context;
     double waits;           /* since when, where somebody observes; 0: does not */

@@ -23,7 +23,7 @@ typedef struct meg_traffic_item { /* what is to be communicated */
     const char *what;                 /* the value, for messages; must stay */
     int micro;
     bool gradient; /* of the value */
-    bool lasting; /* may go on beyond its step: who wants it waits for its memory */
+    bool lasting;  /* may go on beyond its step: who wants it waits for its memory */
 } meg_traffic_item;
 
 typedef struct meg_traffic_list meg_traffic_list;
