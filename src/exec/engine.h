@@ -73,6 +73,9 @@ void meg_engine_start(meg_engine *x, uint64_t seed);
 /* Tells of messages and waiting, for traces. */
 void meg_engine_observe(meg_engine *x, meg_traffic_observer *observer, void *context);
 
+/* A parameter or state that holds numbers which are not finite; NULL: there is none. */
+const char *meg_engine_unsound(const meg_engine *x);
+
 /* Seconds so far, of all steps, in which the device had nothing to do because of messages. */
 double meg_engine_exposed(const meg_engine *x);
 

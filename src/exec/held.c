@@ -7,6 +7,7 @@
 #include "exec/engine.h"
 #include "exec/start.h"
 
+#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,4 +177,31 @@ void meg_engine_start(meg_engine *x, uint64_t seed)
              MEG_ROLE_VALUE, 0);
     }
     omp_set_num_threads(team);
+}
+
+static bool is_sound(const void *data, int64_t bytes, meg_dtype real)
+{
+    int64_t count = bytes / meg_dtype_bytes(real);
+    double sum = 0; /* stays finite unless a number is not */
+#pragma omp parallel for schedule(static) reduction(+ : sum) if (count > RUN)
+    for (int64_t i = 0; i < count; i++)
+        sum += 0 * (real == MEG_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i]);
+    return isfinite(sum);
+}
+
+const char *meg_engine_unsound(const meg_engine *x)
+{
+    const meg_plan *p = meg_engine_plan(x);
+    const char *found = NULL;
+    int team = omp_get_max_threads();
+    omp_set_num_threads(meg_device_threads(meg_engine_device(x)));
+    for (int i = 0; i < p->held_slots && !found; i++) {
+        const meg_held_slot *h = &p->held[i];
+        const meg_value *v = &meg_engine_graph(x)->value[h->value];
+        bool changes = h->role == MEG_ROLE_VALUE && v->kind != MEG_FIXED;
+        if (changes && !is_sound(meg_engine_held(x, h->offset), h->bytes, meg_engine_real(x)))
+            found = v->name;
+    }
+    omp_set_num_threads(team);
+    return found;
 }

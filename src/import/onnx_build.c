@@ -309,7 +309,7 @@ meg_status meg_onnx_scalar(const meg_onnx_build *b, const meg_onnx_node *n, int 
     *out = absent;
     MEG_TRY(b->error, meg_onnx_constant(b, n, i, &t));
     if (!t) return MEG_OK;
-    *out = meg_onnx_whole(t, 0, &whole) ? (double)whole : meg_onnx_number(t, 0);
+    *out = meg_onnx_whole(t, 0, &whole) ? (double)whole : meg_onnx_meant(t, 0);
     if (t->size != 1 || isnan(*out)) return meg_onnx_refuse(b, n, "input %d must be one number", i);
     return MEG_OK;
 }
@@ -413,8 +413,9 @@ static void set_axes(const meg_onnx_build *b, const meg_onnx_weight *w, meg_valu
     const meg_onnx_symbol *s = w->symbol;
     const meg_onnx_tensor *t = s->constant;
     bool torch = meg_span_is(b->file->producer, "pytorch"), swap = s->folded && t->rank == 2;
+    torch = torch || meg_span_is(b->file->producer, "megalith"); /* which has what it does not say */
     meg_onnx_said axes = {0};
-    if (!s->said && (!torch || s->maker >= 0 || t->rank > MEG_AXES)) return;
+    if (!s->said && (!torch || (s->maker >= 0 && !s->trained) || t->rank > MEG_AXES)) return;
     if (s->said) axes = *s->said;
     for (int i = 0; i < t->rank && !s->said; i++)
         if (!s->folded || t->dims[i] != 1 || swap)
@@ -436,6 +437,17 @@ static bool same_leaf(const meg_value *v, const meg_stored *stored, const meg_we
            meg_box_equal(&v->shape, &spec->shape);
 }
 
+/* One number of the code, 0.7 or 1 / sqrt(8), is what it was before the file made a float of it. */
+static void mean_it(const meg_onnx_build *b, const meg_onnx_tensor *t, meg_stored *stored)
+{
+    if (t->size != 1 || t->type != MEG_ONNX_FLOAT) return;
+    double *meant = meg_pool_alloc(b->file->pool, sizeof *meant);
+    *meant = meg_onnx_meant(t, 0);
+    stored->data = meant;
+    stored->type = MEG_STORED_F64;
+    stored->mapped = false;
+}
+
 static meg_status make_leaf(meg_onnx_build *b, const meg_onnx_weight *w,
                             const meg_weight_spec *spec, const meg_stored *stored)
 {
@@ -452,6 +464,7 @@ static meg_status make_leaf(meg_onnx_build *b, const meg_onnx_weight *w,
     meg_value *v = &g->value[s->parameter];
     v->stored = *stored;
     v->unsaved = own.kind == MEG_FIXED && (s->unsaved || s->maker >= 0 || again);
+    if (v->unsaved && !s->label.at) mean_it(b, s->constant, &v->stored);
     set_axes(b, w, v);
     return MEG_OK;
 }
@@ -525,6 +538,8 @@ void meg_onnx_bind_same(meg_onnx_build *b, const meg_onnx_node *n, const meg_onn
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
     if (!y) return;
     y->constant = s->constant;
+    y->trained = s->constant && meg_onnx_is_weight(s); /* before it has numbers of its own */
+    y->kind = y->trained ? MEG_ONNX_UNSAID : s->kind;
     y->turned = s->turned;
     y->of = s->of;
     y->value = s->value;

@@ -47,6 +47,7 @@ typedef struct meg_onnx_symbol {
     const meg_onnx_said *said;        /* NULL: nothing */
     bool guessed;                     /* its kind is only a guess, by its name */
     bool doubtful;                    /* and it is no layer's weight, but part of arithmetic */
+    bool looked_at;                   /* for numbers that are not finite */
     bool folded;                      /* PyTorch's optimizer moved the axes of `label` */
     bool computed;                    /* or computed it of parameters */
     bool unsaved;                     /* files of weights do not have it */
@@ -74,7 +75,7 @@ typedef struct meg_onnx_build {
     meg_onnx_options options;
     const meg_onnx_listener *listener;
     meg_onnx_symbol *symbol;
-    int symbols;
+    int symbols, symbol_room;
     int *place; /* hash table of symbols */
     size_t places;
     bool *skip;                     /* nodes that are not needed, or went into another one */
@@ -99,8 +100,12 @@ typedef struct meg_onnx_row {
 
 /* What the file says of its initializers, after find_needs; and what has to be told of them when the
  * graph is there: see onnx_kinds.c. */
-void meg_onnx_find_kinds(meg_onnx_build *b);
+meg_status meg_onnx_find_kinds(meg_onnx_build *b);
 void meg_onnx_tell_kinds(meg_onnx_build *b);
+bool meg_onnx_is_initializer(const meg_onnx_symbol *s); /* NULL is none */
+meg_status meg_onnx_read_exported(meg_onnx_build *b,
+                                  meg_span signature); /* PyTorch's: onnx_torch.c */
+void meg_onnx_read_script(meg_onnx_build *b);
 bool meg_onnx_nameless(meg_span s); /* what PyTorch's exporters call the numbers they computed */
 void meg_onnx_list_name(meg_onnx_build *b, meg_onnx_names *list, meg_span name);
 
@@ -132,6 +137,10 @@ meg_status meg_onnx_read_own(meg_onnx_build *b, const meg_onnx_node *n);
 void meg_onnx_find_patterns(meg_onnx_build *b);
 
 meg_onnx_symbol *meg_onnx_symbol_of(const meg_onnx_build *b, meg_span name); /* NULL: unknown */
+
+/* A new symbol, of a name that nothing else has; there is room for two of each node. */
+meg_status meg_onnx_define(meg_onnx_build *b, meg_span name, int maker,
+                           const meg_onnx_tensor *constant);
 
 /* The symbol of input i; NULL: absent. */
 meg_onnx_symbol *meg_onnx_in(const meg_onnx_build *b, const meg_onnx_node *n, int i);

@@ -195,7 +195,8 @@ static meg_status read_cast_like(meg_onnx_build *b, const meg_onnx_node *n)
                  : -1;
     int type = like && like->constant ? like->constant->type : 0;
     bool unmade = x < 0 && type == 0; /* within a group of nodes that is one operator: real */
-    bool real = x >= 0 ? b->graph->value[x].dtype == MEG_F32 : unmade || type == MEG_ONNX_FLOAT;
+    bool real = x >= 0 ? b->graph->value[x].dtype == MEG_F32
+                       : unmade || type == MEG_ONNX_FLOAT || type == MEG_ONNX_DOUBLE;
     bool whole = x >= 0 ? !real : type == MEG_ONNX_INT64 || type == MEG_ONNX_INT32;
     return cast(b, n, real, whole);
 }

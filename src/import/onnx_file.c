@@ -340,18 +340,42 @@ int64_t meg_onnx_int(const meg_onnx_node *n, const char *name, int64_t absent)
     return find_field(n, name, 3, &a) ? (int64_t)a.value : absent;
 }
 
+/* The decimal of so few digits that a float was made of: 1e-5 was meant, not 9.99999974e-6. */
+static double decimal(float value, int most)
+{
+    double number = (double)value;
+    for (int digits = 6; digits <= most; digits++) {
+        char text[32];
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        double shorter = strtod(text, NULL);
+        if (fabsf((float)shorter - value) <= 0) return shorter;
+    }
+    return number;
+}
+
 double meg_onnx_real(const meg_onnx_node *n, const char *name, double absent)
 {
     meg_field a;
     float value;
-    double number = absent;
     if (!find_field(n, name, 2, &a)) return absent;
     memcpy(&value, &a.value, sizeof value);
-    for (int digits = 6; digits <= 9; digits++) { /* 1e-5 was meant, not 9.99999974e-6 */
-        char text[32];
-        snprintf(text, sizeof text, "%.*g", digits, (double)value);
-        number = strtod(text, NULL);
-        if (fabsf((float)number - value) <= 0) break;
+    return decimal(value, 9);
+}
+
+double meg_onnx_meant(const meg_onnx_tensor *t, int64_t i)
+{
+    static const double powers[] = {0.5, -0.5, 0.25, -0.25};
+    double number = meg_onnx_number(t, i);
+    float value = (float)number;
+    if (t->type != MEG_ONNX_FLOAT || !isfinite(number)) return number;
+    double short_one = decimal(value, 6);
+    if (fabs(short_one - number) > 0 || !(number > 0)) return short_one;
+    for (size_t k = 0; k < sizeof powers / sizeof *powers; k++) {
+        double whole = round(pow(number, 1 / powers[k]));
+        if (!(whole >= 2 && whole <= 1 << 16)) continue;
+        double root = fabs(powers[k]) < 0.4 ? sqrt(sqrt(whole)) : sqrt(whole);
+        if (powers[k] < 0) root = 1 / root;
+        if (fabsf((float)root - value) <= 0) return root;
     }
     return number;
 }

@@ -94,4 +94,8 @@ meg_span meg_onnx_graph_note(const meg_onnx_file *f, const char *key);
 bool meg_onnx_whole(const meg_onnx_tensor *t, int64_t i, int64_t *out);
 double meg_onnx_number(const meg_onnx_tensor *t, int64_t i);
 
+/* A number of the network's code, as it was before the file made a float of it: a decimal of few digits,
+ * or a root of a whole number (scales of attention). */
+double meg_onnx_meant(const meg_onnx_tensor *t, int64_t i);
+
 #endif

@@ -4,7 +4,8 @@
  *     Shape, Gather, Concat, Reshape        x.view(x.size(0), -1)
  *     Expand, Trilu, Equal, Where           the mask of causal attention
  *
- * Real numbers are computed in double, all others in 64 bits; results are float or int64. Those that
+ * Real numbers are computed in double, all others in 64 bits; results are float, where that is exact,
+ * double or int64. Those that
  * only move numbers are strided copies. Weights stay what they are: see meg_onnx_is_weight.
  */
 #include "import/onnx_fold.h"
@@ -52,7 +53,8 @@ static int64_t whole_at(const meg_onnx_tensor *t, int64_t i)
 
 static double real_at(const meg_onnx_tensor *t, int64_t i)
 {
-    return is_real(t) ? meg_onnx_number(t, i) : (double)whole_at(t, i);
+    if (!is_real(t)) return (double)whole_at(t, i);
+    return t->size == 1 ? meg_onnx_meant(t, i) : meg_onnx_number(t, i);
 }
 
 /* How many numbers all nodes of the file may compute. */
@@ -95,17 +97,25 @@ static void copy_element(folding *f, int64_t to, const meg_onnx_tensor *t, int64
     else f->i[to] = whole_at(t, from);
 }
 
-/* Binds the result; floats are what constants are. */
+/* Are all numbers floats, so that nothing is lost? */
+static bool narrows(const folding *f)
+{
+    for (int64_t i = 0; i < f->size; i++)
+        if (fabs(f->r[i] - (double)(float)f->r[i]) > 0) return false;
+    return true;
+}
+
+/* Binds the result: floats, or doubles where they are more. */
 static meg_status finish(folding *f)
 {
     meg_onnx_tensor *t = meg_pool_alloc(f->b->file->pool, sizeof *t);
     meg_onnx_symbol *y = meg_onnx_symbol_of(f->b, f->n->out[0]);
-    *t = (meg_onnx_tensor){.type = f->real ? MEG_ONNX_FLOAT : MEG_ONNX_INT64,
+    *t = (meg_onnx_tensor){.type = f->real ? MEG_ONNX_DOUBLE : MEG_ONNX_INT64,
                            .rank = f->rank,
                            .size = f->size,
-                           .data = f->i};
+                           .data = f->real ? (const void *)f->r : f->i};
     memcpy(t->dims, f->dims, sizeof t->dims);
-    if (f->real) {
+    if (f->real && narrows(f)) {
         float *data = (float *)(void *)
                           f->r; /* narrows in place: each is read before it is written */
         for (int64_t i = 0; i < f->size; i++) {
@@ -113,6 +123,7 @@ static meg_status finish(folding *f)
             memcpy(data + i, &number, sizeof number);
         }
         t->data = data;
+        t->type = MEG_ONNX_FLOAT;
     }
     if (y) y->constant = t;
     return MEG_OK;

@@ -91,13 +91,13 @@ meg_onnx_symbol *meg_onnx_symbol_of(const meg_onnx_build *b, meg_span name)
     return at >= 0 ? &b->symbol[at] : NULL;
 }
 
-static meg_status define(meg_onnx_build *b, meg_span name, int maker,
-                         const meg_onnx_tensor *constant)
+meg_status meg_onnx_define(meg_onnx_build *b, meg_span name, int maker,
+                           const meg_onnx_tensor *constant)
 {
     int *place = place_of(b, name);
     if (name.at == name.end) return MEG_OK; /* an output that nobody wants */
-    MEG_CHECK(b->error, *place < 0, MEG_EDATA, "%s: '%.*s' is made twice", b->file->path,
-              MEG_SPAN_TEXT(name));
+    MEG_CHECK(b->error, *place < 0 && b->symbols < b->symbol_room, MEG_EDATA,
+              "%s: '%.*s' is made twice", b->file->path, MEG_SPAN_TEXT(name));
     b->symbol[b->symbols] = (meg_onnx_symbol){.name = name,
                                               .constant = constant,
                                               .value = -1,
@@ -115,7 +115,8 @@ static meg_status read_names(meg_onnx_build *b)
     size_t count = f->tensors + f->inputs, outputs = 0;
     for (size_t i = 0; i < f->nodes; i++)
         outputs += (size_t)f->node[i].outputs;
-    count += outputs;
+    count += outputs + 2 * f->nodes; /* those that PyTorch merged are parted again */
+    b->symbol_room = (int)count + 1;
     for (b->places = 16; b->places < 2 * count; b->places *= 2)
         continue;
     b->symbol = meg_pool_alloc(f->pool, (count + 1) * sizeof *b->symbol);
@@ -123,13 +124,13 @@ static meg_status read_names(meg_onnx_build *b)
     for (size_t i = 0; i < b->places; i++)
         b->place[i] = -1;
     for (size_t i = 0; i < f->tensors; i++)
-        MEG_TRY(b->error, define(b, f->tensor[i].name, -1, &f->tensor[i]));
+        MEG_TRY(b->error, meg_onnx_define(b, f->tensor[i].name, -1, &f->tensor[i]));
     for (size_t i = 0; i < f->inputs; i++) /* those with a default are constants (IR 3) */
         if (*place_of(b, f->input[i].name) < 0)
-            MEG_TRY(b->error, define(b, f->input[i].name, -1, NULL));
+            MEG_TRY(b->error, meg_onnx_define(b, f->input[i].name, -1, NULL));
     for (size_t i = 0; i < f->nodes; i++)
         for (int k = 0; k < f->node[i].outputs; k++)
-            MEG_TRY(b->error, define(b, f->node[i].out[k], (int)i, NULL));
+            MEG_TRY(b->error, meg_onnx_define(b, f->node[i].out[k], (int)i, NULL));
     return MEG_OK;
 }
 
@@ -405,7 +406,7 @@ static meg_status build(meg_onnx_build *b)
     MEG_TRY(b->error, want_outputs(b, out, &count));
     meg_onnx_find_own(b);
     find_needs(b);
-    meg_onnx_find_kinds(b);
+    MEG_TRY(b->error, meg_onnx_find_kinds(b));
     meg_onnx_find_patterns(b);
     meg_onnx_find_attention(b);
     for (size_t i = 0; i < b->file->inputs; i++)

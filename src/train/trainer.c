@@ -121,6 +121,12 @@ static meg_status build(meg_trainer *t)
     meg_error *e = &t->ctx->error;
     MEG_TRY(e, meg_engine_new(t->plan, t->ctx->device, t->ctx->comm, e, MEG_FILL, &t->engine));
     meg_engine_start(t->engine, (uint64_t)t->ctx->options.seed);
+    const char *unsound = meg_engine_unsound(t->engine);
+    MEG_CHECK(
+        e, !unsound, MEG_EDATA,
+        "%s: %s has numbers that are not finite: nothing could be saved after training; mend the "
+        "file, or freeze=%s if it is a mask",
+        t->plan->source->name, unsound, unsound);
     return MEG_OK;
 }
 
@@ -442,6 +448,9 @@ meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *out)
     bool stop = false;
     meg_status status = MEG_OK;
     meg_report r;
+    MEG_CHECK(&t->ctx->error, meg_graph_trainable(t->plan->source) > 0, MEG_EARG,
+              "%s has nothing to train: all its weights are frozen, or it has none",
+              t->plan->source->name);
     int64_t end = steps > 0 ? t->step + steps : t->steps;
     meg_token same = {"another number of steps to train", (uint64_t)end};
     MEG_TRY(&t->ctx->error, meg_context_same(t->ctx, &same, 1));
