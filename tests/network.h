@@ -29,7 +29,7 @@ typedef struct network_case {
 } network_case;
 
 typedef struct network_result {
-    double loss, correct;
+    double loss, correct, error; /* error: mean absolute, of real targets */
     int tensors;
     char name[NETWORK_TENSORS][64];
     double *data[NETWORK_TENSORS]; /* gradients of parameters, running statistics */
@@ -137,6 +137,7 @@ static inline network_result *network_run(const network_case *c, int entry, int6
     if (meg_engine_step(x, &e, entry, &f, &o) != MEG_OK) fail_msg("%s", e.message);
     r->loss = o.loss;
     r->correct = o.correct;
+    r->error = o.error;
     r->predicted = p->arena;
     r->touched = meg_engine_touched(x);
     network_collect(x, r);
@@ -172,6 +173,8 @@ static inline double network_difference(const network_result *a, const network_r
 {
     double largest = 0, worst = fabs(a->loss - b->loss) / fabs(a->loss);
     const char *name = "loss";
+    double error = a->error > 0 ? fabs(a->error - b->error) / a->error : fabs(b->error);
+    if (!(error <= worst)) worst = error, name = "absolute error";
     assert_int_equal(a->tensors, b->tensors);
     assert_true(isfinite(a->loss) && a->loss > 0);
     for (int i = 0; i < a->tensors; i++)

@@ -122,6 +122,7 @@ static inline meg_status ranks_step(ranks_one *one, meg_engine *x, int entry, in
     free((void *)(uintptr_t)f.targets);
     one->result->loss += (1 + number) * o.loss;
     one->result->correct += o.correct;
+    one->result->error += (1 + number) * o.error;
     return status;
 }
 
@@ -136,9 +137,10 @@ static inline meg_status ranks_steps(ranks_one *one, meg_device *d, meg_plan *p)
         status = ranks_step(one, x, MEG_ENTRY_TRAIN, number);
     if (status == MEG_OK && p->entry[MEG_ENTRY_TRAIN_TAIL].batch)
         status = ranks_step(one, x, MEG_ENTRY_TRAIN_TAIL, number++);
-    double loss = one->result->loss, correct = one->result->correct;
+    network_result *r = one->result;
+    double loss = r->loss, correct = r->correct, error = r->error;
     if (status == MEG_OK) status = ranks_step(one, x, MEG_ENTRY_EVAL, number);
-    if (!c->eval) one->result->loss = loss, one->result->correct = correct;
+    if (!c->eval) r->loss = loss, r->correct = correct, r->error = error;
     if (status == MEG_OK) {
         one->result->predicted = p->arena;
         one->result->touched = meg_engine_touched(x);
@@ -206,6 +208,7 @@ static inline network_result *ranks_merge(ranks_one one[], int ranks)
     network_result *all = calloc(1, sizeof *all);
     all->loss = one[0].result->loss;
     all->correct = one[0].result->correct;
+    all->error = one[0].result->error;
     all->tensors = one[0].result->tensors;
     for (int i = 0; i < all->tensors; i++) {
         memcpy(all->name[i], one[0].result->name[i], sizeof all->name[i]);
