@@ -313,7 +313,7 @@ static void bad_models_are_refused_with_a_reason(void **state)
         {"bad-loop", "Loop 'again': it has a graph inside"},
         {"bad-batch", "the batch must be the first axis of output 'y'"},
         {"bad-pool", "GlobalAveragePool 'pool': the batch must be the first axis"},
-        {"bad-weights", "Add 'w': both inputs are weights"},
+        {"bad-weights", "Conv 'taps': it reads 'w', which nodes compute of 'u', a trained weight"},
         {"bad-vast", "Expand 'spread': a constant of too many numbers"},
         {"bad-perm", "Transpose 'turn': perm does not name every axis once"},
         {"bad-perm4", "Transpose 'turn': perm does not name every axis once"},

@@ -30,8 +30,8 @@ static const char *golden(const char *name, const char *suffix)
     return to;
 }
 
-typedef struct training { /* of a file, on its network's batch */
-    const char *net, *plan;
+typedef struct training {             /* of a file, on its network's batch */
+    const char *net, *plan, *options; /* of the file; NULL: none */
     char file[64];
     double loss[STEPS];
     char message[1024];
@@ -57,7 +57,7 @@ static bool train(training *r)
              golden(r->net, "-y.npy"), is_tokens(r->net));
     snprintf(plan, sizeof plan, "batch=%d optimizer=sgd %s", BATCH, r->plan);
     meg_status status = meg_open("device=ref64 threads=1 log=quiet seed=3", &ctx);
-    if (!status) status = meg_graph_load(ctx, path, "", &g);
+    if (!status) status = meg_graph_load(ctx, path, r->options, &g);
     if (!status) status = meg_data_open(ctx, data, &d);
     if (!status) status = meg_plan_new(g, d, plan, &p);
     if (!status) status = meg_trainer_new(p, d, "lr=0.1 shuffle=no", &t);
@@ -95,16 +95,23 @@ static void expected_losses(const char *net, double out[STEPS])
 
 static const char *const EXPORTERS[] = {"raw", "dynamo", "script"};
 
+static void check_file(const char *net, const char *file, const char *plan, const char *options)
+{
+    double want[STEPS];
+    training r = {.net = net, .plan = plan, .options = options};
+    snprintf(r.file, sizeof r.file, "%s", file);
+    expected_losses(net, want);
+    if (!train(&r)) fail_msg("%s", r.message);
+    check_losses(file, r.loss, want);
+}
+
 /* By the first few of the exporters. */
 static void check_net(const char *net, int count)
 {
-    double want[STEPS];
-    expected_losses(net, want);
     for (int i = 0; i < count; i++) {
-        training r = {.net = net, .plan = ""};
-        snprintf(r.file, sizeof r.file, "%s-%s", net, EXPORTERS[i]);
-        if (!train(&r)) fail_msg("%s", r.message);
-        check_losses(r.file, r.loss, want);
+        char file[64];
+        snprintf(file, sizeof file, "%s-%s", net, EXPORTERS[i]);
+        check_file(net, file, "", NULL);
     }
 }
 
@@ -147,7 +154,22 @@ static void test_log_softmax(void **state)
 static void test_layernorm_without_bias(void **state)
 {
     (void)state;
-    check_net("lone", 2);
+    check_net("lone", 3);
+}
+
+/* Arithmetic of weights: the gradient reaches the weights. Of buffers: they stay. */
+static void test_sums(void **state)
+{
+    (void)state;
+    check_file("sums", "sums-raw", "", NULL);
+    check_file("sums", "sums-raw", "micro=2", NULL);
+}
+
+/* A slice that takes all of a weight is the weight. */
+static void test_places(void **state)
+{
+    (void)state;
+    check_file("places", "places-script", "", NULL);
 }
 
 /* With all rates 0 they are not there. */
@@ -161,8 +183,8 @@ static void test_no_masks(void **state)
 static void test_gpt(void **state)
 {
     (void)state;
-    check_net("gpt", 2);
-    check_attention("gpt", "causal=yes", 2);
+    check_net("gpt", 3);
+    check_attention("gpt", "causal=yes", 3);
 }
 
 static void test_encoder(void **state)
@@ -279,6 +301,8 @@ int main(void)
                                        cmocka_unit_test(test_layernorm_without_bias),
                                        cmocka_unit_test(test_no_masks),
                                        cmocka_unit_test(test_gpt),
+                                       cmocka_unit_test(test_sums),
+                                       cmocka_unit_test(test_places),
                                        cmocka_unit_test(test_encoder),
                                        cmocka_unit_test(test_causal_encoder),
                                        cmocka_unit_test(test_logs_stay),

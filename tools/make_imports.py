@@ -4,7 +4,8 @@ losses of five steps of SGD that PyTorch has in double.
     python3 tools/make_imports.py [NAME...]        (needs torch, torchvision, onnx, numpy, safetensors)
 
 Per network NAME: NAME-x.npy, NAME-y.npy, NAME.safetensors (losses), and NAME-EXPORTER.onnx with the
-exporters raw (dynamo, optimize=False), dynamo and script, each in training mode.
+exporters raw (dynamo, optimize=False), dynamo and script, each in training mode. Files that no test
+reads (encoder-*-random, sums-dynamo, sums-script, ...) are not kept.
 """
 import math
 import os
@@ -45,6 +46,35 @@ class Lone(nn.Module):
 
     def forward(self, x):
         return self.head(self.whole(torch.relu(self.norm(self.first(x)))).flatten(1))
+
+
+class Places(nn.Module):
+    """Learned positions, all of which are taken."""
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(4, 6), nn.Linear(18, CLASSES)
+        self.position = nn.Parameter(torch.randn(1, 3, 6))
+
+    def forward(self, x):
+        return self.head(torch.relu(self.first(x) + self.position[:, :x.size(1)]).flatten(1))
+
+
+class Sums(nn.Module):
+    """Weights that go through arithmetic before they meet data, buffers that do, too (exactly)."""
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4, CLASSES)
+        self.scale = nn.Parameter(torch.randn(4, 1, 1))
+        self.low, self.high = (nn.Parameter(torch.randn(4, 1, 1)) for _ in range(2))
+        self.gain, self.gate = nn.Parameter(torch.tensor(0.3)), nn.Parameter(torch.randn(1, 4, 1, 1))
+        self.register_buffer("centre", torch.randn(3, 1, 1))
+        self.register_buffer("spread", torch.tensor([3, 0.5625, 1.25]).view(3, 1, 1))
+
+    def forward(self, x):
+        x = self.conv((x - self.centre) / (self.spread + 1).sqrt())
+        x = torch.tanh(x * torch.tanh(self.scale) + (self.high - self.low))
+        x = x * (1 + self.gain) * torch.sigmoid(self.gate)
+        return self.head(x.mean((2, 3)))
 
 
 class Masks(nn.Module):
@@ -136,6 +166,8 @@ NETS = {  # shape of a sample (None: ids), what makes the net of a rate, rate of
     "convnext": (IMAGE, convnext, 0.5),
     "logs": ((3, 4), lambda rate: Logs(), None),
     "lone": ((3, 4), lambda rate: Lone(), None),
+    "places": ((3, 4), lambda rate: Places(), None),
+    "sums": ((3, 5, 6), lambda rate: Sums(), None),
     "masks": ((3, 5, 6), Masks, 0.4),
     "gpt": (None, Gpt, 0.2),
     "encoder": (VECTORS, lambda rate: Encoder(rate, False), None),

@@ -114,6 +114,7 @@ typedef struct judgement {
     meg_onnx_symbol *q, *k, *v;
     double scale;
     bool causal;
+    int64_t work; /* numbers of masks that were looked at */
 } judgement;
 
 /* A number of the file that is not trained. */
@@ -204,6 +205,7 @@ static bool judge_links(const meg_onnx_build *b, const meg_onnx_attention *a,
                 return false;
             j->scale *= mul ? number : 1 / number;
         } else {
+            j->work += tokens[0] * tokens[1];
             if (masked || !read_mask(b, n, s, tokens, &j->causal)) return false;
             masked = true;
         }
@@ -323,7 +325,9 @@ meg_status meg_onnx_read_attention(meg_onnx_build *b, const meg_onnx_attention *
     meg_onnx_layer l = {.op = "attention", .inputs = 3};
     judgement j;
     *done = false;
-    if (!judge(b, a, &j)) return MEG_OK;
+    bool one = judge(b, a, &j);
+    MEG_TRY(b->error, meg_onnx_work(b, a->last, j.work));
+    if (!one) return MEG_OK;
     meg_onnx_view q = meg_onnx_view_of(b, j.q), k = meg_onnx_view_of(b, j.k),
                   v = meg_onnx_view_of(b, j.v);
     if (!batch_leads(&q) || !batch_leads(&k) || !batch_leads(&v)) return MEG_OK;
@@ -332,7 +336,6 @@ meg_status meg_onnx_read_attention(meg_onnx_build *b, const meg_onnx_attention *
     for (int i = 0; i < rank - 2; i++)
         heads *= dims[i];
     heads /= q.extent[0];
-    MEG_TRY(b->error, meg_onnx_work(b, a->last, dims[rank - 2]));
     MEG_TRY(b->error, arrange(b, a->last, j.q, false, &l.in[0]));
     MEG_TRY(b->error, arrange(b, a->last, j.k, true, &l.in[1]));
     MEG_TRY(b->error, arrange(b, a->last, j.v, false, &l.in[2]));

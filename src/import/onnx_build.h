@@ -57,6 +57,7 @@ typedef struct meg_onnx_symbol {
     int value, front;                 /* of the graph; -1: none (yet) */
     struct meg_onnx_view *view;       /* where the batch is not the first axis: see onnx_view.c */
     meg_onnx_draw *draw;              /* of random numbers; NULL: is none */
+    const meg_onnx_node *arithmetic;  /* of weights: see onnx_arithmetic.c; NULL: is none */
     int *parts, part_count;           /* of a sequence: what SequenceAt takes */
     int parameter;                    /* made of the constant; -1: none */
     int maker;                        /* node of the file; -1: none */
@@ -106,6 +107,9 @@ bool meg_onnx_is_initializer(const meg_onnx_symbol *s); /* NULL is none */
 meg_status meg_onnx_read_exported(meg_onnx_build *b,
                                   meg_span signature); /* PyTorch's: onnx_torch.c */
 void meg_onnx_read_script(meg_onnx_build *b);
+
+/* Initializers of which nothing is said and that can have no gradient are buffers: onnx_smooth.c. */
+void meg_onnx_find_smooth(meg_onnx_build *b);
 bool meg_onnx_nameless(meg_span s); /* what PyTorch's exporters call the numbers they computed */
 void meg_onnx_list_name(meg_onnx_build *b, meg_onnx_names *list, meg_span name);
 
@@ -262,6 +266,9 @@ bool meg_onnx_resolve(const int64_t from[], int rank, bool zeros, meg_onnx_list 
 
 /* Reshape, Squeeze, Unsqueeze, Flatten of a weight: the same numbers, other extents. */
 meg_status meg_onnx_reshape_weight(meg_onnx_build *b, const meg_onnx_node *n);
+
+/* Slice of a weight that takes all of it: learned positions, up to the tokens that there are. */
+meg_status meg_onnx_slice_weight(meg_onnx_build *b, const meg_onnx_node *n);
 
 /* An axis as the file counts, from the end if negative; -1: there is no such axis. */
 int meg_onnx_axis(int64_t axis, int rank);

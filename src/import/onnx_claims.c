@@ -47,6 +47,10 @@ static const claim CLAIMS[] = {
     {"Trilu", FOLDED},
     {"Mod", FOLDED},
     {"Floor", FOLDED},
+    {"Ceil", FOLDED},
+    {"Round", FOLDED},
+    {"Sin", FOLDED},
+    {"Cos", FOLDED},
 };
 
 const char *meg_onnx_claim(const char *op)

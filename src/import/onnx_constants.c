@@ -275,6 +275,30 @@ meg_status meg_onnx_reshape_weight(meg_onnx_build *b, const meg_onnx_node *n)
     return MEG_OK;
 }
 
+meg_status meg_onnx_slice_weight(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
+    meg_onnx_list list[4]; /* starts, ends, axes, steps */
+    for (int i = 0; i < 4; i++)
+        MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1 + i, &list[i]));
+    bool all = !s->turned && list[0].count == list[1].count;
+    for (int i = 0; all && i < list[0].count; i++) {
+        int axis = meg_onnx_axis(list[2].count > i ? list[2].at[i] : i, s->constant->rank);
+        int64_t extent = axis < 0 ? 0 : s->constant->dims[axis];
+        all = axis >= 0 && (list[0].at[i] == 0 || list[0].at[i] <= -extent) &&
+              list[1].at[i] >= extent && (list[3].count <= i || list[3].at[i] == 1);
+    }
+    if (!all)
+        return meg_onnx_refuse(b, n,
+                               "of '%.*s', a trained weight, a part is taken: only the whole is "
+                               "supported",
+                               MEG_SPAN_TEXT(s->name));
+    meg_onnx_bind_same(b, n, s);
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    if (y && !y->of) y->of = s;
+    return MEG_OK;
+}
+
 /* ---- sequences ---- */
 
 /* Equal parts along an axis, as PyTorch's split() writes them. */
@@ -348,4 +372,8 @@ const meg_onnx_row meg_onnx_helpers[] = {{"ConstantOfShape", "value", 1, 1, read
                                          {"Trilu", "upper", 1, 2, read_helper},
                                          {"Mod", "fmod", 2, 2, read_helper},
                                          {"Floor", "", 1, 1, read_helper},
+                                         {"Ceil", "", 1, 1, read_helper},
+                                         {"Round", "", 1, 1, read_helper},
+                                         {"Sin", "", 1, 1, read_helper},
+                                         {"Cos", "", 1, 1, read_helper},
                                          {0}};

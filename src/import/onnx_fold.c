@@ -452,6 +452,55 @@ static meg_status fold_cast(folding *f)
     return fold_same(f);
 }
 
+/* ---- reducing ---- */
+
+static double reduced(const meg_onnx_node *n, double sum, double next)
+{
+    if (meg_span_is(n->op, "ReduceMax")) return next > sum ? next : sum;
+    if (meg_span_is(n->op, "ReduceMin")) return next < sum ? next : sum;
+    return meg_span_is(n->op, "ReduceProd") ? sum * next : sum + next;
+}
+
+/* Over some axes, or all; of real numbers. */
+static meg_status fold_reduce(folding *f)
+{
+    const meg_onnx_tensor *t = f->in[0];
+    meg_onnx_list axes;
+    strides to = {0}; /* of the result, along the input's axes */
+    unsigned over = 0;
+    bool keep = meg_onnx_int(f->n, "keepdims", 1) != 0;
+    MEG_TRY(f->b->error, meg_onnx_list_of(f->b, f->n, "axes", 1, &axes));
+    for (int i = 0; i < axes.count; i++) {
+        int axis = meg_onnx_axis(axes.at[i], t->rank);
+        if (axis < 0) return too_large(f);
+        over |= 1u << axis;
+    }
+    if (axes.count <= 0 && !meg_onnx_int(f->n, "noop_with_empty_axes", 0)) over = ~0u;
+    if (!is_real(t) || t->size < 1) return too_large(f);
+    for (int i = 0; i < t->rank; i++)
+        if (keep || !(over >> i & 1)) f->dims[f->rank++] = over >> i & 1 ? 1 : t->dims[i];
+    if (!make_room(f)) return too_large(f);
+    MEG_TRY(f->b->error, meg_onnx_work(f->b, f->n, t->size));
+    int64_t step = 1;
+    for (int i = t->rank - 1; i >= 0; i--) {
+        to.by[i] = over >> i & 1 ? 0 : step;
+        step *= over >> i & 1 ? 1 : t->dims[i];
+    }
+    double share = (double)f->size / (double)t->size;
+    for (int64_t i = 0; i < t->size; i++) {
+        int64_t at = 0, rest = i, first = 0; /* first: is it the first number of its sum? */
+        for (int k = t->rank - 1; k >= 0; k--) {
+            int64_t p = rest % t->dims[k];
+            at += p * to.by[k], rest /= t->dims[k];
+            first += over >> k & 1 ? p : 0;
+        }
+        f->r[at] = first == 0 ? real_at(t, i) : reduced(f->n, f->r[at], real_at(t, i));
+    }
+    for (int64_t i = 0; i < f->size && meg_span_is(f->n->op, "ReduceMean"); i++)
+        f->r[i] *= share;
+    return finish(f);
+}
+
 /* ---- the table ---- */
 
 static const struct {
@@ -473,7 +522,16 @@ static const struct {
              {"And", 2, 2, fold_numbers},         {"Or", 2, 2, fold_numbers},
              {"Not", 1, 1, fold_numbers},         {"Neg", 1, 1, fold_numbers},
              {"Sqrt", 1, 1, fold_numbers},        {"Reciprocal", 1, 1, fold_numbers},
-             {"Floor", 1, 1, fold_numbers}};
+             {"Floor", 1, 1, fold_numbers},       {"Ceil", 1, 1, fold_numbers},
+             {"Round", 1, 1, fold_numbers},       {"Exp", 1, 1, fold_numbers},
+             {"Log", 1, 1, fold_numbers},         {"Sin", 1, 1, fold_numbers},
+             {"Cos", 1, 1, fold_numbers},         {"Tanh", 1, 1, fold_numbers},
+             {"Sigmoid", 1, 1, fold_numbers},     {"Abs", 1, 1, fold_numbers},
+             {"Max", 2, 2, fold_numbers},         {"Min", 2, 2, fold_numbers},
+             {"LessOrEqual", 2, 2, fold_numbers}, {"GreaterOrEqual", 2, 2, fold_numbers},
+             {"ReduceSum", 1, 2, fold_reduce},    {"ReduceMean", 1, 2, fold_reduce},
+             {"ReduceMax", 1, 2, fold_reduce},    {"ReduceMin", 1, 2, fold_reduce},
+             {"ReduceProd", 1, 2, fold_reduce}};
 
 enum {
     COUNT = sizeof FOLDS / sizeof *FOLDS

@@ -10,6 +10,7 @@
  * the loss; what cannot be brought back is told to the listener.
  */
 #include "graph/freeze.h"
+#include "import/onnx_arithmetic.h"
 #include "import/onnx_attention.h"
 #include "import/onnx_draws.h"
 #include "import/onnx_fold.h"
@@ -287,6 +288,8 @@ static meg_status build_node(meg_onnx_build *b, const meg_onnx_node *n)
     MEG_TRY(b->error, check_attributes(b, n, row));
     if (meg_onnx_has_draw(b, n)) return meg_onnx_read_draw(b, n);
     if (meg_onnx_folds(b, n)) return meg_onnx_fold(b, n);
+    if (meg_onnx_waits(b, n)) return meg_onnx_wait(b, n);
+    if (meg_onnx_has_arithmetic(b, n)) return meg_onnx_read_arithmetic(b, n);
     if (meg_onnx_has_view(b, n)) return meg_onnx_read_view(b, n, row);
     return row->read(b, n);
 }
@@ -311,7 +314,7 @@ static meg_status build_nodes(meg_onnx_build *b)
         for (int k = 0; k < n->outputs; k++) {
             const meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->out[k]);
             if (s && s->needed && s->value < 0 && s->front < 0 && !s->view && !s->parts &&
-                !s->constant && !s->draw)
+                !s->constant && !s->draw && !s->arithmetic)
                 return meg_onnx_refuse(b, n, "its output '%.*s' is not supported",
                                        MEG_SPAN_TEXT(s->name));
         }
@@ -407,6 +410,7 @@ static meg_status build(meg_onnx_build *b)
     meg_onnx_find_own(b);
     find_needs(b);
     MEG_TRY(b->error, meg_onnx_find_kinds(b));
+    meg_onnx_find_smooth(b);
     meg_onnx_find_patterns(b);
     meg_onnx_find_attention(b);
     for (size_t i = 0; i < b->file->inputs; i++)

@@ -378,6 +378,8 @@ static meg_status read_slice(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "slice", .inputs = 1};
     meg_onnx_list list[4]; /* starts, ends, axes, steps */
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
+    if (s && s->constant) return meg_onnx_slice_weight(b, n);
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
     const meg_value *x = &b->graph->value[l.in[0]];
     for (int i = 0; i < 4; i++)
