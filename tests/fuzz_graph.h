@@ -74,12 +74,52 @@ static inline int fuzz_norm(fuzz_net *n, int x)
     }
 }
 
+/* Another value where a mask of x itself holds; the larger or smaller of two. */
+static inline int fuzz_choose(fuzz_net *n, int x)
+{
+    int mask = fuzz_layer(n, "compare", "relation=less value=0.1", x);
+    int other = fuzz_layer(n, "hard_sigmoid", "alpha=0.3", x);
+    switch (fuzz_pick(n->dice, 4)) {
+    case 0:
+        return fuzz_node(n, "where", "value=-0.5", 2, (int[]){x, mask});
+    case 1:
+        return fuzz_node(n, "where", "invert=1", 3, (int[]){x, mask, other});
+    case 2:
+        return fuzz_node(n, "max", "", 2, (int[]){x, other});
+    default:
+        return fuzz_node(n, "min", "", 2, (int[]){other, x});
+    }
+}
+
+/* Gates by what is reduced, along the channels or all pixels: squares, or exponentials of what lies
+ * below a peak. */
+static inline int fuzz_reduce(fuzz_net *n, int x)
+{
+    static const char *const pixels[] = {"axes=1", "axes=2", "axes=2x3", "axes=2x3x4"};
+    int rank = x < 0 ? 2 : n->g->value[x].rank;
+    const char *axes = rank < 3 || fuzz_pick(n->dice, 2) ? pixels[0] : pixels[rank - 2];
+    char mean[32];
+    snprintf(mean, sizeof mean, "%s mean=1", axes);
+    if (fuzz_pick(n->dice, 2)) {
+        int size = fuzz_layer(n, "sum", mean, fuzz_layer(n, "pow", "exponent=2", x));
+        return fuzz_node(n, "div", "", 2, (int[]){x, fuzz_layer(n, "softplus", "", size)});
+    }
+    int peak = fuzz_layer(n, "peak", axes, x);
+    int below = fuzz_layer(n, "exp", "", fuzz_node(n, "sub", "", 2, (int[]){x, peak}));
+    int height = fuzz_layer(n, "log", "", fuzz_layer(n, "sum", axes, below));
+    height = fuzz_node(n, "add", "", 2, (int[]){height, peak});
+    return fuzz_node(n, "mul", "", 2, (int[]){x, fuzz_layer(n, "sigmoid", "", height)});
+}
+
 static inline int fuzz_act(fuzz_net *n, int x)
 {
-    static const char *const act[] = {"relu", "relu", "prelu",  "leaky_relu",
-                                      "gelu", "tanh", "sigmoid"};
-    int64_t k = fuzz_pick(n->dice, 8);
-    return k == 7 ? x : fuzz_layer(n, act[k], "", x);
+    static const char *const act[] = {
+        "relu", "relu", "prelu",      "leaky_relu", "gelu",         "tanh", "sigmoid",
+        "elu",  "selu", "hard_swish", "softplus",   "hard_sigmoid", "mish", "neg"};
+    int64_t k = fuzz_pick(n->dice, 17);
+    if (k == 14) return fuzz_choose(n, x);
+    if (k == 15) return fuzz_reduce(n, x);
+    return k == 16 ? x : fuzz_layer(n, act[k], "", x);
 }
 
 /* Keeps the extent, unless it strides. */

@@ -151,6 +151,24 @@ static void test_log_softmax(void **state)
     check_net("logs", 3);
 }
 
+static void test_functions(void **state)
+{
+    (void)state;
+    check_net("functions", 3);
+}
+
+static void test_choices(void **state)
+{
+    (void)state;
+    check_net("choices", 3);
+}
+
+static void test_reductions(void **state)
+{
+    (void)state;
+    check_net("reductions", 3);
+}
+
 static void test_layernorm_without_bias(void **state)
 {
     (void)state;
@@ -298,6 +316,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_convnext),
                                        cmocka_unit_test(test_log_softmax),
+                                       cmocka_unit_test(test_functions),
+                                       cmocka_unit_test(test_choices),
+                                       cmocka_unit_test(test_reductions),
                                        cmocka_unit_test(test_layernorm_without_bias),
                                        cmocka_unit_test(test_no_masks),
                                        cmocka_unit_test(test_gpt),

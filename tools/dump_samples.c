@@ -153,6 +153,15 @@ static bool device_run(const dump *u, plain_op *p, slot aux[MEG_AUXES], meg_pass
 
 /* ---- samples ---- */
 
+/* Is this input of the operator positive in all networks that make sense? */
+static bool wants_positive(const meg_op *op, int operand)
+{
+    static const char *const ops[] = {"log", "pow", "sqrt"};
+    for (size_t i = 0; operand == MEG_X && i < sizeof ops / sizeof *ops; i++)
+        if (strcmp(op->name, ops[i]) == 0) return true;
+    return false;
+}
+
 /* Numbers that float holds exactly. What may become a divisor or a logarithm's argument (counts,
  * variances, sums of exponentials: later inputs of operators that do not take any number, and the
  * running variance) lies around one. */
@@ -165,6 +174,8 @@ static void fill(plain_op *p, int operand, int number)
     meg_stream s = {1, 0, meg_hash(name)};
     bool later = operand > 0 && operand < p->data && op->data_inputs_max < MEG_INPUTS;
     bool spread = v->kind == MEG_STATE && v->start == MEG_ONES;
+    if (strcmp(op->name, "where") == 0) later = false; /* a mask has both signs */
+    later = later || wants_positive(op, operand);
     for (int64_t i = 0; i < meg_box_size(&p->t[operand].box); i++) {
         double x = meg_random_normal(s, (uint64_t)i);
         if (later || spread) x = 0.5 + meg_random_uniform(s, (uint64_t)i);

@@ -152,6 +152,51 @@ class Encoder(nn.Module):
         return self.head(self.encoder(x, mask=mask, is_causal=self.causal).mean(1))
 
 
+class Functions(nn.Module):
+    """Functions of one input, and a number less or divided by data."""
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Conv2d(3, 4, 1) for _ in range(12))
+        self.head = nn.Linear(4, CLASSES)
+
+    def forward(self, x):
+        a = [part(x) for part in self.parts]
+        y = F.hardswish(4 * a[0]) + F.hardsigmoid(4 * a[1]) + F.elu(a[2], 0.7) + F.celu(a[3], 1.3)
+        y = y + F.selu(a[4]) + F.softplus(a[5]) + F.mish(a[6]) + torch.exp(-a[7].abs())
+        y = y + torch.log(a[8] ** 2 + 1) + torch.sqrt(a[9].pow(2) + 0.5) - a[10] ** 3
+        return self.head((y + (1 - a[11]) * (2 / (3 + a[11].abs()))).mean((2, 3)))
+
+
+class Choices(nn.Module):
+    """Masks of data and of a buffer, and the larger and smaller of two."""
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1)
+        self.head = nn.Linear(4, CLASSES)
+        self.register_buffer("seen", torch.tril(torch.ones(1, 1, 5, 5)), persistent=False)
+
+    def forward(self, x):
+        a, b = self.first(x), self.second(x)
+        y = torch.maximum(a, b) - torch.minimum(a, 0.5 * b) + torch.where(a > b, a, 2 * b)
+        y = y + a.masked_fill((a <= 0.1) | ~(b > 0), -0.3) + a * (b > 0.2).float()
+        y = y.masked_fill(self.seen == 0, -math.inf).softmax(-1) * b
+        return self.head(y.sum((2, 3)))
+
+
+class Reductions(nn.Module):
+    """Along channels, pixels and both, keeping axes or not."""
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 4, 1)
+        self.head = nn.Linear(4, CLASSES)
+
+    def forward(self, x):
+        a, b = self.first(x), self.second(x)
+        y = a / (1 + a.norm(dim=1, keepdim=True)) + b * b.pow(2).sum((1, 3), keepdim=True)
+        y = y * torch.logsumexp(a, (2, 3), keepdim=True) + b.abs().sum(3).unsqueeze(3)
+        return self.head(y.amax((2, 3)) - a.amin(3).amax(2) + torch.logsumexp(b, 3).sum(2))
+
+
 def convnext(rate):
     net = ConvNeXt([CNBlockConfig(4, 8, 1), CNBlockConfig(8, None, 1)], stochastic_depth_prob=rate,
                    num_classes=CLASSES)
@@ -172,6 +217,9 @@ NETS = {  # shape of a sample (None: ids), what makes the net of a rate, rate of
     "gpt": (None, Gpt, 0.2),
     "encoder": (VECTORS, lambda rate: Encoder(rate, False), None),
     "causal": (VECTORS, lambda rate: Encoder(rate, True), None),
+    "functions": ((3, 5, 5), lambda rate: Functions(), None),
+    "choices": ((3, 5, 5), lambda rate: Choices(), None),
+    "reductions": ((3, 5, 5), lambda rate: Reductions(), None),
 }
 
 

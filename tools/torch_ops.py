@@ -238,7 +238,8 @@ def layernorm(a, x, w, training):
     """PyTorch normalises over the last axes: channels go there and back."""
     image = x[0] if a.get("axes") == "all" else x[0].movedim(1, -1)
     shape = image.shape[1:] if a.get("axes") == "all" else image.shape[-1:]
-    y = F.layer_norm(image, shape, *(w or (None, None)), float(a.get("epsilon", "1e-5")))
+    weight, bias = (*w, None, None)[:2]
+    y = F.layer_norm(image, shape, weight, bias, float(a.get("epsilon", "1e-5")))
     return y if a.get("axes") == "all" else y.movedim(-1, 1)
 
 
@@ -277,8 +278,8 @@ def norm_sets(a, x, w, training):
     center, width = (per_element(one, m, x[0]) for m in x[1:])
     y = (x[0] - center) / (width + float(a["epsilon"])).sqrt()
     if w:
-        weight, bias = (t if flag(a, "elements") else over_channels(t[None], x[0]) for t in w)
-        y = y * weight + bias
+        weight, *bias = (t if flag(a, "elements") else over_channels(t[None], x[0]) for t in w)
+        y = y * weight + sum(bias)
     return y.relu() if flag(a, "relu") else y
 
 
@@ -350,7 +351,7 @@ def clip(a, x, w, training):
 
 
 def softmax(a, x, w, training):
-    return x[0].softmax(1)
+    return x[0].log_softmax(1) if flag(a, "log") else x[0].softmax(1)
 
 
 def number(a, word, initial):
@@ -358,9 +359,7 @@ def number(a, word, initial):
 
 
 def hard_sigmoid(a, x, w, training):
-    """PyTorch's own has one slope."""
-    if not a:
-        return F.hardsigmoid(x[0])
+    """PyTorch's own has one slope, and 1/6 as a float in the gradient, even in double."""
     return (number(a, "alpha", 1 / 6) * x[0] + number(a, "beta", 0.5)).clamp(0, 1)
 
 
@@ -601,7 +600,19 @@ OPS.update({f.__name__: f for f in (absolute_error, bce_logits, clip, dice, dice
 OPS.update({f.__name__: f for f in (attention, embedding, gather, matmul, pad, position, reshape,
                                     transpose)}, slice=sliced)
 
-OPS.update(POINTS, compare=compare, max=larger, min=smaller, where=where)
+def reduced(a):
+    return [int(axis) for axis in a["axes"].split("x")]
+
+
+def total(a, x, w, training):
+    return (torch.mean if flag(a, "mean") else torch.sum)(x[0], reduced(a), keepdim=True)
+
+
+def peak(a, x, w, training):
+    return x[0].detach().amax(reduced(a), keepdim=True)
+
+
+OPS.update(POINTS, sum=total, peak=peak, compare=compare, max=larger, min=smaller, where=where)
 
 
 def run(op, attrs, x, w, training=True):

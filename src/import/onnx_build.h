@@ -125,7 +125,7 @@ bool meg_onnx_is_buffer(const meg_onnx_symbol *s);
 /* Tables of rows; each ends with a row without op. */
 extern const meg_onnx_row meg_onnx_layers[], meg_onnx_products[], meg_onnx_norms[],
     meg_onnx_points[], meg_onnx_functions[], meg_onnx_masks[], meg_onnx_shapes[],
-    meg_onnx_constants[], meg_onnx_helpers[], meg_onnx_draws[];
+    meg_onnx_constants[], meg_onnx_helpers[], meg_onnx_draws[], meg_onnx_reduces[];
 
 const meg_onnx_row *meg_onnx_row_of(const meg_onnx_node *n); /* NULL: there is none */
 

@@ -41,7 +41,7 @@ static const claim CLAIMS[] = {
     {"CastLike", "real to real, whole to whole"},
     {"Pow", "the exponent is one constant"},
     {"Swish", "alpha 1"},
-    {"Where", "of data as large as the output, or of constants"},
+    {"Where", "the mask is computed, or a constant; data is as large as the output"},
     {"ConstantOfShape", FOLDED},
     {"Range", FOLDED},
     {"Trilu", FOLDED},

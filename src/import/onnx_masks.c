@@ -44,7 +44,8 @@ static meg_status read_relation(meg_onnx_build *b, const meg_onnx_node *n)
     while (!meg_span_is(n->op, RELATIONS[row].onnx))
         row++;
     int first = s[0] && s[0]->constant ? 1 : 0;
-    if (s[first] && s[first]->constant) return meg_onnx_refuse(b, n, "both inputs are weights");
+    if (s[0] && s[1] && s[0]->constant && s[1]->constant) /* of weights: a mask is none */
+        return meg_onnx_fold_weight(b, n);
     MEG_TRY(b->error, meg_onnx_data(b, n, first, &l.in[0]));
     if (is_number(s[1 - first])) {
         double number;

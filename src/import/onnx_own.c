@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-static const char *const OWN[] = {"attention",  "adaptive_avgpool", "gather",
-                                  "max_unpool", "maxpool",          "layernorm",
-                                  "groupnorm",  "instancenorm",     "dropout"};
+static const char *const OWN[] = {
+    "attention", "adaptive_avgpool", "gather",       "max_unpool", "maxpool",
+    "layernorm", "groupnorm",        "instancenorm", "dropout",    "peak"};
 
 static const char *own_operator(const meg_onnx_node *n)
 {

@@ -26,9 +26,10 @@ enum {
     EXTENT_MAX = 1 << 24 /* of an input, as options have it */
 };
 
-static const meg_onnx_row *const TABLES[] = {
-    meg_onnx_layers, meg_onnx_products, meg_onnx_norms,     meg_onnx_points,  meg_onnx_functions,
-    meg_onnx_masks,  meg_onnx_shapes,   meg_onnx_constants, meg_onnx_helpers, meg_onnx_draws};
+static const meg_onnx_row *const TABLES[] = {meg_onnx_layers, meg_onnx_products,  meg_onnx_norms,
+                                             meg_onnx_points, meg_onnx_functions, meg_onnx_masks,
+                                             meg_onnx_shapes, meg_onnx_constants, meg_onnx_helpers,
+                                             meg_onnx_draws,  meg_onnx_reduces};
 
 static const meg_onnx_row *row_at(int i)
 {

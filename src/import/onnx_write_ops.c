@@ -366,6 +366,18 @@ static meg_status write_where(meg_onnx_out *o, const meg_node *v, meg_onnx_made 
     return MEG_OK;
 }
 
+/* Only the sum has a gradient: the peak is noted to be ours. */
+static meg_status write_reduce(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    const meg_reduce_attr *a = v->attr;
+    bool peak = strcmp(v->op->name, "peak") == 0;
+    if (peak) meg_onnx_note_own(o, v, m);
+    else if (a->mean) m->op = "ReduceMean";
+    m->in[m->inputs++] = meg_onnx_put_wholes(o, v, a->axes.count, a->axes.at);
+    meg_made_int(m, "keepdims", 1);
+    return MEG_OK;
+}
+
 /* ---- shapes ---- */
 
 static meg_status write_reshape(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
@@ -501,6 +513,7 @@ const meg_onnx_writer meg_onnx_writers[] = {
     {"neg", "Neg", NULL},
     {"pad", "Pad", write_pad},
     {"position", "Add", NULL},
+    {"peak", "ReduceMax", write_reduce},
     {"pow", "Pow", write_pow},
     {"prelu", "PRelu", write_prelu},
     {"reciprocal", "Reciprocal", NULL},
@@ -514,6 +527,7 @@ const meg_onnx_writer meg_onnx_writers[] = {
     {"softplus", "Softplus", NULL},
     {"sqrt", "Sqrt", NULL},
     {"sub", "Sub", write_pair},
+    {"sum", "ReduceSum", write_reduce},
     {"tanh", "Tanh", NULL},
     {"transpose", "Transpose", write_transpose},
     {"where", "Where", write_where},

@@ -168,6 +168,12 @@ typedef struct meg_clip_attr {
     double lo, hi;
 } meg_clip_attr;
 
+typedef struct meg_reduce_attr { /* sum, peak */
+    meg_axes axes;               /* as files count them */
+    bool mean;
+    bool gone[MEG_AXES]; /* resolved */
+} meg_reduce_attr;
+
 typedef struct meg_where_attr {
     double
         value; /* that is put where the mask holds, if there is no third input; may be infinite */
