@@ -25,10 +25,11 @@ class Net:
     shape: tuple                # of a batch
     labels: str = "classes"     # or "pixels" or "tokens": one label for each
     vocabulary: int = 0         # the input are ids below this; 0: real numbers
-    rate: float = 0.001         # of SGD: deep normalisations of few values magnify rounding
+    rate: float = 1e-4          # of SGD: deep normalisations of few values magnify rounding
     freeze: tuple = ()          # buffers that files of TorchScript cannot tell from parameters
     outputs: int = 1            # the first is the one that is trained
     random: bool = False        # it has dropout or stochastic depth: tried with them on, too
+    without: tuple = ()         # exporters that round the network's own numbers to float
 
 
 # ---- parts ----
@@ -218,24 +219,25 @@ def video(name):
     return make
 
 
+SMALL = (8, 3, 32, 32)  # with fewer samples the last normalisations have so few values that rounding grows
 TORCHVISION = {
-    "densenet121": Net(vision("densenet121"), (4, 3, 32, 32)),
-    "mobilenet_v2": Net(vision("mobilenet_v2"), (4, 3, 32, 32), random=True),
-    "mobilenet_v3_small": Net(vision("mobilenet_v3_small"), (4, 3, 32, 32)),
-    "mobilenet_v3_large": Net(vision("mobilenet_v3_large"), (4, 3, 32, 32)),
-    "efficientnet_b0": Net(vision("efficientnet_b0"), (4, 3, 32, 32), random=True),
-    "efficientnet_v2_s": Net(vision("efficientnet_v2_s"), (4, 3, 32, 32)),
+    "densenet121": Net(vision("densenet121"), SMALL),
+    "mobilenet_v2": Net(vision("mobilenet_v2"), SMALL, random=True),
+    "mobilenet_v3_small": Net(vision("mobilenet_v3_small"), SMALL),
+    "mobilenet_v3_large": Net(vision("mobilenet_v3_large"), SMALL),
+    "efficientnet_b0": Net(vision("efficientnet_b0"), (4, 3, 64, 64), random=True),
+    "efficientnet_v2_s": Net(vision("efficientnet_v2_s"), SMALL),
     "convnext_tiny": Net(vision("convnext_tiny"), (2, 3, 32, 32), random=True),
-    "shufflenet_v2": Net(vision("shufflenet_v2_x0_5"), (4, 3, 32, 32)),
+    "shufflenet_v2": Net(vision("shufflenet_v2_x0_5"), SMALL),
     "squeezenet": Net(vision("squeezenet1_1"), (2, 3, 48, 48), random=True),
-    "mnasnet": Net(vision("mnasnet0_5"), (4, 3, 32, 32)),
-    "regnet_y_400mf": Net(vision("regnet_y_400mf"), (4, 3, 32, 32)),
+    "mnasnet": Net(vision("mnasnet0_5"), SMALL, rate=1e-5),
+    "regnet_y_400mf": Net(vision("regnet_y_400mf"), SMALL),
     "googlenet": Net(vision("googlenet", init_weights=False, aux_logits=True), (4, 3, 64, 64), outputs=3),
-    "wide_resnet50_2": Net(vision("wide_resnet50_2"), (4, 3, 32, 32)),
-    "resnext50": Net(vision("resnext50_32x4d"), (4, 3, 32, 32)),
-    "deeplabv3": Net(segmentation("deeplabv3_resnet50"), (4, 3, 32, 32), "pixels"),
+    "wide_resnet50_2": Net(vision("wide_resnet50_2"), SMALL),
+    "resnext50": Net(vision("resnext50_32x4d"), SMALL),
+    "deeplabv3": Net(segmentation("deeplabv3_resnet50"), SMALL, "pixels"),
     "fcn": Net(segmentation("fcn_resnet50"), (2, 3, 32, 32), "pixels"),
-    "lraspp": Net(segmentation("lraspp_mobilenet_v3_large"), (4, 3, 32, 32), "pixels"),
+    "lraspp": Net(segmentation("lraspp_mobilenet_v3_large"), SMALL, "pixels"),
     "r3d_18": Net(video("r3d_18"), (2, 3, 4, 32, 32)),
     "mc3_18": Net(video("mc3_18"), (2, 3, 4, 32, 32)),
     "r2plus1d_18": Net(video("r2plus1d_18"), (2, 3, 4, 32, 32)),
@@ -300,34 +302,37 @@ KINDS = {
     "scalar_add_none": small(lambda: Apply(lambda x, a: x + a, {"a": scale()})),
     "channel_scale": small(lambda: Apply(lambda x, g: x + g * functional.gelu(x), {"gamma": scale(6, 1, 1)})),
     "token_scale": tokens(lambda: Apply(lambda x, g: x * g, {"gamma": scale(12)})),
-    "buffer_sum": small(lambda: Apply(lambda x, a, b: x * (a + 2 * b).exp(),
-                                      buffers={"a": scale(6, 1, 1), "b": -scale(6, 1, 1)}),
+    "buffer_sum": small(lambda: Apply(lambda x, a, b: x * (a + 2 * b),  # exact in float, too: dynamo folds
+                                      buffers={"a": torch.arange(1.0, 7).view(6, 1, 1),
+                                               "b": torch.full((6, 1, 1), -0.25)}),
                         freeze=("between.a", "between.b")),
 }
 
 # ---- small nets: operators that refused files wanted (point 4) ----
+# Their numbers are exact in float, as which files have them: 0.1 of PyTorch's double is another one.
 
 OPERATORS = {
     "hardswish": nn.Hardswish, "hardsigmoid": nn.Hardsigmoid, "softplus": nn.Softplus, "mish": nn.Mish,
-    "elu": nn.ELU, "celu": lambda: nn.CELU(0.7), "selu": nn.SELU, "silu": nn.SiLU, "relu6": nn.ReLU6,
+    "elu": nn.ELU, "elu_alpha": lambda: nn.ELU(0.7), "celu": lambda: nn.CELU(0.75),  # 1 / 0.7 is float there
+    "selu": nn.SELU, "silu": nn.SiLU, "relu6": nn.ReLU6,
     "softplus_beta": lambda: nn.Softplus(beta=2.0), "gelu_tanh": lambda: nn.GELU("tanh"),
     "leaky_relu": lambda: nn.LeakyReLU(0.2), "hardtanh": nn.Hardtanh,
     "neg": lambda: Apply(lambda x: -x), "abs": lambda: Apply(torch.abs),
     "sqrt": lambda: Apply(lambda x: torch.sqrt(x * x + 1)), "exp": lambda: Apply(lambda x: torch.exp(-x)),
     "log": lambda: Apply(lambda x: torch.log(x * x + 1)), "pow2": lambda: Apply(lambda x: x ** 2),
-    "pow": lambda: Apply(lambda x: (x.abs() + 0.5) ** 1.7),
-    "rsqrt": lambda: Apply(lambda x: x * torch.rsqrt(x.pow(2).mean(1, keepdim=True) + 1e-5)),
+    "pow": lambda: Apply(lambda x: (x.abs() + 0.5) ** 1.75),
+    "rsqrt": lambda: Apply(lambda x: x * torch.rsqrt(x.pow(2).mean(1, keepdim=True) + 2 ** -16)),
     "reciprocal": lambda: Apply(lambda x: 1 / (1 + x.abs())),
     "max": lambda: Apply(lambda x: torch.maximum(x, x * x)),
-    "min": lambda: Apply(lambda x: torch.minimum(x, 0.3 - x)),
-    "max_number": lambda: Apply(lambda x: torch.maximum(x, torch.tensor(0.1))),
-    "where": lambda: Apply(lambda x: torch.where(x > 0.05, x, 0.2 * x)),
-    "masked_fill": lambda: Apply(lambda x: x.masked_fill(x < -0.1, -0.1)),
-    "sum": lambda: Apply(lambda x: x + 0.1 * x.sum(1, keepdim=True)),
-    "sum_space": lambda: Apply(lambda x: x + 0.01 * x.sum((2, 3), keepdim=True)),
+    "min": lambda: Apply(lambda x: torch.minimum(x, 0.25 - x)),
+    "max_number": lambda: Apply(lambda x: torch.maximum(x, torch.tensor(0.125))),
+    "where": lambda: Apply(lambda x: torch.where(x > 0.0625, x, 0.25 * x)),
+    "masked_fill": lambda: Apply(lambda x: x.masked_fill(x < -0.125, -0.125)),
+    "sum": lambda: Apply(lambda x: x + 0.125 * x.sum(1, keepdim=True)),
+    "sum_space": lambda: Apply(lambda x: x + 0.015625 * x.sum((2, 3), keepdim=True)),
     "amax": lambda: Apply(lambda x: x - x.amax(1, keepdim=True)),
     "amax_space": lambda: Apply(lambda x: x - x.amax((2, 3), keepdim=True)),
-    "norm2": lambda: Apply(lambda x: x / x.norm(dim=1, keepdim=True).clamp_min(1e-6)),
+    "norm2": lambda: Apply(lambda x: x / x.norm(dim=1, keepdim=True).clamp_min(2 ** -20)),
     "normalize": lambda: Apply(lambda x: functional.normalize(x, dim=1)),
     "channel_softmax": lambda: Apply(lambda x: x * functional.softmax(x, 1)),
     "log_softmax": lambda: Apply(lambda x: functional.log_softmax(x, 1)),
@@ -338,7 +343,10 @@ RANDOM = {"dropout", "dropout2d", "stochastic_depth"}
 LAST = {"end_log_softmax": Net(lambda: nn.Sequential(Small(nn.Identity()), nn.LogSoftmax(1)), IMAGE,
                                rate=0.1)}
 
-NETS = {**KINDS, **{k: small(f, random=k in RANDOM) for k, f in OPERATORS.items()}, **LAST,
+ROUNDED = {"gelu_tanh": ("script",)}  # sqrt(2 / pi) in four nodes
+
+NETS = {**KINDS, **{k: small(f, random=k in RANDOM, without=ROUNDED.get(k, ()))
+                    for k, f in OPERATORS.items()}, **LAST,
         **TRANSFORMERS, **TORCHVISION}
 
 
@@ -359,6 +367,10 @@ def quieten(model, still):
         if getattr(m, "running_mean", None) is not None:
             nn.init.normal_(m.running_mean, 0, 0.1)
             nn.init.uniform_(m.running_var, 0.5, 2)
+    with torch.no_grad():  # exporters merge equal numbers, and drop a bias of zeros
+        for p in model.parameters():
+            if p.numel() > 1 and bool((p == p.flatten()[0]).all()):
+                p.add_(0.1 * torch.randn_like(p))
     return model.train()
 
 
