@@ -315,6 +315,7 @@ test-export)
     build default megalith_command
     [ -d .venv-export ] ||
         say "installing PyTorch, Keras, TensorFlow and onnxruntime into .venv-*: several GB, once"
+    export KERAS_BACKEND=torch # which is all that this environment has of the three
     environment .venv-export torch,torchvision,onnx,onnxscript,onnxruntime,keras,safetensors \
         torch torchvision onnx onnxscript onnxruntime keras safetensors
     # With words (--only NAME, --list, ...) only how the networks of tools/onnx_nets.py train.
@@ -326,7 +327,7 @@ test-export)
         trap 'rm -rf "$files"' EXIT
         KERAS_BACKEND=tensorflow .venv-tensorflow/bin/python tools/onnx_keras.py "$files" 2> /dev/null ||
             fail "Keras could not write files through TensorFlow: see tools/onnx_keras.py"
-        KERAS_BACKEND=torch .venv-export/bin/python tools/onnx_exports.py --tensorflow "$files" || read=1
+        .venv-export/bin/python tools/onnx_exports.py --tensorflow "$files" || read=1
     fi
     .venv-export/bin/python tools/onnx_training.py "$@"
     [ $read = 0 ] || fail "tools/onnx_exports.py failed: see above"

@@ -6,7 +6,7 @@
 set -u
 build=$2
 . "$1/tests/mpirun.sh"
-. "$1/tests/trace.sh"
+. "$1/tests/read_trace.sh"
 work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-trace.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1

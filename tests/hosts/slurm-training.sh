@@ -5,7 +5,7 @@
 set -eu
 source=$1 build=$2
 . "$source/tests/mpirun.sh"
-. "$source/tests/trace.sh"
+. "$source/tests/read_trace.sh"
 
 if [ "${3:-}" = "" ]; then
     for tool in slurmctld slurmd srun munged; do
