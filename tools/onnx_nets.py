@@ -30,6 +30,7 @@ class Net:
     outputs: int = 1            # the first is the one that is trained
     random: bool = False        # it has dropout or stochastic depth: tried with them on, too
     without: tuple = ()         # exporters that round the network's own numbers to float
+    computed: bool = False      # dynamo computes with its parameters beforehand
 
 
 # ---- parts ----
@@ -246,12 +247,12 @@ TORCHVISION = {
 
 # ---- transformers ----
 
-MASKS = ("*.attn.bias",)
 TRANSFORMERS = {
     "encoder": Net(encoder, (4, 6, 8), "tokens", rate=0.1, random=True),
     "encoder_first": Net(lambda: encoder(first=True), (4, 6, 8), "tokens", rate=0.1),
-    "nanogpt": Net(NanoGPT, (4, 8), "tokens", VOCABULARY, 0.1, MASKS, random=True),
-    "nanogpt_fused": Net(lambda: NanoGPT(FusedAttention), (4, 8), "tokens", VOCABULARY, 0.1, MASKS),
+    "nanogpt": Net(NanoGPT, (4, 8), "tokens", VOCABULARY, 0.1, random=True, computed=True),
+    "nanogpt_fused": Net(lambda: NanoGPT(FusedAttention), (4, 8), "tokens", VOCABULARY, 0.1,
+                         computed=True),
     "attention_buffer": Net(lambda: Tokens(BiasedAttention()), (4, 6), "tokens", VOCABULARY, 0.1,
                             ("between.slope",)),
 }
@@ -367,11 +368,17 @@ def quieten(model, still):
         if getattr(m, "running_mean", None) is not None:
             nn.init.normal_(m.running_mean, 0, 0.1)
             nn.init.uniform_(m.running_var, 0.5, 2)
-    with torch.no_grad():  # exporters merge equal numbers, and drop a bias of zeros
-        for p in model.parameters():
-            if p.numel() > 1 and bool((p == p.flatten()[0]).all()):
-                p.add_(0.1 * torch.randn_like(p))
+    distinguish(list(model.parameters()))
     return model.train()
+
+
+@torch.no_grad()
+def distinguish(parameters):
+    """Exporters merge equal numbers, and drop a bias of zeros."""
+    for i, p in enumerate(parameters):
+        constant = p.numel() > 1 and bool((p == p.flatten()[0]).all())
+        if constant or any(p.shape == q.shape and torch.equal(p, q) for q in parameters[:i]):
+            p.add_(0.1 * torch.randn_like(p))
 
 
 def build(name, seed=1, still=True):
