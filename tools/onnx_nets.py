@@ -236,7 +236,7 @@ TORCHVISION = {
     "googlenet": Net(vision("googlenet", init_weights=False, aux_logits=True), (4, 3, 64, 64), outputs=3),
     "wide_resnet50_2": Net(vision("wide_resnet50_2"), SMALL),
     "resnext50": Net(vision("resnext50_32x4d"), SMALL),
-    "deeplabv3": Net(segmentation("deeplabv3_resnet50"), SMALL, "pixels"),
+    "deeplabv3": Net(segmentation("deeplabv3_resnet50"), (4, 3, 32, 32), "pixels"),
     "fcn": Net(segmentation("fcn_resnet50"), (2, 3, 32, 32), "pixels"),
     "lraspp": Net(segmentation("lraspp_mobilenet_v3_large"), SMALL, "pixels"),
     "r3d_18": Net(video("r3d_18"), (2, 3, 4, 32, 32)),

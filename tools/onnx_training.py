@@ -26,6 +26,7 @@ float 1e-4, or three times PyTorch's own distance from its double. --folder keep
 that are there. Any FAILED makes the exit status 1.
 """
 import argparse
+import collections
 import contextlib
 import copy
 import fnmatch
@@ -143,9 +144,14 @@ class Truth:
         loss = self.loss(model, 0)
         loss.backward()
         gradients = {k: p.grad.numpy() for k, p in model.named_parameters() if p.grad is not None}
-        running = {k: t.numpy() for k, t in model.state_dict().items()
-                   if k.rpartition(".")[2] in ("running_mean", "running_var")}
+        self.idle = {k.rpartition(".")[0] for k, _ in model.named_parameters() if k not in gradients}
+        running = {k: t.numpy() for k, t in model.state_dict().items() if self.counts(k)
+                   and k.rpartition(".")[2] in ("running_mean", "running_var")}
         return float(loss.detach()), gradients, running
+
+    def counts(self, name):
+        """Is it of a module that the first output comes from?"""
+        return name.rpartition(".")[0] not in self.idle
 
     def curve(self, model):
         steps, losses = torch.optim.SGD(model.parameters(), self.net.rate), []
@@ -238,14 +244,16 @@ def compare_saved(truth, path):
     saved = load_file(path)
     shared = {k: t.data_ptr() for k, t in model.state_dict(keep_vars=True).items()}
     found = {shared.get(k) for k in saved}
+    saved = collections.OrderedDict(saved)
+    saved._metadata = model.state_dict()._metadata  # without which MNASNet takes none
     lost, extra = model.load_state_dict(saved, strict=False)
     buffers = {k for k, _ in model.named_buffers()}
-    lost = [k for k in lost if shared[k] not in found and k not in buffers]
+    lost = [k for k in lost if shared[k] not in found and k not in buffers and truth.counts(k)]
     if lost or extra:
         raise Wrong(f"weights saved: load_state_dict misses {lost[:3]} and does not know {extra[:3]}")
     want, got = truth.end.state_dict(), model.state_dict()
     errors = []
-    for name in (k for k in want if want[k].is_floating_point()):
+    for name in (k for k in want if want[k].is_floating_point() and truth.counts(k)):
         moved = float((want[name] - truth.start.state_dict()[name].double()).norm())
         error = distance(got[name], want[name], moved)
         errors.append((error / DOUBLE, error, name))
