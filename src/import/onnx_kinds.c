@@ -24,6 +24,25 @@ bool meg_onnx_is_initializer(const meg_onnx_symbol *s)
 
 /* ---- files ---- */
 
+/* "3x8", or "-" of a single number: are these the extents of so many? */
+static bool read_extents(meg_span text, int64_t count, meg_onnx_said *out)
+{
+    int64_t size = 1;
+    if (meg_span_is(text, "-")) return count == 1;
+    while (text.at < text.end && out->rank < MEG_AXES) {
+        int64_t extent = 0;
+        for (; text.at < text.end && *text.at != 'x'; text.at++) {
+            if (*text.at < '0' || *text.at > '9' || extent > count) return false;
+            extent = 10 * extent + (*text.at - '0');
+        }
+        if (extent < 1 || size > count / extent) return false;
+        out->dims[out->rank++] = extent;
+        size *= extent;
+        if (text.at < text.end) text.at++;
+    }
+    return text.at == text.end && size == count;
+}
+
 /* "parameter 3x8 turned fc.weight": kind, extents, order, name; see onnx_write.c. */
 static void read_own(const meg_onnx_build *b, meg_span text)
 {
@@ -40,19 +59,7 @@ static void read_own(const meg_onnx_build *b, meg_span text)
                                                                                : MEG_ONNX_CONSTANT;
         s->unsaved = s->kind == MEG_ONNX_CONSTANT;
         said->turned = meg_span_is(order, "turned");
-        int64_t size = 1, extent = 0;
-        bool good = true;
-        for (; dims.at < dims.end && *dims.at != '-'; dims.at++) {
-            if (*dims.at != 'x') extent = 10 * extent + (*dims.at - '0');
-            good = good && extent >= 0 && extent <= s->constant->size && said->rank < MEG_AXES;
-            bool last = dims.at + 1 == dims.end || dims.at[1] == 'x';
-            if (!good) break;
-            if (*dims.at == 'x' || !last) continue;
-            said->dims[said->rank++] = extent;
-            size *= extent;
-            extent = 0;
-        }
-        if (good && size == s->constant->size) s->said = said;
+        if (read_extents(dims, s->constant->size, said)) s->said = said;
     }
 }
 
