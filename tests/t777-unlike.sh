@@ -73,7 +73,7 @@ unet="train unet --width 8 --batch 4 --lr 0.2 --threads 1 --no-test --steps 6 --
 small='train cnn --width 4 --batch 8 --steps 1'
 pixels='synthetic:image=1x16x16 labels=pixels classes=3 count=24'
 avx2=$(grep -c -m 1 '^flags.* avx2' /proc/cpuinfo)
-"$megalith" $unet --data "$pixels" > out 2>&1 || fail "one rank: exit code $?"
+"$megalith" $unet --data "$pixels" > out 2> err || fail "one rank: exit code $?"
 losses > one.losses
 
 tested=
@@ -94,12 +94,12 @@ for mpi in openmpi mpich; do
 
     for plan in '' '--mesh h2'; do
         what="$mpi: $unet $plan"
-        mpi_run $mpi 2 60 ./unlike AVX AVX2 "$megalith" $unet $plan --data "$pixels" > out 2>&1 ||
+        mpi_run $mpi 2 60 ./unlike AVX AVX2 "$megalith" $unet $plan --data "$pixels" > out 2> err ||
             fail "$what: exit code $?"
         near one.losses || fail "$what: losses $(tr '\n' ' ' < mine), not $(tr '\n' ' ' < one.losses)"
-        [ "$avx2" = 0 ] || grep -q '^megalith: warning: ranks are unlike: rank 0 would hold .* as ' out ||
+        [ "$avx2" = 0 ] || grep -q '^megalith: warning: ranks are unlike: rank 0 would hold .* as ' err ||
             fail "$what: no warning"
-        [ "$avx2" = 0 ] || grep -q 'ranks are unlike: [0-9]* weights are held in plain format' out ||
+        [ "$avx2" = 0 ] || grep -q 'ranks are unlike: [0-9]* weights are held in plain format' err ||
             fail "$what: not in the plan"
         bytes=$(sed -n 's/.*"final".*"predicted_peak_bytes": \([0-9]*\).*"measured_peak_bytes": \([0-9]*\).*/\1 \2/p' out)
         [ -n "$bytes" ] && [ "${bytes% *}" = "${bytes#* }" ] || fail "$what: bytes predicted, measured: $bytes"

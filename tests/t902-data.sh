@@ -2,7 +2,8 @@
 # Data that cannot be meant, as a user meets them: what is said, and that the word it names mends it.
 # Usage: t902-data.sh SOURCE_DIR BUILD_DIR
 set -u
-megalith=$2/megalith
+build=$2 megalith=$2/megalith
+. "$1/tests/mpirun.sh"
 [ -x "$megalith" ] || { echo "there is no $megalith: build first"; exit 1; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-data.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
