@@ -3,50 +3,7 @@
 # when something goes wrong. No Python: JSON lines are taken apart with sed.
 # Usage: t900-cli.sh SOURCE_DIR BUILD_DIR
 set -u
-megalith=$2/megalith
-[ -x "$megalith" ] || { echo "there is no $megalith: build first"; exit 1; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-cli.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
-cd "$work" || exit 1
-failures=0
-
-fail()
-{
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    sed 's/^/    out: /;6q' out
-    sed 's/^/    err: /;6q' err
-}
-
-# run CODE WORDS..: runs the command; the exit code must be CODE.
-run()
-{
-    want=$1
-    shift
-    what="megalith $*"
-    "$megalith" "$@" > out 2> err
-    code=$?
-    [ $code = "$want" ] || fail "$what: exit code $code, not $want"
-}
-
-# has FILE PATTERN: the last run's out or err must have a line that matches.
-has()
-{
-    grep -q -e "$2" "$1" || fail "$what: std$1 has no '$2'"
-}
-
-# refuses CODE PATTERN WORDS..: must fail, say so on stderr, and print nothing as a result.
-refuses()
-{
-    code_wanted=$1
-    pattern=$2
-    shift 2
-    run "$code_wanted" "$@"
-    has err '^megalith: '
-    has err "$pattern"
-    [ ! -s out ] || fail "$what: prints results although it fails"
-}
+. "$1/tests/command.sh"
 
 value() { sed -n "\$s/.*\"$1\": \([^,}]*\).*/\1/p" out; } # of a key in the last line of out
 
@@ -409,5 +366,4 @@ interrupt TERM train cnn $small $endless
 has err 'nothing was saved'
 nothing_left
 
-[ $failures = 0 ] && echo "all good" || echo "$failures failures"
-[ $failures = 0 ]
+finish

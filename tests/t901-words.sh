@@ -4,52 +4,18 @@
 # grows, real targets, a finished checkpoint.
 # Usage: t901-words.sh SOURCE_DIR BUILD_DIR
 set -u
-megalith=$2/megalith
-[ -x "$megalith" ] || { echo "there is no $megalith: build first"; exit 1; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-words.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
-cd "$work" || exit 1
-failures=0
+. "$1/tests/command.sh"
 
-fail()
+extra() # what is not to be measured need not be probed
 {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    sed 's/^/    out: /;6q' out
-    sed 's/^/    err: /;6q' err
-}
-
-run() # CODE WORDS..: the exit code must be CODE
-{
-    want=$1
-    shift
-    what="megalith $*"
-    case "$*" in # what is not to be measured need not be probed
-    *--device* | *--threads*) quick= ;;
-    plan* | explain*) quick='--device ref' ;;
-    train*) quick='--threads 1' ;;
-    *) quick= ;;
+    case "$*" in
+    *--device* | *--threads*) ;;
+    plan* | explain*) echo --device ref ;;
+    train*) echo --threads 1 ;;
     esac
-    "$megalith" "$@" $quick > out 2> err
-    code=$?
-    [ $code = "$want" ] || fail "$what: exit code $code, not $want"
 }
 
-has() # FILE TEXT: the last run's out or err must have it
-{
-    grep -q -F -e "$2" "$1" || fail "$what: std$1 has no '$2'"
-}
-
-refuses() # CODE TEXT WORDS..: nothing but a message that has the text
-{
-    code_wanted=$1
-    text=$2
-    shift 2
-    run "$code_wanted" "$@"
-    has err "$text"
-    [ ! -s out ] || fail "$what: prints results although it fails"
-}
+has() { grep -q -F -e "$2" "$1" || fail "$what: $1 has no '$2'"; } # a text, no pattern
 
 warns() # TEXT WORDS..: does what was asked, and says so once
 {
@@ -63,7 +29,7 @@ warns() # TEXT WORDS..: does what was asked, and says so once
 silent() # WORDS..: no warning
 {
     run 0 "$@"
-    ! grep -q 'warning: ' err || fail "$what: warns"
+    lacks err 'warning: '
 }
 
 small="--options width=4 --batch 8 --data synthetic:count=16"
@@ -239,4 +205,4 @@ has out '"test_mae": 0.'
 run 0 train cnn $small --json
 has out '"mae": null'
 
-[ $failures = 0 ] && echo "all well" || { echo "$failures failed"; exit 1; }
+finish

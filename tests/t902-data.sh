@@ -2,38 +2,8 @@
 # Data that cannot be meant, as a user meets them: what is said, and that the word it names mends it.
 # Usage: t902-data.sh SOURCE_DIR BUILD_DIR
 set -u
-build=$2 megalith=$2/megalith
-. "$1/tests/mpirun.sh"
-[ -x "$megalith" ] || { echo "there is no $megalith: build first"; exit 1; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-data.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
-cd "$work" || exit 1
-failures=0
-
-fail()
-{
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    sed 's/^/    out: /;8q' out
-}
-
-# says CODE PATTERN WORDS..: the command ends so, and a line of what it prints matches.
-says()
-{
-    want=$1 pattern=$2
-    shift 2
-    "$megalith" "$@" > out 2>&1
-    code=$?
-    [ $code = "$want" ] || fail "$*: exit code $code, not $want"
-    grep -q -e "$pattern" out || fail "$*: nothing like '$pattern'"
-}
-
-# silent PATTERN: the last one's output has no such line.
-silent()
-{
-    ! grep -q -e "$1" out || fail "there is a line like '$1'"
-}
+. "$1/tests/command.sh"
+. "$source/tests/mpirun.sh"
 
 npy() # TYPE SHAPE: the head of a NumPy file, 128 bytes
 {
@@ -78,7 +48,7 @@ says 1 'map=0:0,255:1' $unet --classes 2 --data 'npy:images=first.npy labels=mas
 # Labels that start at 1: trained, and said.
 says 0 'warning: labels of y1.npy start at 1.*map=1..3:0' $train --data 'npy:images=first.npy labels=y1.npy'
 says 0 '^trained cnn' $train --data 'npy:images=first.npy labels=y1.npy map=1..3:0'
-silent 'warning'
+lacks out 'warning'
 if command -v mpirun > /dev/null; then
     says 0 'start at 1' $train -np 2 --data 'npy:images=first.npy labels=y1.npy'
     [ "$(grep -c 'start at 1' out)" = 1 ] || fail "two ranks say it twice"
@@ -86,9 +56,9 @@ fi
 
 # What is no number names its place, not the learning rate.
 says 1 'nan.npy\[5, 0, 0, 0\] is nan' $train --data 'npy:images=nan.npy labels=y.npy'
-silent 'smaller lr'
+lacks out 'smaller lr'
 
 # A file in place of a reader.
 says 1 'write npy:images=first.npy labels=FILE.npy' $train --data first.npy
 
-[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
+finish

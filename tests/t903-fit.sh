@@ -3,34 +3,7 @@
 # prints is run here, and must fit. MEGALITH_MEMORY stands for a small machine.
 # Usage: t903-fit.sh SOURCE_DIR BUILD_DIR
 set -u
-megalith=$2/megalith
-[ -x "$megalith" ] || { echo "there is no $megalith: build first"; exit 1; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-fit.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
-cd "$work" || exit 1
-failures=0
-
-fail()
-{
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    sed 's/^/    out: /;20q' out
-}
-
-# says CODE PATTERN WORDS..: the command ends so, and a line of what it prints matches.
-says()
-{
-    want=$1 pattern=$2
-    shift 2
-    "$megalith" "$@" > out 2>&1
-    code=$?
-    [ $code = "$want" ] || fail "$*: exit code $code, not $want"
-    grep -q -e "$pattern" out || fail "$*: nothing like '$pattern'"
-}
-
-has() { grep -q -e "$1" out || fail "nothing like '$1'"; }
-silent() { ! grep -q -e "$1" out || fail "there is a line like '$1'"; }
+. "$1/tests/command.sh"
 
 # arenas: the bytes of each rank of the last plan, one a line
 arenas()
@@ -69,19 +42,19 @@ says 0 '^  input 3x32x32, 7 classes; data: synthetic:image=3x32x32 classes=7 cou
 says 0 '^  input 3x64x64, 2 classes at each of 4096 places$' plan unet --width 4 --image 3x64x64
 says 0 '^  input 16 tokens, 100 classes at each of 16 places$' plan gpt --tokens 16 --classes 100 --width 16 --heads 2
 says 0 '^  input 4x128x128x128, 4 targets$' plan cosmoflow --width 4 --batch 1
-silent 'this machine has'
+lacks out 'this machine has'
 
 # A small machine: what fits really fits.
 unet="unet --width 8 --image 3x128x128 --batch 1"
 export MEGALITH_MEMORY=8MiB
 says 0 'this machine has 8.00 MiB: [0-9]* bytes are missing' plan $unet
-has '^  fits: .*--stages'
-has '^  fits: .*--mesh'
-silent '^  fits: .*--micro'
+has out '^  fits: .*--stages'
+has out '^  fits: .*--mesh'
+lacks out '^  fits: .*--micro'
 follow 8388608 $unet
 export MEGALITH_MEMORY=4MiB
 says 0 'this machine has 4.00 MiB: [0-9]* bytes are missing' plan cnn --batch 32
-has '^  fits: --micro'
+has out '^  fits: --micro'
 follow 4194304 cnn --batch 32
 says 0 '"machine_bytes": 4194304, "machines": 0' plan cnn --batch 32 --json
 export MEGALITH_MEMORY=20MiB
@@ -96,7 +69,7 @@ if command -v mpirun > /dev/null; then
     export MEGALITH_MEMORY=10MiB
     says 1 '2 ranks on one machine need [0-9]* bytes .*but it has 10.00 MiB; what fits: ' \
         train cnn -np 2 --batch 32 --data synthetic:count=64
-    has 'the same words on 2 ranks on 2 such machines '
+    has out 'the same words on 2 ranks on 2 such machines '
 fi
 unset MEGALITH_MEMORY
 
@@ -110,4 +83,4 @@ while read -r words; do
     says 0 'predicted peak' plan $unet --budget 8MiB $words
 done < lines
 
-[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
+finish

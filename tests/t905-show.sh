@@ -2,38 +2,7 @@
 # `show` and plan files as a user meets them: tables, drawings, plans that are written, edited, used.
 # Usage: t905-show.sh SOURCE_DIR BUILD_DIR
 set -u
-source=$1 megalith=$2/megalith
-[ -x "$megalith" ] || { echo "there is no $megalith: build first"; exit 1; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-show.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
-cd "$work" || exit 1
-failures=0
-
-fail()
-{
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    sed 's/^/    out: /;6q' out
-    sed 's/^/    err: /;6q' err
-}
-
-# run CODE WORDS..: runs the command; the exit code must be CODE.
-run()
-{
-    want=$1
-    shift
-    what="megalith $*"
-    "$megalith" "$@" > out 2> err
-    code=$?
-    [ $code = "$want" ] || fail "$what: exit code $code, not $want"
-}
-
-# has FILE PATTERN: a file must have a line that matches.
-has()
-{
-    grep -q -e "$2" "$1" || fail "$what: $1 has no '$2'"
-}
+. "$1/tests/command.sh"
 
 echo "== show"
 run 0 show resnet50
@@ -133,5 +102,4 @@ rm -f w-00002-of-*
 eval run 1 train cnn $small --epochs 1 --device ref --load w.safetensors.index.json
 has err 'shard w-00002-of-0000[0-9].safetensors is missing'
 
-[ $failures = 0 ] || { echo "$failures failed"; exit 1; }
-echo "show and plan files: as they should be"
+finish

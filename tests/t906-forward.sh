@@ -3,33 +3,9 @@
 # that the file gives them, weights are the file's where none are named.
 # Usage: t906-forward.sh SOURCE_DIR BUILD_DIR
 set -u
-golden=$1/tests/golden megalith=$2/megalith
-[ -x "$megalith" ] || { echo "there is no $megalith: build first"; exit 1; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-forward.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
-cd "$work" || exit 1
-failures=0
+. "$1/tests/command.sh"
 
-fail()
-{
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    sed 's/^/    err: /;6q' err
-}
-
-# run CODE WORDS..: runs the command; the exit code must be CODE.
-run()
-{
-    want=$1
-    shift
-    what="megalith $*"
-    "$megalith" "$@" > out 2> err
-    code=$?
-    [ $code = "$want" ] || fail "$what: exit code $code, not $want"
-}
-
-has() { grep -q -a -e "$2" "$1" || fail "$what: $1 has no '$2'"; }
+golden=$source/tests/golden
 same() { cmp -s "$1" "$2" || fail "$what: $1 and $2 differ"; }
 
 net=$golden/torch/tokens.onnx x=$golden/torch/x.npy y=$golden/torch/y.npy
@@ -66,5 +42,4 @@ run 0 grads "$net" --input "$x" --labels "$y" --out state.grads --weights "$gold
 run 1 grads cnn --input "$x" --labels "$y" --out none.grads
 has err 'cnn has no weights of its own: --weights'
 
-[ $failures = 0 ] || { echo "$failures failures"; exit 1; }
-echo "all as it should be"
+finish

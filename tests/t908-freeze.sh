@@ -2,37 +2,9 @@
 # --freeze and --train on the command line: what is planned, and what is refused.
 # Usage: t908-freeze.sh SOURCE_DIR BUILD_DIR
 set -u
-megalith=$2/megalith
-[ -x "$megalith" ] || { echo "there is no $megalith: build first"; exit 1; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/megalith-freeze.XXXXXX") || exit 1
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
-cd "$work" || exit 1
-failures=0
+. "$1/tests/command.sh"
 
-fail()
-{
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    sed 's/^/    out: /;6q' out
-    sed 's/^/    err: /;6q' err
-}
-
-# run CODE WORDS..: runs the command; the exit code must be CODE.
-run()
-{
-    want=$1
-    shift
-    what="megalith $*"
-    "$megalith" "$@" --batch 4 --threads 1 > out 2> err
-    code=$?
-    [ $code = "$want" ] || fail "$what: exit code $code, not $want"
-}
-
-has()
-{
-    grep -q -e "$2" "$1" || fail "$what: $1 has no '$2'"
-}
+extra() { echo --batch 4 --threads 1; }
 
 peak()
 {
@@ -53,5 +25,4 @@ run 1 train cnn --data synthetic:count=16 --steps 1 --freeze '*'
 has err 'nothing to train'
 run 0 train cnn --data synthetic:count=16 --steps 1 --freeze '*' --train bn1.bias
 
-if [ $failures -gt 0 ]; then exit 1; fi
-echo "all passed"
+finish

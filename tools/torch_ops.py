@@ -4,36 +4,15 @@
 
 `x` are the data inputs and `w` the weights, in the operator's order; attributes are those of the
 C descriptors, with their defaults. Running statistics in `w` are updated in place when training.
-Gradients are autograd's.
+Gradients are autograd's. Here are layers, normalisations and what moves numbers; tools/torch_points.py and
+tools/torch_losses.py have the others.
 """
 import torch
 from torch.nn import functional as F
 
-
-def words(attrs):
-    """"kernel=3x5 bias=0" as a dictionary of strings."""
-    return dict(word.partition("=")[::2] for word in (attrs or "").split())
-
-
-def flag(a, word, initial=False):
-    return a.get(word, str(int(initial))) in ("1", "yes", "true", "on", "")
-
-
-def axes(text, count):
-    values = [int(v) for v in text.split("x")]
-    return tuple(values * count if len(values) == 1 else values)
-
-
-def pads(text, count):
-    """[(before, after)] per spatial axis."""
-    parts = [part.split(":") for part in text.split("x")]
-    pairs = [(int(p[0]), int(p[-1])) for p in parts]
-    return pairs * count if len(pairs) == 1 else pairs
-
-
-def padded(x, pairs, value):
-    """F.pad wants the last axis first."""
-    return F.pad(x, [side for pair in reversed(pairs) for side in pair], value=value)
+import torch_losses
+import torch_points
+from torch_words import axes, flag, numbers, over_channels, padded, pads, words
 
 
 def conv(a, x, w, training):
@@ -196,10 +175,6 @@ def gap(a, x, w, training):
     return x[0].flatten(2).mean(2)
 
 
-def over_channels(t, like):
-    return t.reshape(-1, t.shape[-1], *[1] * (like.dim() - 2))
-
-
 def groups(a, x):
     size = int(a.get("norm", "0"))
     return x.split(size) if size else (x,)
@@ -309,220 +284,12 @@ def norm(a, x, w, training):
     return y.relu() if flag(a, "relu") else y
 
 
-def add(a, x, w, training):
-    y = sum((spread((x[0], b)) for b in x[1:]), x[0])
-    return y.relu() if flag(a, "relu") else y
-
-
 def concat(a, x, w, training):
     return torch.cat(x, 1)
 
 
-def relu(a, x, w, training):
-    return x[0].relu()
-
-
 def flatten(a, x, w, training):
     return x[0].flatten(1)
-
-
-def leaky_relu(a, x, w, training):
-    return F.leaky_relu(x[0], float(a.get("slope", "0.01")))
-
-
-def prelu(a, x, w, training):
-    return F.prelu(x[0], w[0])
-
-
-def sigmoid(a, x, w, training):
-    return x[0].sigmoid()
-
-
-def tanh(a, x, w, training):
-    return x[0].tanh()
-
-
-def gelu(a, x, w, training):
-    return F.gelu(x[0], approximate=a.get("approximate", "none"))
-
-
-def clip(a, x, w, training):
-    return x[0].clamp(float(a.get("lo", "-inf")), float(a.get("hi", "inf")))
-
-
-def softmax(a, x, w, training):
-    return x[0].log_softmax(1) if flag(a, "log") else x[0].softmax(1)
-
-
-def number(a, word, initial):
-    return float(a.get(word, initial))
-
-
-def hard_sigmoid(a, x, w, training):
-    """PyTorch's own has one slope, and 1/6 as a float in the gradient, even in double."""
-    return (number(a, "alpha", 1 / 6) * x[0] + number(a, "beta", 0.5)).clamp(0, 1)
-
-
-def selu(a, x, w, training):
-    """PyTorch's own has one pair of numbers."""
-    if not a:
-        return F.selu(x[0])
-    gamma = number(a, "gamma", 1.0507009873554805)
-    return gamma * F.elu(x[0], number(a, "alpha", 1.6732632423543772))
-
-
-POINTS = {
-    "abs": lambda a, x, w, training: x[0].abs(),
-    "celu": lambda a, x, w, training: F.celu(x[0], number(a, "alpha", 1)),
-    "elu": lambda a, x, w, training: F.elu(x[0], number(a, "alpha", 1)),
-    "exp": lambda a, x, w, training: x[0].exp(),
-    "hard_sigmoid": hard_sigmoid,
-    "hard_swish": lambda a, x, w, training: F.hardswish(x[0]),
-    "log": lambda a, x, w, training: x[0].log(),
-    "mish": lambda a, x, w, training: F.mish(x[0]),
-    "neg": lambda a, x, w, training: -x[0],
-    "pow": lambda a, x, w, training: x[0].pow(number(a, "exponent", 2)),
-    "reciprocal": lambda a, x, w, training: x[0].reciprocal(),
-    "selu": selu,
-    "softplus": lambda a, x, w, training: F.softplus(x[0]),
-    "sqrt": lambda a, x, w, training: x[0].sqrt(),
-}
-
-RELATIONS = {"less": torch.lt, "less_equal": torch.le, "greater": torch.gt,
-             "greater_equal": torch.ge, "equal": torch.eq, "not_equal": torch.ne}
-
-
-def compare(a, x, w, training):
-    """Masks of 0 and 1."""
-    other = spread(x) if len(x) > 1 else torch.tensor(number(a, "value", 0), dtype=x[0].dtype)
-    return RELATIONS[a.get("relation", "greater")](x[0], other).to(x[0].dtype)
-
-
-def where(a, x, w, training):
-    """masked_fill, or a third value where the mask holds (is above 0)."""
-    mask = spread(x) > 0
-    if flag(a, "invert"):
-        mask = ~mask
-    if len(x) < 3:
-        return x[0].masked_fill(mask, number(a, "value", 0))
-    return torch.where(mask, spread((x[0], x[2])), x[0])
-
-
-def spread(x):
-    """The second of two, its axes placed as files of rank 1 (n), 2 (n c) and more have them."""
-    missing = x[0].dim() - x[1].dim()
-    return x[1].reshape(*x[1].shape[:2], *[1] * missing, *x[1].shape[2:])
-
-
-def larger(a, x, w, training):
-    return torch.maximum(x[0], spread(x))
-
-
-def smaller(a, x, w, training):
-    return torch.minimum(x[0], spread(x))
-
-
-def mul(a, x, w, training):
-    return x[0] * spread(x)
-
-
-def sub(a, x, w, training):
-    return x[0] - spread(x)
-
-
-def div(a, x, w, training):
-    return x[0] / spread(x)
-
-
-def ignored(a, labels):
-    """Which labels do not count; cross_entropy wants one number for all of them."""
-    return (labels < 0) | (labels == int(a.get("ignore", "-1")))
-
-
-def label_count(a, x, w, training):
-    if x[0].is_floating_point():
-        return (~x[0].isnan()).sum()
-    kept = x[0][~ignored(a, x[0])].long()
-    return x[1].flatten()[kept].sum() if len(x) > 1 else kept.numel() * torch.ones(())
-
-
-def correct(a, x, w, training):
-    best = x[0].argmax(1) if x[0].shape[1] > 1 else x[0][:, 0] > 0
-    return ((best == x[1]) & ~ignored(a, x[1])).sum()
-
-
-def absolute_error(a, x, w, training):
-    return ((x[0].sigmoid() if flag(a, "sigmoid") else x[0]) - x[1]).abs().sum() / x[2]
-
-
-def top(a, x, w, training):
-    return x[0].amax(1, keepdim=True)
-
-
-def expsum(a, x, w, training):
-    return (x[0] - x[1].reshape(x[0].shape[0], 1, *x[0].shape[2:])).exp().sum(1, keepdim=True)
-
-
-def expdiv(a, x, w, training):
-    tops, z = (t.reshape(x[0].shape[0], 1, *x[0].shape[2:]) for t in x[1:])
-    return (x[0] - tops).exp() / z
-
-
-def xent(a, x, w, training):
-    logits, tops, z, labels, count = x[:5]
-    classes, smoothing = logits.shape[1], float(a.get("smoothing", "0"))
-    kept = ~ignored(a, labels)
-    aim = F.one_hot(labels.long().clamp(min=0), classes).movedim(-1, 1).to(logits.dtype)
-    aim = (1 - smoothing) * aim + smoothing / classes
-    aim = aim * kept[:, None] * (over_channels(x[5], logits) if len(x) > 5 else 1)
-    pixel = (logits.shape[0], 1, *logits.shape[2:])
-    return (aim * (z.log().reshape(pixel) - logits + tops.reshape(pixel))).sum() / count
-
-
-def softmax_xent(a, x, w, training):
-    labels = x[1].long()
-    labels = labels.masked_fill(ignored(a, labels), -100)
-    count = x[2] if len(x) > 2 else (labels >= 0).sum()
-    weight = x[3].flatten() if len(x) > 3 else None
-    return F.cross_entropy(x[0], labels, weight, ignore_index=-100, reduction="sum",
-                           label_smoothing=float(a.get("smoothing", "0"))) / count
-
-
-def mse(a, x, w, training):
-    return F.mse_loss(x[0], x[1], reduction="sum") / x[2]
-
-
-def bce_logits(a, x, w, training):
-    weight = over_channels(x[3].reshape(1, -1), x[0]) if len(x) > 3 else None
-    return F.binary_cross_entropy_with_logits(x[0], x[1], reduction="sum", pos_weight=weight) / x[2]
-
-
-def overlap(a, x, w, training):
-    kept = ~ignored(a, x[1])[:, None]
-    classes = x[0].shape[1]
-    aim = F.one_hot(x[1].long().clamp(min=0), max(classes, 2)).movedim(-1, 1) * kept
-    aim = aim[:, 1:] if classes == 1 else aim  # one logit tells label 1 from 0
-    share = x[0] * kept
-    count = kept.expand_as(x[0])
-    sums = [t.reshape(*x[0].shape[:2], -1).sum(2) for t in (share * aim, share + aim, count)]
-    return torch.stack(sums, 2)[:, :, None, None]
-
-
-def dice_mean(a, x, w, training):
-    both, total, count = x[0].flatten(2).unbind(2)
-    epsilon = float(a.get("epsilon", "1e-5"))
-    each = 1 - (2 * both + epsilon) / (total + epsilon)
-    return (each * count).sum() / (x[1] * each.shape[1])
-
-
-def dice(a, x, w, training):
-    chance = x[0].sigmoid() if a.get("mode") == "sigmoid" else x[0].softmax(1)
-    return dice_mean(a, [overlap(a, [chance, x[1]], w, training), x[2]], w, training)
-
-
-def numbers(a, word, initial=""):
-    text = a.get(word, initial)
-    return [int(v) for v in text.split("x")] if text else []
 
 
 def sliced(a, x, w, training):
@@ -588,31 +355,12 @@ def attention(a, x, w, training):
     return y.transpose(2, 3).flatten(1, 2)
 
 
-OPS = {f.__name__: f for f in (adaptive_avgpool, add, avgpool, batchnorm, concat, conv,
-                               conv_transpose, correct, dense, expsum, flatten, gap, groupnorm,
-                               instancenorm, label_count, layernorm, max_unpool, maxpool, mean,
-                               norm, norm_sets, relu, resize, softmax_xent, top, var, xent)}
-
-OPS.update({f.__name__: f for f in (absolute_error, bce_logits, clip, dice, dice_mean, div, expdiv, gelu,
-                                    leaky_relu, mse, mul, overlap, prelu, sigmoid, softmax, sub,
-                                    tanh)})
-
-OPS.update({f.__name__: f for f in (attention, embedding, gather, matmul, pad, position, reshape,
-                                    transpose)}, slice=sliced)
-
-def reduced(a):
-    return [int(axis) for axis in a["axes"].split("x")]
-
-
-def total(a, x, w, training):
-    return (torch.mean if flag(a, "mean") else torch.sum)(x[0], reduced(a), keepdim=True)
-
-
-def peak(a, x, w, training):
-    return x[0].detach().amax(reduced(a), keepdim=True)
-
-
-OPS.update(POINTS, sum=total, peak=peak, compare=compare, max=larger, min=smaller, where=where)
+OPS = {f.__name__: f for f in (adaptive_avgpool, attention, avgpool, batchnorm, concat, conv,
+                               conv_transpose, dense, embedding, flatten, gap, gather,
+                               groupnorm, instancenorm, layernorm, matmul, max_unpool, maxpool,
+                               mean, norm, norm_sets, pad, position, reshape, resize, transpose,
+                               var)}
+OPS.update(torch_points.OPS, **torch_losses.OPS, slice=sliced)
 
 
 def run(op, attrs, x, w, training=True):
