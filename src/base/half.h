@@ -1,4 +1,5 @@
-/* IEEE 754 binary16: sign, 5 bits of exponent, 10 of fraction. */
+/* Real numbers of 16 bits: IEEE 754 binary16 (sign, 5 bits of exponent, 10 of fraction), and bfloat16, the
+ * upper half of a float. */
 #ifndef MEG_BASE_HALF_H
 #define MEG_BASE_HALF_H
 
@@ -16,6 +17,14 @@ static inline float meg_half(uint16_t half)
     value *= 0x1p112f;
     memcpy(&bits, &value, sizeof bits);
     bits |= sign | ones;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline float meg_brain(uint16_t brain)
+{
+    uint32_t bits = (uint32_t)brain << 16;
+    float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }

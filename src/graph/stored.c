@@ -16,7 +16,6 @@ static double number_at(const meg_stored *s, int64_t i)
 {
     const char *data = s->data;
     uint16_t narrow;
-    uint32_t bits;
     float single;
     double value;
     switch (s->type) {
@@ -28,9 +27,7 @@ static double number_at(const meg_stored *s, int64_t i)
         return (double)meg_half(narrow);
     case MEG_STORED_BF16:
         memcpy(&narrow, data + 2 * i, 2);
-        bits = (uint32_t)narrow << 16;
-        memcpy(&single, &bits, 4);
-        return (double)single;
+        return (double)meg_brain(narrow);
     default:
         memcpy(&single, data + 4 * i, 4);
         return (double)single;

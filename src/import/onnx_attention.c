@@ -123,7 +123,7 @@ static bool number_of(const meg_onnx_symbol *s, double *out)
     const meg_onnx_tensor *t = s ? s->constant : NULL;
     int64_t whole;
     if (!t || t->size != 1 || meg_onnx_is_weight(s)) return false;
-    *out = meg_onnx_whole(t, 0, &whole) ? (double)whole : meg_onnx_number(t, 0);
+    *out = meg_onnx_whole(t, 0, &whole) ? (double)whole : meg_onnx_meant(t, 0);
     return !isnan(*out);
 }
 
@@ -170,6 +170,12 @@ static bool judge_mask(const matrix *m, const int64_t tokens[2], bool *causal)
     return all || earlier;
 }
 
+/* Numbers of the file; a bias that is trained is no mask, even where it starts with zeros. */
+static const meg_onnx_tensor *fixed_of(const meg_onnx_symbol *s)
+{
+    return s && !meg_onnx_is_weight(s) ? s->constant : NULL;
+}
+
 /* Add, or Where, of the scores s and a mask. */
 static bool read_mask(const meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_symbol *s,
                       const int64_t tokens[2], bool *causal)
@@ -177,14 +183,13 @@ static bool read_mask(const meg_onnx_build *b, const meg_onnx_node *n, const meg
     matrix m = {.numbers = true};
     double number;
     for (int i = 0; i < 2 && n->inputs == 2; i++)
-        if (meg_onnx_in(b, n, i) == s && meg_onnx_in(b, n, 1 - i))
-            m.t = meg_onnx_in(b, n, 1 - i)->constant;
+        if (meg_onnx_in(b, n, i) == s) m.t = fixed_of(meg_onnx_in(b, n, 1 - i));
     if (n->inputs == 3) {
         int which = meg_onnx_in(b, n, 1) == s ? 1 : 2;
         const meg_onnx_symbol *truth = meg_onnx_in(b, n, 0), *other = meg_onnx_in(b, n, 3 - which);
         if (meg_onnx_in(b, n, which) != s || !number_of(other, &number) || number > HIDDEN)
             return false;
-        m = (matrix){truth ? truth->constant : NULL, false, which == 1};
+        m = (matrix){fixed_of(truth), false, which == 1};
     }
     return m.t && judge_mask(&m, tokens, causal);
 }

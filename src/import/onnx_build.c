@@ -413,7 +413,8 @@ static void set_axes(const meg_onnx_build *b, const meg_onnx_weight *w, meg_valu
     const meg_onnx_symbol *s = w->symbol;
     const meg_onnx_tensor *t = s->constant;
     bool torch = meg_span_is(b->file->producer, "pytorch"), swap = s->folded && t->rank == 2;
-    torch = torch || meg_span_is(b->file->producer, "megalith"); /* which has what it does not say */
+    torch = torch ||
+            meg_span_is(b->file->producer, "megalith"); /* which has what it does not say */
     meg_onnx_said axes = {0};
     if (!s->said && (!torch || (s->maker >= 0 && !s->trained) || t->rank > MEG_AXES)) return;
     if (s->said) axes = *s->said;

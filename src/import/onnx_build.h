@@ -87,6 +87,7 @@ typedef struct meg_onnx_build {
     int drawn_alone;  /* masks of one sample: perhaps for all of a batch */
     int merged;                            /* scales of normalisations that several of them share */
     meg_onnx_names lost, counted, missing; /* weights without their names; computed; not there */
+    meg_onnx_names reshaped; /* of which a part, or another shape, is trained in their stead */
     int64_t weights;                       /* numbers that the file stores */
     int64_t computed; /* and that its nodes made or went through: onnx_fold.c */
 } meg_onnx_build;

@@ -73,6 +73,23 @@ static meg_status read_shape(meg_onnx_build *b, const meg_onnx_node *n)
     return MEG_OK;
 }
 
+/* ---- weights of their own ---- */
+
+/* A part of a trained weight, or all of it with other extents, is trained in its stead, under the node's
+ * name: that would untie it where another node reads the weight, too. */
+static meg_status take_over(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_symbol *s)
+{
+    const meg_onnx_symbol *root = s->of ? s->of : s;
+    if (!meg_onnx_is_weight(s)) return MEG_OK;
+    if (s->uses > 1 || root->uses > 1)
+        return meg_onnx_refuse(b, n,
+                               "it gives '%.*s', a trained weight, another shape, but other nodes "
+                               "read the weight, too",
+                               MEG_SPAN_TEXT(root->name));
+    meg_onnx_list_name(b, &b->reshaped, root->name);
+    return MEG_OK;
+}
+
 /* ---- arithmetic of shapes ---- */
 
 /* The first rows of a weight, all of them perhaps: learned positions. */
@@ -97,6 +114,7 @@ static meg_status gather_positions(meg_onnx_build *b, const meg_onnx_node *n)
         t.dims[i] = index->dims[i];
     t.dims[index->rank] = s->constant->dims[1];
     if (all) meg_onnx_bind_same(b, n, s);
+    else MEG_TRY(b->error, take_over(b, n, s));
     bind_constant(b, n, &t);
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
     if (y && all && !y->of) y->of = s;
@@ -268,10 +286,12 @@ meg_status meg_onnx_reshape_weight(meg_onnx_build *b, const meg_onnx_node *n)
     meg_onnx_tensor t = *s->constant;
     if (s->turned) return meg_onnx_refuse(b, n, "its input is a transposed weight");
     MEG_TRY(b->error, meg_onnx_new_dims(b, n, s->constant, t.dims, &t.rank));
+    bool same = same_but_ones(&t, s->constant);
+    if (!same) MEG_TRY(b->error, take_over(b, n, s));
     meg_onnx_bind_same(b, n, s);
     bind_constant(b, n, &t);
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
-    if (y && !y->of && same_but_ones(&t, s->constant)) y->of = s;
+    if (y && !y->of && same) y->of = s;
     return MEG_OK;
 }
 

@@ -20,6 +20,7 @@ struct meg_onnx_draw {
     bool mask; /* 0 or `factor`, with probability `keep`; else uniform in [lo, hi) */
     double lo, hi;
     double keep, factor;
+    bool *taken; /* of all that is made of the same random numbers: a dropout has drawn them */
 };
 
 static meg_onnx_draw *draw_of(const meg_onnx_build *b, const meg_onnx_node *n, int i)
@@ -46,13 +47,19 @@ static meg_status bind_draw(meg_onnx_build *b, const meg_onnx_node *n, const meg
 
 /* ---- where they come from ---- */
 
+static meg_status begin_draw(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_draw *d)
+{
+    d->taken = meg_pool_alloc(b->file->pool, sizeof *d->taken);
+    return bind_draw(b, n, d);
+}
+
 static meg_status read_uniform(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_draw d = {.lo = meg_onnx_real(n, "low", 0), .hi = meg_onnx_real(n, "high", 1)};
     d.rank = meg_onnx_ints(n, "shape", d.dims, MEG_ONNX_RANK);
     if (d.rank < 0 || d.rank > MEG_ONNX_RANK || !(d.hi > d.lo))
         return meg_onnx_refuse(b, n, "it wants a shape, and bounds");
-    return bind_draw(b, n, &d);
+    return begin_draw(b, n, &d);
 }
 
 static meg_status read_uniform_like(meg_onnx_build *b, const meg_onnx_node *n)
@@ -68,7 +75,7 @@ static meg_status read_uniform_like(meg_onnx_build *b, const meg_onnx_node *n)
         MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &unused));
         d.rank = meg_onnx_dims(b, like, d.dims);
     }
-    return bind_draw(b, n, &d);
+    return begin_draw(b, n, &d);
 }
 
 /* With one probability for all. */
@@ -84,7 +91,7 @@ static meg_status read_bernoulli(meg_onnx_build *b, const meg_onnx_node *n)
     for (int64_t i = 0; i < t->size; i++)
         if (!(fabs(meg_onnx_number(t, i) - d.keep) <= 0))
             return meg_onnx_refuse(b, n, "its probabilities differ: one for all is supported");
-    return bind_draw(b, n, &d);
+    return begin_draw(b, n, &d);
 }
 
 /* ---- what becomes of them ---- */
@@ -97,11 +104,11 @@ static meg_status misused(const meg_onnx_build *b, const meg_onnx_node *n)
                            "dropout, stochastic depth");
 }
 
-/* The constant beside a draw. */
+/* The constant beside a draw; a trained one would be frozen here. */
 static meg_status number_beside(const meg_onnx_build *b, const meg_onnx_node *n, int i, double *out)
 {
     const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
-    if (!s || !s->constant) return misused(b, n);
+    if (!s || !s->constant || meg_onnx_is_weight(s)) return misused(b, n);
     return meg_onnx_scalar(b, n, i, 0, out);
 }
 
@@ -224,14 +231,16 @@ static meg_status scale(meg_onnx_build *b, const meg_onnx_node *n, double factor
 {
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
     meg_graph *g = b->graph;
-    meg_weight_spec spec = {.kind = MEG_STATE, .rank = 1, .shape = meg_box_of(1, 1, 1, 1, 1)};
-    float *number = meg_pool_alloc(b->file->pool, sizeof *number);
-    *number = (float)factor;
+    meg_weight_spec spec = {.kind = MEG_FIXED, .rank = 1, .shape = meg_box_of(1, 1, 1, 1, 1)};
+    double *number = meg_pool_alloc(b->file->pool, sizeof *number);
+    *number = factor;
     spec.dims[0] = 1;
     int *value = y->value >= 0 ? &y->value : &y->front;
+    if (y->value >= 0) y->front = -1; /* not scaled: it is made anew where it is asked for */
     int by = meg_graph_parameter(g, meg_onnx_fresh(b, "kept"), &spec);
     if (by < 0) return g->error.status;
-    g->value[by].stored = (meg_stored){.data = number, .type = MEG_STORED_F32};
+    g->value[by].stored = (meg_stored){.data = number, .type = MEG_STORED_F64};
+    g->value[by].unsaved = true;
     *value = meg_graph_add(g, "mul", meg_onnx_fresh(b, "mul"), "", 2, (int[]){*value, by});
     return g->error.status;
 }
@@ -257,6 +266,11 @@ static meg_status multiply(meg_onnx_build *b, const meg_onnx_node *n)
         return meg_onnx_refuse(b, n,
                                "a random mask may be drawn for each element, channel or sample, or "
                                "the batch, but this one has another shape");
+    if (*d.taken && d.keep > 0 && d.keep < 1)
+        return meg_onnx_refuse(b, n,
+                               "the same random numbers are multiplied with other data, too: "
+                               "each dropout draws its own");
+    *d.taken = true;
     b->drops++;
     b->drawn_alone += d.rank && dims[0] == 1 && strcmp(p.per, "sample") == 0;
     l.front = p.front || (!p.straight && meg_onnx_is_front(s));

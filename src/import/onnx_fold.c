@@ -37,7 +37,8 @@ typedef struct folding {
 
 static bool is_real(const meg_onnx_tensor *t)
 {
-    return t->type == MEG_ONNX_FLOAT || t->type == MEG_ONNX_DOUBLE;
+    return t->type == MEG_ONNX_FLOAT || t->type == MEG_ONNX_DOUBLE || t->type == MEG_ONNX_FLOAT16 ||
+           t->type == MEG_ONNX_BFLOAT16;
 }
 
 static int64_t whole_at(const meg_onnx_tensor *t, int64_t i)
@@ -441,6 +442,17 @@ static meg_status fold_where(folding *f)
     return finish(f);
 }
 
+/* Truths: whatever is not 0. */
+static meg_status fold_truth(folding *f)
+{
+    if (!make_room(f) || f->size != f->in[0]->size) return too_large(f);
+    for (int64_t i = 0; i < f->size; i++) {
+        double number = real_at(f->in[0], i);
+        f->i[i] = number < 0 || number > 0 || isnan(number);
+    }
+    return finish(f);
+}
+
 static meg_status fold_cast(folding *f)
 {
     int64_t to = meg_onnx_int(f->n, "to", 0);
@@ -449,7 +461,7 @@ static meg_status fold_cast(folding *f)
     if (meg_span_is(f->n->op, "CastLike")) f->real = f->in[1] ? is_real(f->in[1]) : true;
     f->rank = f->in[0]->rank;
     memcpy(f->dims, f->in[0]->dims, sizeof f->dims);
-    return fold_same(f);
+    return to == MEG_ONNX_BOOL ? fold_truth(f) : fold_same(f);
 }
 
 /* ---- reducing ---- */

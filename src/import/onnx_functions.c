@@ -101,19 +101,24 @@ static meg_status read_pow(meg_onnx_build *b, const meg_onnx_node *n)
 
 /* ---- extremes ---- */
 
+static bool is_constant(const meg_onnx_symbol *s)
+{
+    return s && s->constant;
+}
+
 /* Of any number of inputs: pair by pair, the wider one first. */
 static meg_status extreme(meg_onnx_build *b, const meg_onnx_node *n, const char *op)
 {
     meg_onnx_layer l = {.op = op, .inputs = 2};
     int first = 0;
-    while (first < n->inputs && meg_onnx_in(b, n, first)->constant)
+    while (first < n->inputs && is_constant(meg_onnx_in(b, n, first)))
         first++;
     if (first == n->inputs) return meg_onnx_refuse(b, n, "all inputs are weights");
     MEG_TRY(b->error, meg_onnx_data(b, n, first, &l.in[0]));
     for (int i = 0, done = 1; i < n->inputs; i++) {
         meg_onnx_symbol *s = meg_onnx_in(b, n, i);
         if (i == first) continue;
-        if (s->constant) MEG_TRY(b->error, meg_onnx_spread(b, n, s, l.in[0], &l.in[1]));
+        if (is_constant(s)) MEG_TRY(b->error, meg_onnx_spread(b, n, s, l.in[0], &l.in[1]));
         else MEG_TRY(b->error, meg_onnx_data(b, n, i, &l.in[1]));
         MEG_TRY(b->error, meg_onnx_line_up(b, n, first, i));
         meg_onnx_widest_first(b, l.in);

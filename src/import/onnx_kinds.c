@@ -14,7 +14,11 @@
 
 bool meg_onnx_nameless(meg_span s)
 {
-    return meg_begins(s, "val_") || meg_begins(s, "onnx::");
+    if (meg_begins(s, "onnx::")) return true;
+    if (!meg_begins(s, "val_")) return false; /* val_12, but not a user's val_scale */
+    for (s.at += strlen("val_"); s.at < s.end && *s.at >= '0' && *s.at <= '9'; s.at++)
+        continue;
+    return s.at == s.end;
 }
 
 bool meg_onnx_is_initializer(const meg_onnx_symbol *s)
@@ -100,7 +104,7 @@ bool meg_onnx_is_buffer(const meg_onnx_symbol *s)
 
 bool meg_onnx_is_fused(const meg_onnx_node *n)
 {
-    return meg_begins(meg_onnx_note(n, "pkg.onnxscript.rewriter.rule_name"), "FuseBatchNorm");
+    return meg_contains(meg_onnx_note(n, "pkg.onnxscript.rewriter.rule_name"), "FuseBatchNorm");
 }
 
 /* Masks of minus infinity are no weights, whatever they are called. */
@@ -176,6 +180,11 @@ void meg_onnx_tell_kinds(meg_onnx_build *b)
         meg_onnx_warn(
             b, "%d weights have lost their names: %s%s; do_constant_folding=False keeps them",
             b->lost.count, b->lost.text, b->lost.count > 8 ? ", .." : "");
+    if (b->reshaped.count)
+        meg_onnx_warn(b,
+                      "of %s%s a part or another shape is trained, under a name of its own: files "
+                      "of weights do not fit the model's",
+                      b->reshaped.text, b->reshaped.count > 8 ? ", .." : "");
     if (b->missing.count && !b->folded)
         meg_onnx_warn(b, "%d parameters of the model are not in the file: %s%s", b->missing.count,
                       b->missing.text, b->missing.count > 8 ? ", .." : "");

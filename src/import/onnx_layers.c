@@ -102,10 +102,8 @@ static bool ends_with(meg_span s, const char *tail)
 
 /* The optimizer of PyTorch's newer exporter notes what it did; its older one calls what a folding made
  * by other names than modules. */
-static bool looks_folded(const meg_onnx_build *b, const meg_onnx_node *n,
-                         const meg_onnx_weight w[2])
+static bool looks_folded(const meg_onnx_build *b, const meg_onnx_weight w[2])
 {
-    if (meg_onnx_is_fused(n)) return true;
     return meg_span_is(b->file->producer, "pytorch") &&
            !(ends_with(w[0].symbol->name, ".weight") && ends_with(w[1].symbol->name, ".bias"));
 }
@@ -147,7 +145,7 @@ static meg_status read_conv(meg_onnx_build *b, const meg_onnx_node *n)
     MEG_TRY(b->error, add_taps(b, n, &l, &w));
     meg_onnx_attr(&l, " filters=%" PRId64, meg_onnx_in(b, n, 1)->constant->dims[0]);
     print_windows(&l, &w);
-    b->folded += l.weights == 2 && looks_folded(b, n, l.weight);
+    b->folded += meg_onnx_is_fused(n) || (l.weights == 2 && looks_folded(b, l.weight));
     return meg_onnx_add(b, n, &l);
 }
 

@@ -15,10 +15,12 @@ static const char *variance_of(const meg_onnx_build *b, const meg_onnx_node *n)
     return meg_span_is(b->file->producer, "pytorch") ? "unbiased" : "population";
 }
 
-/* A scale that another normalisation has, too. */
+/* A scale that another normalisation has, too. Where the file says what is whose, merged ones are parted
+ * again (onnx_torch.c), and this one is tied. */
 static bool is_shared(const meg_onnx_symbol *s)
 {
-    return s->parameter >= 0 && meg_onnx_is_weight(s);
+    bool said = s->kind == MEG_ONNX_PARAMETER && !s->guessed;
+    return s->parameter >= 0 && meg_onnx_is_weight(s) && !said;
 }
 
 static meg_status read_batchnorm(meg_onnx_build *b, const meg_onnx_node *n)

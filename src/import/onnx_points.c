@@ -46,10 +46,42 @@ static meg_status read_gelu(meg_onnx_build *b, const meg_onnx_node *n)
     return meg_onnx_point(b, n, &l);
 }
 
+/* A bound of Clip, input i, as a choice: what lies beyond it becomes the bound. */
+static meg_status bound_by(meg_onnx_build *b, const meg_onnx_node *n, int i, int *x)
+{
+    int in[3] = {*x};
+    meg_onnx_symbol *s = meg_onnx_in(b, n, i);
+    if (!s) return MEG_OK;
+    if (!s->constant) return meg_onnx_refuse(b, n, "input %d must be a constant", i);
+    MEG_TRY(b->error, meg_onnx_spread(b, n, s, *x, &in[2]));
+    in[1] = meg_graph_add(b->graph, "compare", meg_onnx_fresh(b, "compare"),
+                          i == 1 ? "relation=less" : "relation=greater", 2, (int[]){*x, in[2]});
+    if (in[1] >= 0) *x = meg_graph_add(b->graph, "where", meg_onnx_fresh(b, "where"), "", 3, in);
+    return b->graph->error.status;
+}
+
+/* Bounds that are trained: the gradient of what lies beyond them is theirs, as PyTorch's clamp has it. */
+static meg_status clip_trained(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    int x;
+    MEG_TRY(b->error, meg_onnx_data(b, n, 0, &x));
+    for (int i = 1; i <= 2; i++)
+        MEG_TRY(b->error, bound_by(b, n, i, &x));
+    meg_onnx_bind(b, n, 0, x);
+    return MEG_OK;
+}
+
+static bool is_trained(const meg_onnx_symbol *s)
+{
+    return s && s->constant && meg_onnx_is_weight(s);
+}
+
 static meg_status read_clip(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "clip"};
     double lo, hi;
+    if (is_trained(meg_onnx_in(b, n, 1)) || is_trained(meg_onnx_in(b, n, 2)))
+        return clip_trained(b, n);
     MEG_TRY(b->error, meg_onnx_scalar(b, n, 1, -3.4028235e38, &lo));
     MEG_TRY(b->error, meg_onnx_scalar(b, n, 2, 3.4028235e38, &hi));
     if (lo > hi) lo = hi; /* all becomes the upper bound */
@@ -201,11 +233,38 @@ void meg_onnx_widest_first(const meg_onnx_build *b, int in[2])
     in[0] = in[1], in[1] = first;
 }
 
+/* Has the constant a number for each element of a sample? */
+static bool whole_sample(const meg_onnx_tensor *t, const meg_value *x, bool front)
+{
+    if (front && x->rank != 3) return false;
+    int shift = t->rank - (x->rank - 1);
+    if (shift < 0 || shift > 1 || (shift == 1 && t->dims[0] != 1) || t->size == 1) return false;
+    for (int i = 1; i < x->rank; i++)
+        if (t->dims[shift + i - 1] != x->dims[front ? 3 - i : i]) return false;
+    return true;
+}
+
+/* Has the constant numbers along another axis than the last, so that data in front of it would not do?
+ * Learned positions do: see add_constant. */
+static bool wants_order(const meg_onnx_build *b, const meg_onnx_symbol *c, const meg_onnx_symbol *x,
+                        bool sum)
+{
+    const meg_onnx_tensor *t = c ? c->constant : NULL;
+    if (!t || !meg_onnx_is_front(x)) return false;
+    if (sum && meg_onnx_is_weight(c) && whole_sample(t, &b->graph->value[x->front], true))
+        return false;
+    for (int i = 0; i < t->rank - 1; i++)
+        if (t->dims[i] != 1) return true;
+    return false;
+}
+
 /* Both inputs as data, in one order; -1 for a constant. */
 static meg_status pair_data(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l)
 {
     meg_onnx_symbol *s[2] = {meg_onnx_in(b, n, 0), meg_onnx_in(b, n, 1)};
+    bool sum = strcmp(l->op, "add") == 0;
     l->front = meg_onnx_is_front(s[0]) || meg_onnx_is_front(s[1]);
+    if (wants_order(b, s[0], s[1], sum) || wants_order(b, s[1], s[0], sum)) l->front = false;
     l->inputs = 2;
     for (int i = 0; i < 2; i++) {
         l->in[i] = -1;
@@ -265,17 +324,6 @@ static meg_status read_div(meg_onnx_build *b, const meg_onnx_node *n)
 static bool shapes_differ(const meg_graph *g, int a, int c)
 {
     return !meg_box_equal(&g->value[a].shape, &g->value[c].shape);
-}
-
-/* Has the constant a number for each element of a sample? */
-static bool whole_sample(const meg_onnx_tensor *t, const meg_value *x, bool front)
-{
-    if (front && x->rank != 3) return false;
-    int shift = t->rank - (x->rank - 1);
-    if (shift < 0 || shift > 1 || (shift == 1 && t->dims[0] != 1) || t->size == 1) return false;
-    for (int i = 1; i < x->rank; i++)
-        if (t->dims[shift + i - 1] != x->dims[front ? 3 - i : i]) return false;
-    return true;
 }
 
 /* x + constant: learned positions, or a parameter that is spread over x. */

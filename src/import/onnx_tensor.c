@@ -6,6 +6,7 @@
  *     another file             `location` beside the model, with offset and length
  */
 #include "import/onnx_tensor.h"
+#include "base/half.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -288,9 +289,14 @@ double meg_onnx_number(const meg_onnx_tensor *t, int64_t i)
 {
     float single = 0;
     double number = NAN;
+    uint16_t narrow;
     const char *data = t->data;
     if (i < 0 || i >= t->size) return NAN;
     if (t->type == MEG_ONNX_FLOAT) memcpy(&single, data + 4 * i, 4), number = (double)single;
     if (t->type == MEG_ONNX_DOUBLE) memcpy(&number, data + 8 * i, 8);
+    if (t->type == MEG_ONNX_FLOAT16 || t->type == MEG_ONNX_BFLOAT16) {
+        memcpy(&narrow, data + 2 * i, 2);
+        number = (double)(t->type == MEG_ONNX_FLOAT16 ? meg_half(narrow) : meg_brain(narrow));
+    }
     return number;
 }

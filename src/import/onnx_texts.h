@@ -23,6 +23,13 @@ static inline bool meg_ends(meg_span s, const char *tail)
     return (size_t)meg_span_bytes(s) >= length && memcmp(s.end - length, tail, length) == 0;
 }
 
+static inline bool meg_contains(meg_span s, const char *part)
+{
+    for (; s.at < s.end; s.at++)
+        if (meg_begins(s, part)) return true;
+    return false;
+}
+
 /* Cuts the next line off. */
 static inline bool meg_next_line(meg_span *text, meg_span *line)
 {

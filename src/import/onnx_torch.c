@@ -17,6 +17,7 @@ typedef struct target { /* a line of the signature */
     meg_onnx_kind kind;
     bool unsaved; /* a buffer that is not persistent, a constant */
     bool found;   /* there is an initializer for it */
+    size_t line;  /* of the signature: as the model has them */
 } target;
 
 typedef struct signature {
@@ -56,6 +57,7 @@ static void read_signature(meg_span text, signature *out)
         t.kind = kind_of(meg_next_word(&line));
         if (!meg_next_quoted(&line, &t.name)) continue;
         t.unsaved = t.kind == MEG_ONNX_CONSTANT || meg_ends(line, "persistent=False");
+        t.line = out->count;
         out->at = meg_grow(out->at, &out->room, out->count + 1, sizeof t);
         out->at[out->count++] = t;
     }
@@ -280,6 +282,14 @@ static meg_status own_symbol(meg_onnx_build *b, target *t, const meg_onnx_tensor
     return MEG_OK;
 }
 
+/* Weights that the model itself ties have the last of their names in the file; what the optimizer merges
+ * has the first. */
+static bool is_named_later(const signature *sign, const target *t, const meg_onnx_symbol *s)
+{
+    const target *own = target_of(sign, s->label.at ? s->label : s->name);
+    return own && t->line < own->line;
+}
+
 /* PyTorch's optimizer makes one tensor of those that begin with the same numbers: scales of ones,
  * offsets of zeros. The signature has them all, so each module gets its own again. Other numbers are
  * the same only where weights are tied. */
@@ -295,7 +305,7 @@ static meg_status split_merged(meg_onnx_build *b, const signature *sign)
             if (!t) continue;
             t->found = true;
             MEG_TRY(b->error, meg_onnx_work(b, n, s->constant->size));
-            if (!uniform(s->constant)) continue;
+            if (is_named_later(sign, t, s) || !uniform(s->constant)) continue;
             MEG_TRY(b->error, own_symbol(b, t, s->constant, (int)i));
             n->in[k] = t->name;
             s->uses--;
@@ -331,7 +341,7 @@ static meg_status restore_bias(meg_onnx_build *b, const signature *sign, meg_onn
 {
     meg_span rule = meg_onnx_note(n, "pkg.onnxscript.rewriter.rule_name");
     const meg_onnx_symbol *weight = n->inputs == 2 ? meg_onnx_symbol_of(b, n->in[1]) : NULL;
-    if (!meg_begins(rule, "RemoveOptionalBias") || !weight || !weight->constant) return MEG_OK;
+    if (!meg_contains(rule, "RemoveOptionalBias") || !weight || !weight->constant) return MEG_OK;
     target *t = weight->constant->rank >= 2 ? bias_of(b, sign, n, weight) : NULL;
     int64_t units = t ? units_of(n, weight->constant) : 0;
     if (units < 1 || units > weight->constant->size) return MEG_OK;
@@ -422,7 +432,8 @@ void meg_onnx_read_script(meg_onnx_build *b)
         meg_onnx_symbol *s = &b->symbol[i];
         if (!meg_onnx_is_initializer(s)) continue;
         bool nameless = meg_onnx_nameless(s->name);
-        bool number = nameless && s->constant->size == 1 && !is_slope(b, s);
+        bool made = nameless || meg_begins(s->name, "/"); /* "/Constant_output_0": simplified */
+        bool number = made && s->constant->size == 1 && !is_slope(b, s);
         s->kind = number ? MEG_ONNX_CONSTANT : MEG_ONNX_PARAMETER;
         s->guessed = true;
         if (!nameless || number || is_tied(b, s)) continue;
