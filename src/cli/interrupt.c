@@ -125,6 +125,7 @@ void meg_interrupt_end(meg_interrupt *i)
     atomic_store(&i->ending, true);
     pthread_kill(i->thread, SIGUSR1);
     pthread_join(i->thread, NULL);
+    signal(SIGUSR1, SIG_IGN); /* all is done: whoever asks again has nothing to wait for */
     pthread_sigmask(SIG_SETMASK, &i->before, NULL);
     i->watching = false;
 }

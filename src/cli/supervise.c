@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 static const double PATIENCE = 3.0; /* seconds for an end at once */
+static const double AGAIN = 1.0; /* seconds from start to first SIGUSR1, and from one to the next */
 
 typedef struct job {
     const meg_care *care;
@@ -34,6 +35,7 @@ typedef struct job {
     int asked;      /* how often */
     int last;       /* the signal that asked last, */
     double when;    /* and when it did */
+    double due;     /* when the ranks are to be told next */
     int status;     /* of waitpid */
 } job;
 
@@ -46,6 +48,17 @@ static void pass_on(job *j, int sign, const siginfo_t *what)
     j->asked += sign != SIGHUP;
 }
 
+/* Again and again, and not at once: Open MPI's mpirun drops a signal that comes before its ranks are
+ * started, and MPICH's, in its first hundredth of a second, is deaf to all further ones. To a rank that
+ * knows already another one means nothing (interrupt.c). */
+static void tell_ranks(job *j)
+{
+    double now = meg_clock();
+    if (now < j->due) return;
+    kill(j->launcher, SIGUSR1);
+    j->due = now + AGAIN;
+}
+
 static void ask(job *j, int sign)
 {
     double now = meg_clock();
@@ -55,7 +68,7 @@ static void ask(job *j, int sign)
     j->asked++;
     if (j->asked == 1) {
         meg_interrupt_first_words("after this step or the next");
-        kill(j->launcher, SIGUSR1);
+        tell_ranks(j);
     } else if (j->asked == 2) {
         kill(j->launcher, SIGTERM);
     } else {
@@ -76,9 +89,10 @@ static void wait_for(job *j, const sigset_t *signs)
     const struct timespec tick = {0, 100000000};
     while (waitpid(j->launcher, &j->status, WNOHANG) == 0) {
         siginfo_t what;
-        bool hurry = j->care->stops && j->asked > 1;
-        int sign = hurry ? sigtimedwait(signs, &what, &tick) : sigwaitinfo(signs, &what);
+        bool asked = j->care->stops && j->asked, hurry = asked && j->asked > 1;
+        int sign = asked ? sigtimedwait(signs, &what, &tick) : sigwaitinfo(signs, &what);
         if (hurry && meg_clock() - j->when > PATIENCE) kill(-j->launcher, SIGKILL);
+        if (asked && !hurry) tell_ranks(j);
         if (sign == SIGTSTP) pause_together(j);
         if (sign <= 0 || !sigismember(&j->stops, sign)) continue;
         if (j->care->stops) ask(j, sign);
@@ -139,7 +153,8 @@ meg_status meg_supervise(meg_error *e, char *const words[], const meg_care *care
 {
     job j = {.care = care};
     sigset_t signs, before;
-    int tube[2], why = 0; /* the tube closes when the command runs */
+    int tube[2], why = 0;     /* the tube closes when the command runs */
+    signal(SIGCHLD, SIG_DFL); /* where it is ignored, nobody is told that the launcher has ended */
     meg_interrupt_signals(&j.stops);
     signs = j.stops;
     sigaddset(&signs, SIGCHLD);
@@ -159,6 +174,7 @@ meg_status meg_supervise(meg_error *e, char *const words[], const meg_care *care
     bool failed = j.launcher < 0 || read(tube[0], &why, sizeof why) > 0;
     close(tube[0]);
     if (!failed) {
+        j.due = meg_clock() + AGAIN;
         wait_for(&j, &signs);
         end_like(&j);
     }

@@ -15,7 +15,7 @@ typedef struct meg_care {   /* of what is run */
  * SIGINT, SIGTERM, SIGHUP are passed on as they are, but to ranks that stop in order:
  *
  *     signal      to the launcher, which has a process group of its own
- *     the first   SIGUSR1, which all launchers pass on to ranks, and do nothing else
+ *     the first   SIGUSR1, which all launchers pass on to ranks, and do nothing else; again every second
  *     the second  SIGTERM, by which the ranks end at once; what is left after 3 s is killed
  */
 meg_status meg_supervise(meg_error *e, char *const words[], const meg_care *care);
