@@ -163,7 +163,7 @@ static void test_labels(void **state)
     refused(s, "classes=255", MEG_EDATA, "y.npy is 255, but 0..254 was expected");
     write_labels(s, 0, -2);
     refused(s, "", MEG_EDATA, "label 1 of ");
-    refused(s, "", MEG_EDATA, "y.npy is -2, but 0..");
+    refused(s, "", MEG_EDATA, "y.npy is -2, but 0 or more");
     write_labels(s, INT64_C(1) << 32, 0);
     refused(s, "", MEG_EDATA, "y.npy is 4294967296, but 0..");
     npy_write(s, "y.npy", 1, u1, (uint8_t[]){0, 1, 2}, 3);

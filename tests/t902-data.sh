@@ -58,6 +58,35 @@ fi
 says 1 'nan.npy\[5, 0, 0, 0\] is nan' $train --data 'npy:images=nan.npy labels=y.npy'
 lacks out 'smaller lr'
 
+# Labels none of which counts, words that say nothing of such data, and maps that contradict themselves.
+{ npy '|i1' '8,'; printf '\377\377\377\377\377\377\377\377'; } > none.npy
+{ npy '|i1' '8,'; printf '\000\001\000\001\000\001\000\373'; } > minus.npy
+{ npy '<f4' '8, 4'; head -c 128 /dev/zero; } > real.npy
+says 1 'none of the 8 labels of none.npy counts' $train --data 'npy:images=first.npy labels=none.npy'
+says 1 'label 7 of minus.npy is -5, but 0 or more was expected' $train --data 'npy:images=first.npy labels=minus.npy'
+for word in map=0:0 classes=3 ignore=255; do
+    says 1 'real.npy has real targets (f4): leave them out' $train --data "npy:images=first.npy labels=real.npy $word"
+done
+says 1 'scale=0 makes all images alike' $train --data 'npy:images=first.npy labels=y.npy scale=0'
+says 1 'map=0..2:0,1:5 says twice what 1 is' $train --data 'npy:images=first.npy labels=y.npy map=0..2:0,1:5'
+says 1 'is not understood' $train --data 'npy:images=first.npy labels=y.npy map=0..2:0,99999999999999999999:3'
+
+# Tokens: whole numbers that the network knows, which a learning rate would not mend.
+{ npy '|u1' '8, 4'; bytes 32; } > ids.npy
+{ npy '|u1' '8, 4'; printf '\000\001\002\003%.0s' $(seq 8); } > next.npy
+{ npy '<f4' '8, 4'; head -c 128 /dev/zero; } > halves.npy
+cp next.npy same.npy
+gpt="train gpt --layers 1 --heads 2 --width 8 --batch 4 --threads 1 --steps 1"
+says 1 'sample [0-7] has the token [0-9]*, but the network knows 0..3' $gpt \
+    --data 'npy:images=ids.npy labels=next.npy tokens=yes'
+lacks out 'smaller lr'
+says 1 'knows 0..3' $gpt --data 'npy:images=same.npy labels=next.npy tokens=yes' \
+    --test 'npy:images=ids.npy labels=next.npy tokens=yes'
+says 0 '^trained gpt' $gpt --classes 60 --data 'npy:images=ids.npy labels=next.npy tokens=yes'
+says 1 'tokens in halves.npy are real numbers (f4)' $gpt --data 'npy:images=halves.npy labels=next.npy tokens=yes'
+says 1 'scale=2 would make other tokens' $gpt --data 'npy:images=same.npy labels=next.npy tokens=yes scale=2'
+says 1 'layout=nw is of images' $gpt --data 'npy:images=same.npy labels=next.npy tokens=yes layout=nw'
+
 # A file in place of a reader.
 says 1 'write npy:images=first.npy labels=FILE.npy' $train --data first.npy
 

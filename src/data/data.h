@@ -79,6 +79,7 @@ typedef struct meg_loader_options {
                        pixel move along; what is shifted in does not count) */
     bool flip;     /* mirror w with probability 1/2 */
     uint64_t seed;
+    int64_t vocabulary;       /* tokens must be below it, or below 0: none; 0: not known */
     const meg_wanted *wanted; /* NULL: everything; must stay */
 } meg_loader_options;
 

@@ -1,6 +1,7 @@
 /* Class labels: see labels.h. */
 #include "data/labels.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,9 @@
 static bool scan(const char **at, int64_t *out)
 {
     char *end;
+    errno = 0;
     long long value = strtoll(*at, &end, 10);
-    if (end == *at || (*at)[0] == ' ') return false;
+    if (end == *at || (*at)[0] == ' ' || errno) return false;
     *out = value;
     *at = end;
     return true;
@@ -58,6 +60,13 @@ meg_status meg_label_rule_make(meg_error *e, const char *map, int64_t classes, i
                   "npy: map=%s is not understood near '%.20s': write it like 0:0,255:1 or 1..10:0 "
                   "(at most %d parts; -1: does not count)",
                   map, at, MEG_LABEL_RANGES);
+        for (int i = 0; i < r.ranges - 1; i++)
+            MEG_CHECK(e,
+                      r.range[i].last < r.range[r.ranges - 1].first ||
+                          r.range[i].first > r.range[r.ranges - 1].last,
+                      MEG_EARG, "npy: map=%s says twice what %" PRId64 " is", map,
+                      r.range[i].first > r.range[r.ranges - 1].first ? r.range[i].first
+                                                                     : r.range[r.ranges - 1].first);
         int64_t to = r.range[r.ranges - 1].to,
                 length = r.range[r.ranges - 1].last - r.range[r.ranges - 1].first;
         if (to >= 0 && to + length > most) most = to + length;

@@ -128,6 +128,18 @@ static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index,
     return d->reader->read(d, e, index, box, out);
 }
 
+/* A token that the network has no row for would only show as a loss that is no number. */
+static meg_status check_tokens(const meg_loader *l, meg_error *e, int64_t sample, const float *ids)
+{
+    int64_t count = l->sample_size, known = l->options.vocabulary;
+    for (int64_t i = 0; i < count && known > 0; i++)
+        MEG_CHECK(e, ids[i] < (float)known, MEG_EDATA,
+                  "%s: sample %" PRId64 " has the token %.0f, but the network knows 0..%" PRId64
+                  ": mend the sample, or use a network for more tokens",
+                  l->data->source, sample, (double)ids[i], known - 1);
+    return MEG_OK;
+}
+
 /* A part of a changed image, or of its labels. */
 static meg_status read_changed(const meg_loader *l, slot *b, int64_t sample, change_job *j,
                                read_fn *read, void *out)
@@ -161,6 +173,7 @@ static meg_status fill_sample(const meg_loader *l, slot *b, int64_t i, int64_t s
     if (wants(&w->sample, w->of_sample, i)) {
         if (l->plain) MEG_TRY(&b->error, read_changed(l, b, sample, &image, read_sample, out));
         else MEG_TRY(&b->error, read_sample(d, &b->error, sample, &w->sample, out));
+        if (d->tokens) MEG_TRY(&b->error, check_tokens(l, &b->error, sample, out));
     }
     if (!wants(&w->label, w->of_label, i)) return MEG_OK;
     if (l->plain && per_pixel(d))

@@ -121,6 +121,9 @@ static meg_status shape_images(meg_error *e, state *s, meg_dataset *d)
               a->rank);
     MEG_CHECK(e, !d->tokens || a->rank == 2, MEG_EDATA,
               "npy: tokens in %s have %d axes; accepted: 2, (n, w)", a->name, a->rank);
+    MEG_CHECK(e, !d->tokens || a->type->to_whole, MEG_EDATA,
+              "npy: tokens in %s are real numbers (%s): save them as whole ones, x.astype('int32')",
+              a->name, a->type->name);
     MEG_CHECK(e, l->rank == 0 || l->rank == a->rank, MEG_EDATA,
               "npy: images in %s have %d axes, but layout=%s has %d", a->name, a->rank, l->name,
               l->rank);
@@ -141,11 +144,14 @@ static meg_status wrong_label(meg_error *e, const meg_label_rule *r, const char 
         return meg_fail(e, MEG_EDATA,
                         "npy: label %" PRId64 " of %s is %" PRId64 ", which map= has no class for",
                         at, name, number);
+    char range[32] = "0 or more";
+    if (r->classes != INT32_MAX || number > 0)
+        snprintf(range, sizeof range, "0..%" PRId64, r->classes - 1);
     return meg_fail(e, MEG_EDATA,
-                    "npy: label %" PRId64 " of %s is %" PRId64 ", but 0..%" PRId64
-                    " was expected: classes= says how many there are, ignore= which does not "
-                    "count, map= what numbers mean",
-                    at, name, number, r->classes - 1);
+                    "npy: label %" PRId64 " of %s is %" PRId64
+                    ", but %s was expected: classes= says how many there are, ignore= which does "
+                    "not count, map= what numbers mean",
+                    at, name, number, range);
 }
 
 typedef struct stretch { /* of a file: elements */
@@ -205,6 +211,11 @@ static meg_status count_classes(meg_error *e, state *s, meg_dataset *d)
     for (int i = 0; i < s->labels.count && status == MEG_OK; i++)
         status = tally_file(e, s, &s->labels.file[i], all / LOOKED_AT + 1, t);
     if (status == MEG_OK) meg_label_judge(t, &s->rule, s->labels.file[0].name, d);
+    if (status == MEG_OK && t->none == all)
+        status = meg_fail(e, MEG_EDATA,
+                          "npy: none of the %" PRId64 " labels of %s counts: there is nothing to "
+                          "learn; ignore=%" PRId64 " and map= say which do not",
+                          all, s->labels.file[0].name, s->rule.ignore);
     bool open = s->rule.classes == INT32_MAX;
     if (open) s->rule.classes = t->most < 0 ? 1 : t->most + 1;
     if (open && all > LOOKED_AT && status == MEG_OK)
@@ -291,7 +302,13 @@ static meg_status open_state(meg_error *e, const settings *o, state *s, meg_data
     MEG_TRY(e, meg_label_rule_make(e, o->map, o->classes, o->ignore, &s->rule));
     MEG_TRY(e, open_lists(e, o, s));
     MEG_TRY(e, shape_images(e, s, d));
-    return shape_labels(e, s, d);
+    MEG_TRY(e, shape_labels(e, s, d));
+    bool classes = o->map[0] || o->classes || o->ignore != -1;
+    MEG_CHECK(e, !d->real || !classes, MEG_EARG,
+              "npy: map=, classes= and ignore= are of class labels, but %s has real targets (%s): "
+              "leave them out, or save labels as whole numbers",
+              s->labels.file[0].name, s->labels.file[0].type->name);
+    return MEG_OK;
 }
 
 static meg_status open_set(meg_error *e, const void *with, meg_dataset *out)
@@ -449,12 +466,33 @@ static meg_status read_label(const meg_dataset *d, meg_error *e, int64_t index, 
     return MEG_OK;
 }
 
+/* ---- words without effect ---- */
+
+static bool has_pixels(const void *o)
+{
+    return !((const settings *)o)->tokens;
+}
+
+static bool shows_something(const void *o)
+{
+    return ((const settings *)o)->scale != 0;
+}
+
+static const meg_rule RULES[] = {
+    {"scale", "1", has_pixels, MEG_REFUSES, "would make other tokens of them: leave it out"},
+    {"layout", "auto", has_pixels, MEG_REFUSES, "is of images, but these are tokens: leave it out"},
+    {"scale", NULL, shows_something, MEG_REFUSES,
+     "makes all images alike: use 1, or 1/255 as 0.00392"},
+    {0},
+};
+
 const meg_reader meg_reader_npy = {
     .name = "npy",
     .doc =
         "NumPy files (.npy, .npz, lists of them): images or tokens, and labels: classes, classes "
         "per pixel, real targets",
     .params = PARAMS,
+    .rules = RULES,
     .settings_bytes = sizeof(settings),
     .open = open_set,
     .close = close_set,

@@ -71,6 +71,7 @@ static meg_status prepare(meg_trainer *t, const char *options)
                             .shift = t->options.shift,
                             .flip = t->options.flip,
                             .seed = (uint64_t)t->ctx->options.seed,
+                            .vocabulary = meg_wants_below(t->plan->source),
                             .wanted = &t->wanted};
     bool reads = meg_wants_of(t->plan, MEG_ENTRY_TRAIN, MEG_ENTRY_TRAIN_TAIL, &t->wanted);
     return reads ? meg_loader_new(e, &t->data->set, &o, &t->loader) : MEG_OK;
@@ -568,7 +569,8 @@ static meg_status make_ready(meg_trainer *t, meg_data *d, padded *p, meg_loader 
 {
     meg_error *e = &t->ctx->error;
     int64_t batch = t->plan->entry[MEG_ENTRY_EVAL].batch;
-    meg_loader_options o = {.batch = batch, .wanted = &t->eval_wanted};
+    meg_loader_options o = {
+        .batch = batch, .vocabulary = meg_wants_below(t->plan->source), .wanted = &t->eval_wanted};
     bool reads = meg_wants_of(t->plan, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL, &t->eval_wanted);
     MEG_TRY(e, alike(d, t->data));
     MEG_TRY(e, padded_make(p, e, &t->eval_wanted, batch));

@@ -1,5 +1,8 @@
 /* What a rank reads: see wants.h. */
 #include "train/wants.h"
+#include "graph/op.h"
+
+#include <string.h>
 
 /* Samples of a step that come through the station. */
 static void mark(const meg_station *t, const meg_box *box, bool of[])
@@ -37,4 +40,16 @@ bool meg_wants_of(const meg_plan *p, int first, int last, meg_wanted *out)
             }
     }
     return !meg_box_empty(&out->sample) || !meg_box_empty(&out->label);
+}
+
+int64_t meg_wants_below(const meg_graph *g)
+{
+    int64_t least = 0;
+    for (int i = 0; i < g->nodes; i++) {
+        const meg_node *v = &g->node[i];
+        if (strcmp(v->op->name, "embedding") != 0 || g->value[v->in[0]].kind != MEG_INPUT) continue;
+        int64_t rows = meg_extent(&g->value[v->in[1]].shape, MEG_N);
+        if (least == 0 || rows < least) least = rows;
+    }
+    return least;
 }

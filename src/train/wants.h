@@ -8,4 +8,7 @@
 /* For batches of `batch` samples that any of the entries from first to last takes. False: nothing. */
 bool meg_wants_of(const meg_plan *p, int first, int last, meg_wanted *out);
 
+/* The rows of the smallest table in which tokens are looked up; 0: there is none. */
+int64_t meg_wants_below(const meg_graph *g);
+
 #endif
