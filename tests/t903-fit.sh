@@ -70,6 +70,7 @@ if command -v mpirun > /dev/null; then
     says 1 '2 ranks on one machine need [0-9]* bytes .*but it has 10.00 MiB; what fits: ' \
         train cnn -np 2 --batch 32 --data synthetic:count=64
     has out 'the same words on 2 ranks on 2 such machines '
+    has out 'micro=[0-9]* norm=[0-9]* on 2 ranks ([0-9.]* MiB in all;' # of both, not of each
 fi
 unset MEGALITH_MEMORY
 

@@ -302,8 +302,10 @@ static size_t write_one(const meg_advice *a, char *out, size_t size)
     else if (a->ranks > 1) snprintf(place, sizeof place, " on %d ranks", a->ranks);
     if (a->norm)
         snprintf(norm, sizeof norm, "; batch norm is over %" PRId64 " samples then", a->norm);
+    /* Of a budget the bytes are a rank's, else a machine's, on which all of its ranks are. */
+    const char *whose = a->machines == 1 && a->ranks > 1 ? " in all" : a->ranks > 1 ? " each" : "";
     int used = snprintf(out, size, "%s%s (%s%s%s)", *a->words ? a->words : "the same words", place,
-                        bytes, a->ranks > 1 ? " each" : "", norm);
+                        bytes, whose, norm);
     return (size_t)used < size ? (size_t)used : size - 1;
 }
 
