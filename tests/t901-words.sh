@@ -87,6 +87,7 @@ silent plan cnn --ranks 2 --zero 1 --momentum 0.9 --bucket 1MiB --nesterov
 silent plan cnn --ranks 2 --stages 2 --schedule gpipe --level layer --balance memory
 silent plan cnn --ranks 2 --mesh c2 --channels filter
 silent train cnn $small --nesterov no --resume auto --checkpoint-every 0 --flip no --warmup 0.5
+silent train cnn $small --shard 0
 silent train cnn $small --lr-schedule step --drop 0.5 --drop-every 0.5 --epochs 1
 silent train cnn $small --checkpoint kept --checkpoint-every 1 --keep 1 --resume no
 

@@ -6,7 +6,8 @@
 static bool asks(const meg_ruled *r, const meg_rule *rule, const char *value)
 {
     const meg_param *p = meg_param_find(r->table, rule->word);
-    return !rule->off || !p || !meg_param_same(p, rule->off, value);
+    if (!rule->off) return true;
+    return p ? !meg_param_same(p, rule->off, value) : strcmp(rule->off, value) != 0;
 }
 
 static meg_status judge(meg_error *e, const meg_logger *log, const meg_ruled *r,

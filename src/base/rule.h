@@ -25,10 +25,10 @@ typedef struct meg_rule {
     const char *says; /* after "word=value ": what is wrong, and what would be right */
 } meg_rule;
 
-typedef struct meg_ruled { /* an option string, after it was read without error */
-    const char *what;      /* for messages */
-    const meg_param *table;
-    const meg_rule *rules; /* NULL: none */
+typedef struct meg_ruled {  /* an option string, after it was read without error */
+    const char *what;       /* for messages */
+    const meg_param *table; /* of words that are not in it, `off` is compared as text */
+    const meg_rule *rules;  /* NULL: none */
     const char *text;
     const void *state; /* of the conditions */
 } meg_ruled;

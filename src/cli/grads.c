@@ -94,6 +94,7 @@ static bool updates(const void *state)
 static const meg_rule RULES[] = {
     {"optimizer", "sgd", updates, MEG_WARNS, NO_UPDATE},
     {"momentum", NULL, updates, MEG_WARNS, NO_UPDATE},
+    {"nesterov", "no", updates, MEG_WARNS, NO_UPDATE},
     {"weight_decay", NULL, updates, MEG_WARNS, NO_UPDATE},
     {"beta1", NULL, updates, MEG_WARNS, NO_UPDATE},
     {"beta2", NULL, updates, MEG_WARNS, NO_UPDATE},
