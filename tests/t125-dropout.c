@@ -86,7 +86,7 @@ static void check_together(const char *attrs, int group)
 {
     float whole[ALL], parts[ALL], ones[ALL];
     meg_graph *g = graph_of(2, "drop", attrs);
-    int zeros = 0;
+    int zeros = 0, apart[ALL] = {0};
     for (int i = 0; i < ALL; i++)
         ones[i] = 1;
     for (uint64_t step = 0; step < 20; step++) {
@@ -98,7 +98,12 @@ static void check_together(const char *attrs, int group)
             assert_true(whole[i] == whole[i / group * group]);
         for (int i = 0; i < ALL; i += group)
             zeros += whole[i] == 0;
+        for (int lag = group; lag < ALL; lag += group)
+            for (int i = lag; i < ALL; i += group)
+                apart[lag] += whole[i] != whole[i - lag];
     }
+    for (int lag = group; lag < ALL; lag += group)
+        if (!apart[lag]) fail_msg("%s: elements %d apart are always dropped together", attrs, lag);
     int draws = 20 * ALL / group;
     if (!(zeros > draws / 4 && zeros < 3 * draws / 4))
         fail_msg("%s: %d of %d draws are zeros, expected about half", attrs, zeros, draws);

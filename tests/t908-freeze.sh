@@ -25,4 +25,14 @@ run 1 train cnn --data synthetic:count=16 --steps 1 --freeze '*'
 has err 'nothing to train'
 run 0 train cnn --data synthetic:count=16 --steps 1 --freeze '*' --train bn1.bias
 
+
+# What is frozen keeps every bit, what is not does not: of unet's weights three biases, 12 bytes, may change.
+# (It has no running statistics, which would move.)
+data='synthetic:image=1x16x16 labels=pixels classes=3 count=8'
+unet='train unet --width 4 --image 1x16x16 --no-test --steps 2'
+run 0 $unet --data "$data" --lr 0 --save before.safetensors
+run 0 $unet --data "$data" --freeze '*' --train head.bias --save after.safetensors
+changed=$(cmp -l before.safetensors after.safetensors | wc -l)
+[ "$changed" -ge 3 ] && [ "$changed" -le 12 ] || fail "$what: $changed bytes have changed, not 3 to 12"
+
 finish
