@@ -205,5 +205,11 @@ has out '"mae": 0.'
 has out '"test_mae": 0.'
 run 0 train cnn $small --json
 has out '"mae": null'
+# Of one target the loss (mse) is the square of the MAE.
+run 0 train cosmoflow --batch 1 --options pools=1 --width 2 --targets 1 --json \
+    --data 'synthetic:image=1x8x8x8 labels=real extent=1 count=1'
+sed -n 's/.*"final".*"loss": \([0-9.e-]*\),.*"mae": \([0-9.e-]*\),.*/\1 \2/p' out > pair
+awk '{ d = $1 - $2 * $2; bad = d * d > 1e-10 * $1 * $1 } END { exit bad || NR != 1 }' pair ||
+    fail "$what: loss and MAE are $(cat pair)"
 
 finish
