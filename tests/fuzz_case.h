@@ -21,6 +21,7 @@ typedef struct fuzz_plan {
     int ranks;
     int64_t samples; /* of the data set: the rest of the last batch is a tail */
     bool eval;       /* both evaluate the same batch: they have the same micro-batches */
+    int frozen;      /* weights of the graph that are not trained */
 } fuzz_plan;
 
 static inline bool fuzz_normalises(const meg_graph *g)
@@ -177,8 +178,9 @@ static inline void fuzz_unsettle(meg_graph *g)
     }
 }
 
-/* Of every other case, freezes some weights; drawn last, so that the rest stays what it was. */
-static inline void fuzz_freeze(fuzz_dice *d, meg_graph *g)
+/* Of every other case, freezes some weights; drawn last, so that the rest stays what it was. Returns
+ * how many. */
+static inline int fuzz_freeze(fuzz_dice *d, meg_graph *g)
 {
     int64_t share = fuzz_pick(d, 6); /* 0 to 2: none; else 1 in 2, 3 or 4 */
     int frozen = 0, last = -1;
@@ -190,23 +192,31 @@ static inline void fuzz_freeze(fuzz_dice *d, meg_graph *g)
         frozen++;
     }
     if (last >= 0) g->value[last].kind = MEG_PARAMETER; /* something is trained */
-    if (frozen) fprintf(stderr, "  %d weights are frozen\n", frozen);
+    return frozen;
+}
+
+/* The graph and the plan of a seed. */
+static inline meg_graph *fuzz_draw(fuzz_make *make, uint64_t seed, fuzz_plan *p)
+{
+    fuzz_dice d = {{seed, 0, meg_hash("fuzz")}, 0};
+    meg_graph *g = make(&d, p);
+    if (g->error.status != MEG_OK) return g;
+    fuzz_unsettle(g);
+    p->frozen = fuzz_freeze(&d, g);
+    return g;
 }
 
 static inline int fuzz_run_here(fuzz_make *make, uint64_t seed)
 {
-    fuzz_dice d = {{seed, 0, meg_hash("fuzz")}, 0};
     bool agreed;
     fuzz_plan p;
-    meg_graph *g = make(&d, &p);
+    meg_graph *g = fuzz_draw(make, seed, &p);
     if (g->error.status != MEG_OK) {
         fprintf(stderr, "  graph: %s\n", g->error.message);
         return FUZZ_BAD;
     }
-    fprintf(stderr, "  %d nodes, %d ranks, %lld samples: %s\n", g->nodes, p.ranks,
-            (long long)p.samples, p.many);
-    fuzz_unsettle(g);
-    fuzz_freeze(&d, g);
+    fprintf(stderr, "  %d nodes, %d weights frozen, %d ranks, %lld samples: %s\n", g->nodes,
+            p.frozen, p.ranks, (long long)p.samples, p.many);
     bool possible = fuzz_possible(g, &p, &agreed);
     int result = !agreed ? FUZZ_BAD : !possible ? FUZZ_REFUSED : fuzz_compare(g, &p);
     meg_graph_destroy(g);
