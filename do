@@ -14,6 +14,9 @@
 #                       ./do fuzz --matrix [ref64|cpu]: the zoo's under all kinds of plans;
 #                       ./do fuzz --mpi [N SEED]: as the first, under mpirun;
 #                       ./do fuzz --unlike: plans over ranks with other instruction sets, under mpirun
+#   ./do hashes [FILE]  hashes of all ranks' programs over the zoo's plans, its meshes and 200 + 200 random
+#                       cases: into FILE, or, where FILE exists, compares with it and lists what differs
+#                       [--no-tags, --except TEXT: tags, cases with this text may]; some minutes
 #   ./do fuzz-readers [SECONDS]  feeds nonsense to the readers of files, 10 minutes each
 #   ./do test-export    reads what PyTorch and Keras export, trains it as PyTorch does [--only NAME, --list] (downloads both once, several GB)
 #   ./do bench-torch    compares speed with PyTorch (same)
@@ -306,6 +309,11 @@ fuzz)
         build default fuzz_plans
         build/tests/fuzz_plans "$@"
     fi
+    ;;
+hashes)
+    need $packages_build $packages_test
+    build default dump_programs
+    (cd "$here" && exec sh "$OLDPWD/tools/hashes.sh" "$OLDPWD/build" "$@")
     ;;
 fuzz-readers)
     fuzz_readers "$@"
