@@ -1,6 +1,6 @@
 # The objects of the library, compiled once for both its forms (hence position independent), except
-#   src/ops/*.c          that hold kernels: twice, for float and for double (see src/ops/real.h)
-#   src/device/simd/*.c  once per instruction set; the set is chosen at run time
+#   src/ops              that hold kernels: twice, for float and for double (see src/ops/common/real.h)
+#   src/device/cpu/simd  once per instruction set; the set is chosen at run time
 # Nothing is compiled for the machine that builds: the result runs on any of its kind.
 
 set(MEG_WARNINGS -Wall -Wextra -Wconversion -Wshadow -Werror=implicit-function-declaration)
@@ -24,14 +24,15 @@ endfunction()
 set(folders base graph ops machine device comm data import zoo plan exec train)
 list(TRANSFORM folders PREPEND src/)
 list(TRANSFORM folders APPEND /*.c)
-file(GLOB sources CONFIGURE_DEPENDS ${folders})
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folders})
+list(FILTER sources EXCLUDE REGEX "src/device/cpu/simd/")
 list(FILTER sources EXCLUDE REGEX "src/comm/mpi\\.c$") # a plug-in for each MPI: see Mpi.cmake
 file(RELATIVE_PATH plugins ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/megalith)
 set_source_files_properties(src/comm/open.c PROPERTIES COMPILE_DEFINITIONS
   "MEG_PLUGIN_DIR=\"${CMAKE_INSTALL_FULL_LIBDIR}/megalith\";MEG_PLUGIN_FROM_BIN=\"/${plugins}\"")
 meg_objects(objects SOURCES ${sources})
 
-file(GLOB ops CONFIGURE_DEPENDS src/ops/*.c)
+file(GLOB_RECURSE ops CONFIGURE_DEPENDS src/ops/*.c)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ops}) # their text decides
 set(kernels "")
 foreach(file ${ops})
@@ -43,7 +44,7 @@ endforeach()
 # Defined as itself: the name is a data type, too.
 meg_objects(objects_f64 SOURCES ${kernels} OPTIONS -DMEG_F64=MEG_F64)
 
-file(GLOB simd CONFIGURE_DEPENDS src/device/simd/*.c)
+file(GLOB_RECURSE simd CONFIGURE_DEPENDS src/device/cpu/simd/*.c)
 set(MEG_ISAS portable)
 set(portable_options -DMEG_BLOCK=8)
 set(avx2_options -DMEG_BLOCK=8 -mavx2 -mfma)

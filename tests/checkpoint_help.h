@@ -8,8 +8,8 @@
 #include "network.h"
 #include "scratch.h"
 #include "threads_help.h"
-#include "train/checkpoint.h"
-#include "train/collect.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/collect.h"
 
 enum {
     RUN_STEPS = 64

@@ -5,9 +5,9 @@
 #ifndef MEG_TESTS_CPU_ISAS_H
 #define MEG_TESTS_CPU_ISAS_H
 
-#include "device/cpu.h"
+#include "device/cpu/cpu.h"
 #include "device/device.h"
-#include "device/simd/simd.h"
+#include "device/cpu/simd/simd.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

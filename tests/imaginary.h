@@ -14,7 +14,7 @@
 #ifndef MEG_TESTS_IMAGINARY_H
 #define MEG_TESTS_IMAGINARY_H
 
-#include "plan/transfer.h"
+#include "plan/layout/transfer.h"
 
 #include <assert.h>
 #include <math.h>

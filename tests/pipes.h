@@ -2,7 +2,7 @@
 #ifndef MEG_TESTS_PIPES_H
 #define MEG_TESTS_PIPES_H
 
-#include "plan/schedule.h"
+#include "plan/schedule/schedule.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

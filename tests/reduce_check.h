@@ -3,7 +3,7 @@
 #ifndef TESTS_REDUCE_CHECK_H
 #define TESTS_REDUCE_CHECK_H
 
-#include "comm/reduction.h"
+#include "comm/allreduce/reduction.h"
 #include "threads_help.h"
 
 #include <math.h>

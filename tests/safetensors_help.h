@@ -2,7 +2,7 @@
 #ifndef TESTS_SAFETENSORS_HELP_H
 #define TESTS_SAFETENSORS_HELP_H
 
-#include "import/safetensors.h"
+#include "import/safetensors/safetensors.h"
 #include "scratch.h"
 
 #include <setjmp.h>

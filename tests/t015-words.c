@@ -1,7 +1,7 @@
 /* Nearest words, and rules for words without effect. */
 #include "base/nearest.h"
 #include "base/rule.h"
-#include "ops/optimizer.h"
+#include "ops/optimizer/optimizer.h"
 #include "train/context.h"
 #include "train/trainer.h"
 

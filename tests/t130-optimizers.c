@@ -10,7 +10,7 @@
  * with the arguments that each row names. Tolerances are for weights of order one: a few roundings
  * of double, 1e-14; of float, 1e-6.
  */
-#include "ops/optimizer.h"
+#include "ops/optimizer/optimizer.h"
 
 #include <math.h>
 #include <setjmp.h>

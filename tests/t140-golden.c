@@ -5,7 +5,7 @@
  * in double. The gradient of a bias behind which a mean is taken is zero but for rounding, so the
  * denominator is at least 1e-3 (the numbers are of order one).
  */
-#include "import/safetensors.h"
+#include "import/safetensors/safetensors.h"
 #include "plain_op.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
  * result in memory must not be touched.
  */
 #include "conv_layer.h"
-#include "device/simd/winograd.h"
+#include "device/cpu/simd/conv/winograd.h"
 
 static const meg_sample cases[] = {
     {"1x16x5x5", "filters=16 kernel=3 pad=1"},

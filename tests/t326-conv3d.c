@@ -5,7 +5,7 @@
  * kernel that someone tuned in every pass that training uses.
  */
 #include "conv_layer.h"
-#include "device/simd/direct.h"
+#include "device/cpu/simd/conv/direct.h"
 
 static const meg_sample cases[] = {
     {"1x16x6x5x7", "filters=16 kernel=3 pad=1"},

@@ -1,4 +1,4 @@
-/* Pipeline schedules: the pictures in src/plan/schedules.def, golden text, what every timetable
+/* Pipeline schedules: the pictures in src/plan/schedule/schedules.def, golden text, what every timetable
  * must be, refusals, speed. What the papers publish: t421; messages and deadlocks: t422.
  */
 #include "pipes.h"
@@ -61,7 +61,7 @@ typedef struct drawing {
 
 static const double slow_f[] = {1, 2, 1}, slow_b[] = {1, 3, 1}, slow_w[] = {1, 2, 1};
 
-/* 0 0 0 0 1 2 3 4 and back (plan/places.h) */
+/* 0 0 0 0 1 2 3 4 and back (plan/partition/placement.h) */
 static const int wide_seat[] = {0, 4, 5, 6, 7, 4, 3, 2, 1, 0};
 static const int wide_width[] = {4, 1, 1, 1, 1, 4, 1, 1, 1, 1};
 

@@ -2,7 +2,7 @@
  * crossings, refusals, speed. Costs are small whole numbers, so sums are exact.
  */
 #include "base/random.h"
-#include "plan/partition.h"
+#include "plan/partition/partition.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* The allreduce algorithms as what they are, lists of steps: all ranks walk them in one thread, with
  * messages that wait in queues. Sums are exact on integers, the same bits everywhere in floating
  * point; messages match pairwise; volume and time are those of the formulas. */
-#include "comm/allreduce.h"
+#include "comm/allreduce/allreduce.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,9 +2,9 @@
  * engine, and files that are wrong in every way that was thought of.
  */
 #include "exec/reference.h"
-#include "import/onnx.h"
-#include "import/onnx_file.h"
-#include "import/safetensors.h"
+#include "import/onnx/onnx.h"
+#include "import/onnx/wire/file.h"
+#include "import/safetensors/safetensors.h"
 #include "scratch.h"
 
 #include <fcntl.h>

@@ -4,8 +4,8 @@
  */
 #include "exec/start.h"
 #include "graph/stored.h"
-#include "import/onnx.h"
-#include "import/proto.h"
+#include "import/onnx/onnx.h"
+#include "import/onnx/wire/proto.h"
 #include "scratch.h"
 
 #include <fcntl.h>

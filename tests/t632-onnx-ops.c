@@ -3,7 +3,7 @@
  * Whether others compute the same from those files is ./do test-export's business.
  */
 #include "exec/reference.h"
-#include "import/onnx.h"
+#include "import/onnx/onnx.h"
 #include "scratch.h"
 
 #include <math.h>

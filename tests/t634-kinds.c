@@ -4,9 +4,9 @@
  * and --train change of it.
  */
 #include "graph/freeze.h"
-#include "import/onnx.h"
-#include "import/onnx_file.h"
-#include "import/safetensors.h"
+#include "import/onnx/onnx.h"
+#include "import/onnx/wire/file.h"
+#include "import/safetensors/safetensors.h"
 #include "megalith.h"
 #include "plan/plan.h"
 #include "scratch.h"

@@ -3,8 +3,8 @@
  * any plan; all that a file lacks is told at once.
  */
 #include "graph/op.h"
-#include "import/onnx.h"
-#include "import/safetensors.h"
+#include "import/onnx/onnx.h"
+#include "import/safetensors/safetensors.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* The check of a whole job, on plans without a device: it accepts what the planner makes, for every
  * schedule, and finds what is broken.
  */
-#include "plan/events.h"
+#include "plan/program/events.h"
 #include "zoo/zoo.h"
 
 #include <setjmp.h>

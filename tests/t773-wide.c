@@ -2,7 +2,7 @@
  * sent, and rims that a rank makes itself cost it no more than their pixels. Flow is checked against all
  * subsets of small networks.
  */
-#include "plan/flow.h"
+#include "plan/layout/mincut.h"
 #include "ranks.h"
 
 typedef struct wide_case {

@@ -4,8 +4,8 @@
  *
  *     t776-hyfi [word of the case]
  */
-#include "plan/events.h"
-#include "plan/lower.h"
+#include "plan/program/events.h"
+#include "plan/lower/lower.h"
 #include "plan/named.h"
 #include "ranks.h"
 

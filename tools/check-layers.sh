@@ -20,7 +20,7 @@ BEGIN {
     for (i in peers) level[peers[i]] = level["device"]
 
     # What plan may see of the layer below it: pure types.
-    pure["device/device.h"] = pure["machine/machine.h"] = pure["comm/allreduce.h"] = 1
+    pure["device/device.h"] = pure["machine/machine.h"] = pure["comm/allreduce/allreduce.h"] = 1
     split("pthread.h threads.h omp.h mpi.h time.h sys/time.h unistd.h fcntl.h", names, " ")
     for (i in names) impure[names[i]] = 1
 
@@ -44,7 +44,7 @@ level[to] == level[from] { bad(from " and " to " do not know each other"); next 
 from == "comm" && to != "base" { bad("comm knows ranks and bytes: it sees base only"); next }
 from == "plan" && level[to] == level["device"] && !(file in pure) {
     bad("plan sees only pure types of the layer below it: device/device.h, machine/machine.h, " \
-        "comm/allreduce.h")
+        "comm/allreduce/allreduce.h")
 }
 END {
     for (f in files) total++

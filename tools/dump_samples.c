@@ -10,9 +10,9 @@
  */
 #include "../tests/plain_op.h"
 
-#include "device/cpu.h"
+#include "device/cpu/cpu.h"
 #include "device/device.h"
-#include "import/safetensors.h"
+#include "import/safetensors/safetensors.h"
 
 enum { TENSORS = 4096 };
 

@@ -4,7 +4,7 @@
  * first reads words by the tables of all models and optimizers, the second by those of the chosen.
  */
 #include "cli/words.h"
-#include "ops/optimizer.h"
+#include "ops/optimizer/optimizer.h"
 #include "zoo/zoo.h"
 
 #include <ctype.h>

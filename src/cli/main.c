@@ -7,8 +7,8 @@
  */
 #define _GNU_SOURCE
 #include "base/nearest.h"
-#include "cli/calm.h"
-#include "cli/launch.h"
+#include "cli/launch/calm.h"
+#include "cli/launch/launch.h"
 #include "cli/words.h"
 #include "comm/comm.h"
 

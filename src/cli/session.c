@@ -4,7 +4,7 @@
 #include "cli/planfile.h"
 #include "cli/ranks.h"
 #include "import/foreign.h"
-#include "import/onnx.h"
+#include "import/onnx/onnx.h"
 #include "plan/named.h"
 #include "train/advice.h"
 #include "train/rules.h"

@@ -11,7 +11,7 @@
 #define MEG_CLI_SESSION_H
 
 #include "cli/command.h"
-#include "cli/record.h"
+#include "cli/report/record.h"
 #include "train/trainer.h"
 #include "zoo/zoo.h"
 

@@ -2,8 +2,8 @@
 #include "cli/words.h"
 #include "base/nearest.h"
 #include "cli/session.h"
-#include "import/onnx.h"
-#include "ops/optimizer.h"
+#include "import/onnx/onnx.h"
+#include "ops/optimizer/optimizer.h"
 #include "train/trainer.h"
 #include "zoo/zoo.h"
 

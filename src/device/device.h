@@ -10,7 +10,7 @@
 
 #include "graph/format.h"
 #include "graph/op.h"
-#include "ops/optimizer.h"
+#include "ops/optimizer/optimizer.h"
 
 typedef enum meg_code { /* instructions; docs/design.md says more of each */
     MEG_LOAD,           /* input or label from the data set      (the engine) */

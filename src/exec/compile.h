@@ -2,7 +2,7 @@
 #ifndef MEG_EXEC_COMPILE_H
 #define MEG_EXEC_COMPILE_H
 
-#include "comm/reduction.h"
+#include "comm/allreduce/reduction.h"
 #include "exec/engine.h"
 
 typedef struct meg_load { /* what a LOAD needs to know when it runs */

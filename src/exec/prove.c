@@ -1,6 +1,6 @@
 /* Proving a job: see prove.h. */
 #include "exec/prove.h"
-#include "plan/events.h"
+#include "plan/program/events.h"
 
 #include <stdlib.h>
 

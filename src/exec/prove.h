@@ -1,4 +1,4 @@
-/* Before the first step: rank 0 proves that the programs of all ranks fit together (plan/events.h),
+/* Before the first step: rank 0 proves that the programs of all ranks fit together (plan/program/events.h),
  * so that no plan hangs a job. Collective; the same answer on all ranks. */
 #ifndef MEG_EXEC_PROVE_H
 #define MEG_EXEC_PROVE_H

@@ -9,7 +9,7 @@
 #ifndef MEG_EXEC_TRAFFIC_H
 #define MEG_EXEC_TRAFFIC_H
 
-#include "comm/reduction.h"
+#include "comm/allreduce/reduction.h"
 #include "device/device.h"
 
 typedef struct meg_traffic_item { /* what is to be communicated */

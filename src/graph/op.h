@@ -11,7 +11,7 @@
  * is padding. From it alone follow halos, redistribution, streaming tiles and, by its adjoint,
  * every backward message.
  *
- * Plain-C kernels, written once over `real` (ops/real.h) and compiled for float and double, are
+ * Plain-C kernels, written once over `real` (ops/common/real.h) and compiled for float and double, are
  * the definition that every device is judged against. They *set* what they write: outputs over the
  * work's box, gradients over the whole box of the tensor they are given (zero where nothing
  * contributes); sums of several contributions are the plan's business.

@@ -42,7 +42,7 @@ typedef struct meg_unpool_attr { /* max_unpool: x, indices */
     meg_pads pad;
 } meg_unpool_attr;
 
-typedef struct meg_spans { /* along one axis: which pixels each output reads (ops/spans.h) */
+typedef struct meg_spans { /* along one axis: which pixels each output reads (ops/common/spans.h) */
     int kind;              /* meg_span_kind */
     int rounding;          /* of nearest: 0 floor, 1 ceil, 2 and 3 to the nearest, ties down, up */
     int64_t in, out;       /* extents */
@@ -58,7 +58,7 @@ typedef enum meg_span_kind {
 
 typedef struct meg_resize_attr {
     int mode;             /* meg_span_kind; adaptive_avgpool: MEG_SPAN_BINS */
-    int coords, rounding; /* as ops/resize.c and meg_spans number them */
+    int coords, rounding; /* as ops/window/resize.c and meg_spans number them */
     meg_axes size;
     char scale[MEG_TEXT];
     meg_spans spans[MEG_SPACE]; /* resolved */
@@ -125,7 +125,7 @@ typedef enum meg_beyond {
     MEG_BEYOND_EDGE
 } meg_beyond;
 
-typedef struct meg_pick {        /* along one axis: output p reads begin + p*step (ops/picks.h) */
+typedef struct meg_pick {        /* along one axis: output p reads begin + p*step (ops/common/picks.h) */
     int64_t begin, step, length; /* length: of the input */
     meg_beyond beyond;           /* what lies around the input */
 } meg_pick;
@@ -185,7 +185,7 @@ typedef struct meg_compare_attr {
     double value; /* that is compared with, if there is no second input */
 } meg_compare_attr;
 
-typedef struct meg_point_attr { /* the numbers of a row of ops/points.c, as its words name them */
+typedef struct meg_point_attr { /* the numbers of a row of ops/pointwise/points.c, as its words name them */
     double alpha, beta;
 } meg_point_attr;
 

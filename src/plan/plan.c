@@ -1,14 +1,14 @@
 /* Plans: see plan.h. */
 #include "plan/plan.h"
 #include "base/nearest.h"
-#include "comm/allreduce.h"
+#include "comm/allreduce/allreduce.h"
 #include "ops/attrs.h"
-#include "plan/layout.h"
-#include "plan/lower.h"
-#include "plan/places.h"
-#include "plan/schedule.h"
-#include "plan/segments.h"
-#include "plan/stages.h"
+#include "plan/layout/layout.h"
+#include "plan/lower/lower.h"
+#include "plan/partition/placement.h"
+#include "plan/schedule/schedule.h"
+#include "plan/partition/segments.h"
+#include "plan/partition/stages.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -189,7 +189,7 @@ static meg_status check_options(const meg_plan *p, meg_error *e)
     return MEG_OK;
 }
 
-/* Running statistics are sums over the groups of one node (ops/norm.h). Of two nodes, one after the
+/* Running statistics are sums over the groups of one node (ops/norm/norm.h). Of two nodes, one after the
  * other is right only where each has the whole step at once. */
 static meg_status check_states(const meg_plan *p, meg_error *e)
 {

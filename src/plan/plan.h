@@ -6,7 +6,7 @@
 #define MEG_PLAN_PLAN_H
 
 #include "base/log.h"
-#include "plan/program.h"
+#include "plan/program/program.h"
 
 typedef struct meg_profile { /* what planning knows of a device */
     void *context;

@@ -3,9 +3,9 @@
  * optimizer are about learning; its own table says which are refused.
  */
 #include "base/rule.h"
-#include "ops/optimizer.h"
+#include "ops/optimizer/optimizer.h"
 #include "plan/plan.h"
-#include "plan/segments.h"
+#include "plan/partition/segments.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "plan/text.h"
 #include "base/nearest.h"
 #include "graph/fingerprint.h"
-#include "ops/optimizer.h"
+#include "ops/optimizer/optimizer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

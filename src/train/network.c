@@ -4,7 +4,7 @@
 #include "graph/fingerprint.h"
 #include "graph/freeze.h"
 #include "import/foreign.h"
-#include "import/onnx.h"
+#include "import/onnx/onnx.h"
 #include "train/advice.h"
 #include "train/context.h"
 #include "zoo/zoo.h"

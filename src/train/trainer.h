@@ -4,7 +4,7 @@
 
 #include "data/data.h"
 #include "exec/engine.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/context.h"
 #include "train/schedule.h"
 

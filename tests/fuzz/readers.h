@@ -9,8 +9,8 @@
 #define TESTS_FUZZ_READERS_H
 
 #include "graph/op.h"
-#include "import/onnx.h"
-#include "import/safetensors.h"
+#include "import/onnx/onnx.h"
+#include "import/safetensors/safetensors.h"
 #include "plan/text.h"
 
 #include <fcntl.h>

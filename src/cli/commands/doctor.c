@@ -1,0 +1,103 @@
+/* `megalith doctor`: what this build and this machine are, one line each. It never fails: what is
+ * missing is said in its line.
+ */
+#include "cli/launch/launch.h"
+#include "cli/session.h"
+#include "comm/comm.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/simd/simd.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+__attribute__((format(printf, 2, 3))) static void line(const char *what, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    printf("%-14s", what);
+    vprintf(format, list);
+    putchar('\n');
+    va_end(list);
+}
+
+static void print_machine(void)
+{
+    char memory[32], left[32];
+    long page = sysconf(_SC_PAGESIZE);
+    meg_print_bytes((int64_t)sysconf(_SC_PHYS_PAGES) * page, memory);
+    meg_print_bytes((int64_t)sysconf(_SC_AVPHYS_PAGES) * page, left);
+    line("memory", "%s, %s of it free", memory, left);
+}
+
+static void print_device(meg_context *ctx)
+{
+    const meg_rates *r = meg_device_rates(ctx->device);
+    line("cores", "%d in use, %ld in the machine", meg_device_threads(ctx->device),
+         sysconf(_SC_NPROCESSORS_ONLN));
+    if (meg_device_kind_of(ctx->device) == &meg_device_cpu) {
+        const meg_cpu *cpu = meg_device_state(ctx->device);
+        line("instructions", "%s, channels in blocks of %d", cpu->simd->name, cpu->block);
+    }
+    line("device", "%s: %.1f GFLOP/s, %.1f GB/s, %.1f us per kernel; plain C %.2f GFLOP/s",
+         ctx->options.device, 1e-9 * r->flops, 1e-9 * r->bandwidth, 1e6 * r->launch,
+         1e-9 * r->plain);
+}
+
+/* -np wants both: our plug-in, and the MPI's launcher. */
+static void print_mpi(void)
+{
+    static const char *const known[] = {"openmpi", "mpich"};
+    int usable = 0;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const char *program = meg_launch_program(known[i]);
+        bool plugin = meg_comm_has(known[i]);
+        usable += plugin && program;
+        if (plugin && program) line("mpi", "%s, started with %s", known[i], program);
+        else if (plugin) line("mpi", "%s: its launcher is missing", known[i]);
+        else if (program)
+            line("mpi", "%s: %s is here, but this build has no plug-in for it", known[i], program);
+    }
+    if (usable == 0)
+        line("mpi", "missing: -np N and run need one (Debian: libopenmpi-dev openmpi-bin, then "
+                    "build again)");
+}
+
+static void print_data(meg_context *ctx)
+{
+    static const char *const sources[] = {"fashion-mnist:split=train", "fashion-mnist:split=test"};
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        meg_data *d = NULL;
+        if (meg_data_open(ctx, sources[i], &d) == MEG_OK)
+            line("data", "%s, %" PRId64 " samples", sources[i], meg_data_count(d));
+        else line("data", "missing: %s", meg_message(ctx));
+        meg_data_free(d);
+    }
+}
+
+static meg_status run(const meg_arguments *a, meg_error *e)
+{
+    char version[32];
+    meg_session s;
+    meg_status status = meg_session_open(&s, a, e);
+    if (status == MEG_OK) {
+        meg_onednn_version(version, sizeof version);
+        line("megalith", "%s", MEG_VERSION);
+        line("compiler", "%s", __VERSION__);
+        line("oneDNN", "%s", version);
+        print_machine();
+        print_device(s.ctx);
+        print_mpi();
+        print_data(s.ctx);
+    }
+    meg_session_close(&s);
+    return status;
+}
+
+const meg_command meg_command_doctor = {
+    .name = "doctor",
+    .usage = "[--threads N] [--device D]",
+    .doc = "says what this build and this machine are, and what is missing",
+    .takes = MEG_TAKES_CONTEXT,
+    .run = run,
+};

@@ -1,0 +1,66 @@
+/* Kernels in words: see kernel.h. */
+#include "cli/report/kernel.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *meg_kernel_name(const meg_request *r)
+{
+    static const char *const name[MEG_CODES] = {"load", "kernel", "copy", "add",
+                                                "zero", "update", "free"};
+    if (r->code == MEG_KERNEL) return r->node->op->name;
+    if (r->code == MEG_UPDATE) return r->optimizer->name;
+    return name[r->code];
+}
+
+const char *meg_kernel_pass(const meg_request *r)
+{
+    if (r->code == MEG_UPDATE) return "update";
+    return r->code == MEG_KERNEL ? meg_pass_name(r->pass) : "";
+}
+
+/* "8x64x56x56", without the axis d where it is 1 */
+static void add_box(char *text, size_t size, const char *before, const meg_box *b)
+{
+    if (meg_box_empty(b)) return;
+    size_t used = strlen(text);
+    used += (size_t)snprintf(text + used, size - used, "%s", used ? before : "");
+    for (int axis = 0; axis < MEG_AXES && used < size; axis++) {
+        if (axis == MEG_D && meg_extent(b, axis) == 1) continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, axis ? "x" : "",
+                                 meg_extent(b, axis));
+    }
+}
+
+static bool has_matrix(const meg_request *r) /* a weight with more than one number per channel */
+{
+    const meg_node *v = r->node;
+    return r->code == MEG_KERNEL && v->inputs > 1 &&
+           r->graph->value[v->in[1]].kind == MEG_PARAMETER && meg_extent(&r->box[MEG_X + 1], 0) > 1;
+}
+
+void meg_kernel_shape(const meg_request *r, char *text, size_t size)
+{
+    const meg_box *x = &r->box[MEG_X], *y = &r->box[MEG_Y];
+    text[0] = '\0';
+    add_box(text, size, "", x);
+    if (has_matrix(r)) add_box(text, size, " * ", &r->box[MEG_X + 1]);
+    if (!meg_box_equal(x, y)) add_box(text, size, " > ", y);
+}
+
+double meg_kernel_flops(const meg_request *r)
+{
+    if (r->code != MEG_KERNEL || !r->node->op->flops) return 0;
+    return r->node->op->flops(r->graph, r->node, &r->work, r->pass);
+}
+
+double meg_kernel_bytes(const meg_prepared *k)
+{
+    meg_mask touched[] = {meg_request_reads(&k->request), meg_request_writes(&k->request)};
+    double bytes = 0;
+    for (size_t way = 0; way < sizeof touched / sizeof *touched; way++)
+        for (int i = 0; i < MEG_OPERANDS; i++)
+            if (touched[way] & MEG_BIT(i))
+                bytes += (double)meg_operand_bytes(&k->request, &k->spec, i);
+    return bytes;
+}

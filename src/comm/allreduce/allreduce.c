@@ -1,0 +1,33 @@
+/* The registry of allreduce algorithms, and what they share: see allreduce.h. */
+#include "comm/allreduce/allreduce.h"
+
+#include <string.h>
+
+static const meg_allreduce_kind *const table[] = {
+#define MEG_ALLREDUCE(id) &meg_allreduce_##id,
+#include "comm/allreduce/allreduce.def"
+#undef MEG_ALLREDUCE
+};
+
+const meg_allreduce_kind *meg_allreduce_at(int i)
+{
+    return i >= 0 && i < (int)(sizeof table / sizeof *table) ? table[i] : NULL;
+}
+
+const meg_allreduce_kind *meg_allreduce_find(const char *name)
+{
+    for (int i = 0; meg_allreduce_at(i); i++)
+        if (strcmp(meg_allreduce_at(i)->name, name) == 0) return meg_allreduce_at(i);
+    return NULL;
+}
+
+meg_range meg_range_part(meg_range span, int parts, int i)
+{
+    int64_t each = span.count / parts, more = span.count % parts;
+    return (meg_range){span.at + i * each + (i < more ? i : more), each + (i < more)};
+}
+
+int meg_allreduce_reach(const meg_allreduce *a)
+{
+    return a->groups && a->groups->count > 1;
+}

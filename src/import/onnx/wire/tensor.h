@@ -1,0 +1,16 @@
+/* Tensors of ONNX files and the files that hold their numbers: what onnx_file.c needs of it. */
+#ifndef MEG_IMPORT_ONNX_WIRE_TENSOR_H
+#define MEG_IMPORT_ONNX_WIRE_TENSOR_H
+
+#include "import/onnx/wire/file.h"
+
+/* Maps a file for reading; it stays so until meg_onnx_unmap. The same path is mapped once. */
+meg_status meg_onnx_map(meg_onnx_file *f, meg_error *e, const char *path, meg_span *out);
+void meg_onnx_unmap(meg_onnx_file *f);
+
+/* Reads a TensorProto; `out` points into the file or, where numbers are not stored as they lie in
+ * memory, into the pool. */
+meg_status meg_onnx_tensor_read(meg_onnx_file *f, meg_error *e, meg_span body,
+                                meg_onnx_tensor *out);
+
+#endif

@@ -1,0 +1,352 @@
+/* Reading safetensors: see safetensors.h. The file is mapped, so that only what is used is read.
+ * Nothing in the header is believed: it may come from anywhere. All checks happen at opening, so
+ * that access cannot fail but for types we do not have.
+ */
+#include "import/safetensors/safetensors_file.h"
+
+#include "import/foreign.h"
+#include "import/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are used as they are");
+
+static const int64_t HEADER_MAX = 100 * 1000 * 1000; /* as the reference implementation has it */
+
+static const meg_saved_type TYPES[] = {
+    {"F32", 4, MEG_F32}, {"F64", 8, MEG_F64}, {"I32", 4, MEG_I32}, {"U8", 1, MEG_U8},
+    {"BOOL", 1, -1},     {"I8", 1, -1},       {"F8_E5M2", 1, -1},  {"F8_E4M3", 1, -1},
+    {"I16", 2, -1},      {"U16", 2, -1},      {"F16", 2, -1},      {"BF16", 2, -1},
+    {"U32", 4, -1},      {"I64", 8, -1},      {"U64", 8, -1},      {NULL, 0, -1},
+};
+
+/* ---- the header ---- */
+
+static meg_status malformed(const meg_safetensors *f, meg_error *e, const meg_json *j,
+                            const char *expected)
+{
+    return meg_fail(e, MEG_EDATA, "%s: the header is malformed at byte %td: expected %s", f->path,
+                    j->at - f->map, expected);
+}
+
+#define EXPECT(condition, what)                                                                    \
+    do {                                                                                           \
+        if (!(condition)) return malformed(f, e, j, what);                                         \
+    } while (0)
+
+static meg_status parse_notes(meg_safetensors *f, meg_error *e, meg_json *j)
+{
+    EXPECT(!f->has_notes, "__metadata__ only once");
+    f->has_notes = true;
+    EXPECT(meg_json_accept(j, '{'), "an object of strings");
+    if (meg_json_accept(j, '}')) return MEG_OK;
+    do {
+        char *key, *value;
+        EXPECT(meg_json_string(j, f->pool, &key), "a string");
+        EXPECT(meg_json_accept(j, ':'), "':'");
+        EXPECT(meg_json_string(j, f->pool, &value), "a string");
+        f->notes = meg_grow(f->notes, &f->notes_room, f->note_count + 1, sizeof *f->notes);
+        f->notes[f->note_count++] = (meg_saved_note){key, value};
+    } while (meg_json_accept(j, ','));
+    EXPECT(meg_json_accept(j, '}'), "',' or '}'");
+    return MEG_OK;
+}
+
+static meg_status parse_dtype(meg_safetensors *f, meg_error *e, meg_json *j, meg_saved_entry *t)
+{
+    EXPECT(meg_json_string(j, f->pool, &t->dtype), "the name of a type");
+    for (t->type = TYPES; t->type->name; t->type++)
+        if (strcmp(t->type->name, t->dtype) == 0) break;
+    return MEG_OK;
+}
+
+static meg_status parse_shape(meg_safetensors *f, meg_error *e, meg_json *j, meg_saved_entry *t)
+{
+    EXPECT(meg_json_accept(j, '['), "'['");
+    t->size = 1;
+    if (meg_json_accept(j, ']')) return MEG_OK;
+    bool fits = true;
+    do {
+        int64_t extent;
+        EXPECT(meg_json_count(j, &extent), "an extent, 0 or more");
+        if (t->rank < MEG_SAVED_RANK) t->dims[t->rank] = extent;
+        t->rank++;
+        fits = fits && !__builtin_mul_overflow(t->size, extent, &t->size);
+    } while (meg_json_accept(j, ','));
+    EXPECT(meg_json_accept(j, ']'), "',' or ']'");
+    EXPECT(fits, "a shape of less than 2^63 elements before here");
+    return MEG_OK;
+}
+
+static meg_status parse_offsets(meg_safetensors *f, meg_error *e, meg_json *j, meg_saved_entry *t)
+{
+    EXPECT(meg_json_accept(j, '[') && meg_json_count(j, &t->begin), "'[' and an offset");
+    EXPECT(meg_json_accept(j, ',') && meg_json_count(j, &t->end), "',' and an offset");
+    EXPECT(meg_json_accept(j, ']'), "']'");
+    return MEG_OK;
+}
+
+typedef struct field {
+    const char *key;
+    meg_status (*parse)(meg_safetensors *f, meg_error *e, meg_json *j, meg_saved_entry *t);
+} field;
+
+static const field FIELDS[] = {
+    {"dtype", parse_dtype},
+    {"shape", parse_shape},
+    {"data_offsets", parse_offsets},
+    {NULL, NULL},
+};
+
+static meg_status parse_entry(meg_safetensors *f, meg_error *e, meg_json *j, meg_saved_entry *t)
+{
+    unsigned seen = 0;
+    EXPECT(meg_json_accept(j, '{'), "'{'");
+    do {
+        char *key;
+        int i = 0;
+        EXPECT(meg_json_string(j, f->pool, &key), "dtype, shape or data_offsets");
+        while (FIELDS[i].key && strcmp(FIELDS[i].key, key) != 0)
+            i++;
+        EXPECT(FIELDS[i].key && !(seen >> i & 1), "dtype, shape and data_offsets, once each");
+        EXPECT(meg_json_accept(j, ':'), "':'");
+        MEG_TRY(e, FIELDS[i].parse(f, e, j, t));
+        seen |= 1u << i;
+    } while (meg_json_accept(j, ','));
+    EXPECT(meg_json_accept(j, '}'), "',' or '}'");
+    EXPECT(seen == 7, "dtype, shape and data_offsets before here");
+    return MEG_OK;
+}
+
+static meg_status parse_header(meg_safetensors *f, meg_error *e, meg_json *j)
+{
+    EXPECT(meg_json_accept(j, '{'), "'{'");
+    bool more = !meg_json_accept(j, '}');
+    while (more) {
+        char *name;
+        EXPECT(meg_json_string(j, f->pool, &name), "the name of a tensor");
+        EXPECT(meg_json_accept(j, ':'), "':'");
+        if (strcmp(name, "__metadata__") == 0) {
+            MEG_TRY(e, parse_notes(f, e, j));
+        } else {
+            meg_saved_entry t = {.name = name};
+            MEG_TRY(e, parse_entry(f, e, j, &t));
+            f->entries = meg_grow(f->entries, &f->entries_room, f->count + 1, sizeof t);
+            f->entries[f->count++] = t;
+        }
+        more = meg_json_accept(j, ',');
+        if (!more) EXPECT(meg_json_accept(j, '}'), "',' or '}'");
+    }
+    EXPECT(meg_json_done(j), "nothing after the object");
+    return MEG_OK;
+}
+
+/* ---- checks ---- */
+
+static int by_place(const void *a, const void *b)
+{
+    const meg_saved_entry *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+int meg_saved_by_name(const void *a, const void *b)
+{
+    const meg_saved_entry *x = a, *y = b;
+    return strcmp(x->name, y->name);
+}
+
+static meg_status check_entry(const meg_safetensors *f, meg_error *e, const meg_saved_entry *t)
+{
+    MEG_CHECK(e, t->begin <= t->end && t->end <= f->data_bytes, MEG_EDATA,
+              "%s: tensor '%.100s' lies at %" PRId64 "..%" PRId64 ", but the data has %" PRId64
+              " bytes",
+              f->path, t->name, t->begin, t->end, f->data_bytes);
+    int64_t bytes;
+    bool fits = !__builtin_mul_overflow(t->size, t->type->bytes, &bytes);
+    MEG_CHECK(e, !t->type->name || (fits && bytes == t->end - t->begin), MEG_EDATA,
+              "%s: tensor '%.100s' has %" PRId64 " bytes, but its shape is %" PRId64
+              " elements of %s",
+              f->path, t->name, t->end - t->begin, t->size, t->dtype);
+    return MEG_OK;
+}
+
+/* Each tensor begins where the one before ends, and the last ends with the file. */
+static meg_status check_entries(meg_safetensors *f, meg_error *e)
+{
+    int64_t at = 0;
+    if (f->count) qsort(f->entries, f->count, sizeof *f->entries, by_place);
+    for (size_t i = 0; i < f->count; i++) {
+        meg_saved_entry *t = &f->entries[i];
+        MEG_TRY(e, check_entry(f, e, t));
+        t->data = f->data + t->begin;
+        MEG_CHECK(e, t->begin == at, MEG_EDATA,
+                  "%s: tensor '%.100s' begins at %" PRId64 ", %s the one before it ends, %" PRId64,
+                  f->path, t->name, t->begin, t->begin < at ? "before" : "after", at);
+        at = t->end;
+    }
+    MEG_CHECK(e, at == f->data_bytes, MEG_EDATA,
+              "%s: the tensors end at %" PRId64 ", but the data has %" PRId64 " bytes", f->path, at,
+              f->data_bytes);
+    if (f->count) qsort(f->entries, f->count, sizeof *f->entries, meg_saved_by_name);
+    for (size_t i = 1; i < f->count; i++)
+        MEG_CHECK(e, meg_saved_by_name(&f->entries[i - 1], &f->entries[i]) != 0, MEG_EDATA,
+                  "%s: two tensors are named '%.100s'", f->path, f->entries[i].name);
+    return MEG_OK;
+}
+
+/* ---- files ---- */
+
+meg_status meg_saved_map(meg_safetensors *f, meg_error *e)
+{
+    struct stat info;
+    void *map = MAP_FAILED;
+    int fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    MEG_CHECK(e, fd >= 0, MEG_EIO, "cannot open %s: %s", f->path, strerror(errno));
+    bool known = fstat(fd, &info) == 0, regular = known && S_ISREG(info.st_mode);
+    if (regular && info.st_size > 0)
+        map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    int why = errno;
+    close(fd);
+    MEG_CHECK(e, regular, MEG_EIO, "cannot read %s: it is not a file", f->path);
+    MEG_CHECK(e, info.st_size > 0, MEG_EDATA, "%s is empty", f->path);
+    MEG_CHECK(e, map != MAP_FAILED, MEG_EIO, "cannot map %s: %s", f->path, strerror(why));
+    f->map = map;
+    f->bytes = (size_t)info.st_size;
+    return MEG_OK;
+}
+
+meg_status meg_saved_read(meg_safetensors *f, meg_error *e)
+{
+    uint64_t length;
+    MEG_TRY(e, meg_saved_map(f, e));
+    MEG_CHECK(e, f->bytes >= 8, MEG_EDATA, "%s has %zu bytes, too few for a safetensors file",
+              f->path, f->bytes);
+    memcpy(&length, f->map, 8);
+    MEG_CHECK(e, length <= f->bytes - 8 && length <= (uint64_t)HEADER_MAX, MEG_EDATA,
+              "%s: is no safetensors file, or truncated: it announces a header of %" PRIu64
+              " bytes, but has %zu in all (at most %" PRId64 " are allowed)",
+              f->path, length, f->bytes, HEADER_MAX);
+    f->data = f->map + 8 + length;
+    f->data_bytes = (int64_t)(f->bytes - 8 - length);
+    meg_json j = {f->map + 8, f->data};
+    MEG_TRY(e, parse_header(f, e, &j));
+    MEG_CHECK(e, f->count <= INT_MAX, MEG_EUNSUPPORTED, "%s has too many tensors", f->path);
+    return check_entries(f, e);
+}
+
+static bool ends_with(const char *text, const char *tail)
+{
+    size_t length = strlen(text), part = strlen(tail);
+    return length >= part && strcmp(text + length - part, tail) == 0;
+}
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+/* The file that a path stands for: itself; in a folder, what others call it; where only an index is
+ * beside it, that. */
+static char *resolve(meg_pool *pool, const char *path)
+{
+    struct stat info;
+    char *file = meg_pool_text(pool, "%s", path);
+    bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    if (folder) file = meg_pool_text(pool, "%s/model.safetensors", path);
+    char *index = meg_pool_text(pool, "%s" MEG_SAVED_INDEX, file);
+    if (!exists(file) && exists(index)) return index;
+    return folder && !exists(file) ? meg_pool_text(pool, "%s", path) : file;
+}
+
+meg_safetensors *meg_saved_new(const char *path)
+{
+    meg_pool *pool = meg_pool_new();
+    meg_safetensors *f = meg_pool_alloc(pool, sizeof *f);
+    f->pool = pool;
+    f->path = meg_pool_text(pool, "%s", path);
+    return f;
+}
+
+meg_status meg_safetensors_open(meg_error *e, const char *path, meg_safetensors **out)
+{
+    meg_safetensors *f = meg_saved_new(path);
+    f->path = resolve(f->pool, path);
+    bool index = ends_with(f->path, MEG_SAVED_INDEX);
+    meg_status status = index ? meg_saved_read_index(f, e) : meg_saved_read(f, e);
+    if (status != MEG_OK) {
+        status = meg_foreign_weights(e, f->path);
+        meg_safetensors_close(f);
+        return meg_trail(e, status, __func__);
+    }
+    *out = f;
+    return MEG_OK;
+}
+
+void meg_safetensors_close(meg_safetensors *f)
+{
+    if (!f) return;
+    for (size_t i = 0; i < f->shard_count; i++)
+        meg_safetensors_close(f->shards[i]);
+    free(f->shards);
+    if (f->map) munmap(f->map, f->bytes);
+    free(f->entries);
+    free(f->notes);
+    meg_pool_free(f->pool);
+}
+
+/* ---- access ---- */
+
+int meg_safetensors_count(const meg_safetensors *f)
+{
+    return (int)f->count;
+}
+
+const char *meg_safetensors_name(const meg_safetensors *f, int i)
+{
+    return i >= 0 && (size_t)i < f->count ? f->entries[i].name : NULL;
+}
+
+static int name_order(const void *name, const void *t)
+{
+    return strcmp(name, ((const meg_saved_entry *)t)->name);
+}
+
+int meg_safetensors_find(const meg_safetensors *f, const char *name)
+{
+    if (!f->count) return -1;
+    const meg_saved_entry *t = bsearch(name, f->entries, f->count, sizeof *t, name_order);
+    return t ? (int)(t - f->entries) : -1;
+}
+
+const char *meg_safetensors_note(const meg_safetensors *f, const char *key)
+{
+    for (size_t i = 0; i < f->note_count; i++)
+        if (strcmp(f->notes[i].key, key) == 0) return f->notes[i].value;
+    return f->shard_count ? meg_safetensors_note(f->shards[0], key) : NULL;
+}
+
+meg_status meg_safetensors_at(const meg_safetensors *f, meg_error *e, int i, meg_saved *out)
+{
+    MEG_CHECK(e, i >= 0 && (size_t)i < f->count, MEG_EARG, "%s: tensor %d, but it has %zu", f->path,
+              i, f->count);
+    const meg_saved_entry *t = &f->entries[i];
+    MEG_CHECK(e, t->type->ours >= 0, MEG_EUNSUPPORTED,
+              "%s: tensor '%.100s' has type %.20s; supported: F32 F64 I32 U8", f->path, t->name,
+              t->dtype);
+    MEG_CHECK(e, t->rank <= MEG_SAVED_RANK, MEG_EUNSUPPORTED,
+              "%s: tensor '%.100s' has %d axes; at most %d are supported", f->path, t->name,
+              t->rank, MEG_SAVED_RANK);
+    *out = (meg_saved){
+        .name = t->name, .dtype = (meg_dtype)t->type->ours, .rank = t->rank, .data = t->data};
+    memcpy(out->dims, t->dims, sizeof t->dims);
+    return MEG_OK;
+}

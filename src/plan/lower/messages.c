@@ -1,0 +1,372 @@
+/* What goes from rank to rank on behalf of values: rims of what neighbours have made, and values
+ * that move to another segment, straight from those that make them to each that reads them, however
+ * far apart they are:
+ *
+ *     stage 0      1      2           forward: x to 1 and to 2
+ *           x ---> x
+ *           x -----------> x          backward: dx from 2 and from 1, added in that order
+ *
+ * Messages are boxes in plain format, so that sender and receiver need not agree on another. Receives
+ * stand at the head of their block: the engine posts them ahead of their use. The gradient takes the
+ * same way back, and adds.
+ */
+#include "plan/lower/lower.h"
+#include "plan/partition/segments.h"
+
+#include <stdlib.h>
+
+/* ---- teams ---- */
+
+static void add_rank(meg_team *t, int rank)
+{
+    for (int i = 0; i < t->count; i++)
+        if (t->rank[i] == rank) return;
+    t->rank[t->count++] = rank;
+    for (int i = t->count - 1; i > 0 && t->rank[i] < t->rank[i - 1]; i--) {
+        int swap = t->rank[i];
+        t->rank[i] = t->rank[i - 1];
+        t->rank[i - 1] = swap;
+    }
+}
+
+/* Positions that differ from this one along the axes of the mask alone, in these directions. */
+static meg_team team_along(const meg_lower *l, int segment, const bool along[MEG_MESH_AXES],
+                           bool all)
+{
+    const meg_entry *e = l->entry;
+    const meg_mesh *mesh = meg_entry_mesh(e, 0, segment);
+    int stride[MEG_MESH_AXES], own = l->out->position[segment];
+    meg_team team = {0, meg_pool_alloc(l->plan->pool, (size_t)l->plan->world.ranks * sizeof(int))};
+    for (int a = MEG_MESH_AXES - 1, size = 1; a >= 0; size *= mesh->dim[a--])
+        stride[a] = size;
+    for (int k = 0; k < mesh->size; k++) {
+        bool in = true;
+        for (int a = 0; a < MEG_MESH_AXES; a++)
+            in = in && (along[a] || k / stride[a] % mesh->dim[a] == own / stride[a] % mesh->dim[a]);
+        for (int d = 0; d < e->timetable->directions && in; d++)
+            if (all || d == l->out->direction)
+                add_rank(&team, meg_entry_mesh(e, d, segment)->rank[k]);
+    }
+    return team;
+}
+
+meg_team meg_lower_shares(const meg_lower *l, int value, bool all)
+{
+    bool along[MEG_MESH_AXES];
+    const meg_layout *layout = &l->entry->layout[value];
+    for (int a = 0; a < MEG_MESH_AXES; a++)
+        along[a] = layout->on[a].how == MEG_SPLIT_PARTIAL;
+    return team_along(l, l->entry->segment_of[l->g->value[value].maker], along, all);
+}
+
+meg_team meg_lower_channels(const meg_lower *l, int segment)
+{
+    bool along[MEG_MESH_AXES];
+    for (int a = 0; a < MEG_MESH_AXES; a++)
+        along[a] = a != MEG_C;
+    return team_along(l, segment, along, true);
+}
+
+static int team_id(meg_entry *e, const meg_team *team)
+{
+    for (int i = 0; i < e->teams; i++) {
+        bool same = e->team[i].count == team->count;
+        for (int k = 0; same && k < team->count; k++)
+            same = e->team[i].rank[k] == team->rank[k];
+        if (same) return i;
+    }
+    e->team = meg_grow(e->team, &e->team_room, (size_t)e->teams + 1, sizeof *e->team);
+    e->team[e->teams] = *team;
+    return e->teams++;
+}
+
+int meg_lower_reduce_scratch(meg_lower *l, int64_t bytes)
+{
+    int64_t most = (int64_t)MEG_REDUCE_PIECE * MEG_REDUCE_PIECES;
+    meg_slot scratch = {.role = MEG_ROLE_SCRATCH,
+                        .value = -1,
+                        .dtype = MEG_U8,
+                        .bytes = bytes < most ? bytes : most};
+    scratch.box = meg_box_of(1, scratch.bytes, 1, 1, 1);
+    return meg_lower_step_slot(l, scratch);
+}
+
+meg_instr meg_lower_reduce_in(meg_lower *l, int slot, int scratch, const meg_team *team, int tag)
+{
+    meg_instr i = meg_lower_instr(MEG_REDUCE, NULL, MEG_FORWARD);
+    i.slot[MEG_X] = i.slot[MEG_Y] = slot;
+    i.slot[MEG_SCRATCH] = scratch;
+    i.written = MEG_BIT(MEG_Y) | MEG_BIT(MEG_SCRATCH);
+    i.peer = team_id(&l->plan->entry[l->entry - l->plan->entry], team);
+    i.tag = tag;
+    return i;
+}
+
+meg_instr meg_lower_reduce(meg_lower *l, int slot, const meg_team *team, int tag)
+{
+    int scratch = meg_lower_reduce_scratch(l, l->out->slot[slot].bytes);
+    return meg_lower_reduce_in(l, slot, scratch, team, tag);
+}
+
+/* ---- exchanges ---- */
+
+/* Do nodes of the segment that makes the value send one back? */
+static bool returns(const meg_lower *l, int value)
+{
+    const meg_entry *e = l->entry;
+    int segment = e->segment_of[l->g->value[value].maker];
+    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++)
+        if (e->segment_of[e->reader[i]] == segment &&
+            meg_lower_gives(l, &l->g->node[e->reader[i]], value))
+            return true;
+    return false;
+}
+
+/* The layout of a value after its shares have been summed. */
+static meg_layout summed(const meg_lower *l, int value)
+{
+    const meg_entry *e = l->entry;
+    meg_layout layout = e->layout[value];
+    int segment = e->segment_of[l->g->value[value].maker];
+    layout.mesh = meg_entry_mesh(e, l->out->direction, segment);
+    layout.whole.out = l->g->value[value].shape;
+    for (int a = 0; a < MEG_MESH_AXES; a++)
+        if (layout.on[a].how == MEG_SPLIT_PARTIAL) layout.on[a].how = MEG_SPLIT_COPY;
+    return layout;
+}
+
+static meg_box *held_boxes(const meg_lower *l, const meg_mesh *mesh, int value)
+{
+    meg_box *box = meg_pool_alloc(l->pool, (size_t)mesh->size * sizeof *box);
+    for (int i = 0; i < mesh->size; i++)
+        box[i] = meg_entry_held(l->entry, value, i);
+    return box;
+}
+
+static bool has_rim(const meg_layout *made, const meg_box box[])
+{
+    for (int i = 0; i < made->mesh->size; i++) {
+        meg_part part = meg_layout_part(made, i);
+        if (!meg_box_holds(&part.work.out, &box[i])) return true;
+    }
+    return false;
+}
+
+/* Those of a transfer that concern this rank, as sender in one stage and receiver in another. */
+static void pick(meg_lower *l, meg_exchange *x, const meg_transfer *t, bool within)
+{
+    int maker = l->g->value[x->from].maker, taker = l->g->value[x->to].maker, own[2];
+    for (int k = 0; k < 2; k++) {
+        int node = k ? taker : maker;
+        own[k] = l->mine[node] ? meg_lower_rank(l, l->entry->segment_of[node]) : -1;
+    }
+    x->send = meg_pool_alloc(l->pool, ((size_t)t->messages + 1) * sizeof *x->send);
+    x->receive = meg_pool_alloc(l->pool, ((size_t)t->messages + 1) * sizeof *x->receive);
+    for (int64_t i = 0; i < t->messages; i++) {
+        const meg_parcel *m = &t->message[i];
+        bool stays = within && m->from == m->to;
+        if (m->from == own[0] && !stays) x->send[x->sends++] = *m;
+        if (m->to == own[1]) x->receive[x->receives++] = *m;
+    }
+    x->came = meg_pool_alloc(l->pool, ((size_t)x->receives + 1) * sizeof(int));
+    x->returned = meg_pool_alloc(l->pool, ((size_t)x->sends + 1) * sizeof(int));
+    for (int i = 0; i < x->receives; i++)
+        x->came[i] = -1;
+}
+
+static void add_exchange(meg_lower *l, meg_exchange x, int *of)
+{
+    if (x.sends + x.receives == 0) return;
+    *of = l->exchanges;
+    l->exchange[l->exchanges++] = x;
+}
+
+static int tag_of(const meg_lower *l, int number)
+{
+    int micro = l->entry->micro;
+    return number < MEG_TAG_VALUE / micro / 2 ? 2 * number * micro : MEG_TAG_VALUE; /* refused */
+}
+
+static int add_move(meg_lower *l, const meg_node *v, int number)
+{
+    const meg_entry *e = l->entry;
+    int x = v->in[0], y = v->out[0], maker = l->g->value[x].maker;
+    const meg_segment *from = &e->segment[e->segment_of[maker]];
+    const meg_segment *to = &e->segment[e->segment_of[v->id]];
+    if (!l->mine[maker] && !l->mine[v->id]) return number + 1;
+    meg_layout made = summed(l, x);
+    meg_held held = {.mesh = meg_entry_mesh(e, l->out->direction, e->segment_of[v->id])};
+    held.box = held_boxes(l, held.mesh, y);
+    meg_transfer t = meg_transfer_new(l->pool, &made, &held);
+    meg_exchange exchange = {.from = x, .to = y, .tag = tag_of(l, number)};
+    exchange.back = returns(l, y);
+    pick(l, &exchange, &t, from->stage == to->stage);
+    add_exchange(l, exchange, &l->moved[y]);
+    return number + 1;
+}
+
+static int add_rim(meg_lower *l, int value, int number)
+{
+    const meg_entry *e = l->entry;
+    int maker = l->g->value[value].maker;
+    if (e->whole || e->made[value] || meg_is_move(&l->g->node[maker])) return number;
+    meg_layout made = summed(l, value);
+    meg_held held = {.mesh = made.mesh, .in_place = true};
+    held.box = held_boxes(l, held.mesh, value);
+    if (!has_rim(&made, held.box)) return number;
+    if (!l->mine[maker]) return number + 1;
+    meg_transfer t = meg_transfer_new(l->pool, &made, &held);
+    meg_exchange x = {.from = value, .to = value, .tag = tag_of(l, number)};
+    x.back = returns(l, value);
+    pick(l, &x, &t, false);
+    add_exchange(l, x, &l->rim[value]);
+    return number + 1;
+}
+
+void meg_lower_exchanges(meg_lower *l)
+{
+    const meg_graph *g = l->g;
+    size_t values = (size_t)g->values + 1;
+    int number = 0;
+    l->exchange = meg_pool_alloc(l->pool, values * sizeof *l->exchange);
+    l->rim = meg_pool_alloc(l->pool, values * sizeof(int));
+    l->moved = meg_pool_alloc(l->pool, values * sizeof(int));
+    for (size_t i = 0; i < values; i++)
+        l->rim[i] = l->moved[i] = -1;
+    for (int i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].outputs; k++)
+            number = meg_is_move(&g->node[i]) ? add_move(l, &g->node[i], number)
+                                              : add_rim(l, g->node[i].out[k], number);
+}
+
+/* ---- messages ---- */
+
+static int received(meg_lower *l, int value, meg_role role, const meg_parcel *m, int tag)
+{
+    meg_instr i = meg_lower_instr(MEG_RECV, NULL, MEG_FORWARD);
+    meg_slot s = {.role = role,
+                  .value = value,
+                  .box = m->box,
+                  .dtype = meg_entry_dtype(l->entry, l->g->value[value].dtype),
+                  .format = MEG_FORMAT_PLAIN,
+                  .region = MEG_FRAME};
+    i.slot[MEG_Y] = meg_lower_slot(l, s);
+    i.written = MEG_BIT(MEG_Y);
+    i.peer = role == MEG_ROLE_VALUE ? m->from : m->to;
+    i.tag = tag;
+    meg_lower_emit(l, &i);
+    return i.slot[MEG_Y];
+}
+
+static void send(meg_lower *l, int slot, int peer, int tag)
+{
+    meg_instr i = meg_lower_instr(MEG_SEND, NULL, MEG_FORWARD);
+    i.slot[MEG_X] = slot;
+    i.peer = peer;
+    i.tag = tag;
+    meg_lower_emit(l, &i);
+}
+
+static bool stays(const meg_lower *l, const meg_exchange *x, int receive)
+{
+    const meg_parcel *m = &x->receive[receive];
+    int maker = l->g->value[x->from].maker;
+    return m->from == m->to && l->mine[maker];
+}
+
+/* ---- values ---- */
+
+void meg_lower_receive(meg_lower *l)
+{
+    for (int i = 0; i < l->exchanges; i++) {
+        meg_exchange *x = &l->exchange[i];
+        for (int k = 0; k < x->receives; k++)
+            if (!stays(l, x, k))
+                x->came[k] = received(l, x->to, MEG_ROLE_VALUE, &x->receive[k], x->tag);
+    }
+}
+
+static void send_pieces(meg_lower *l, const meg_exchange *x)
+{
+    for (int k = 0; k < x->sends; k++) {
+        int slot = meg_lower_piece(l, x->from, &x->send[k].box);
+        if (slot == l->home[x->from]) l->goes[x->from] = true;
+        send(l, slot, x->send[k].to, x->tag);
+    }
+}
+
+void meg_lower_send(meg_lower *l, int value)
+{
+    if (l->rim[value] >= 0) send_pieces(l, &l->exchange[l->rim[value]]);
+    for (int i = 0; i < l->exchanges; i++)
+        if (l->exchange[i].from == value && l->exchange[i].to != value)
+            send_pieces(l, &l->exchange[i]);
+}
+
+static int came(meg_lower *l, const meg_exchange *x, int k)
+{
+    if (x->came[k] >= 0) return x->came[k];
+    return meg_lower_piece(l, x->from, &x->receive[k].box);
+}
+
+/* A message that is all there is to a value is its home. */
+void meg_lower_take(meg_lower *l, int value)
+{
+    int number = l->rim[value] >= 0 ? l->rim[value] : l->moved[value], first = 0;
+    if (number < 0) return;
+    const meg_exchange *x = &l->exchange[number];
+    if (l->moved[value] >= 0) {
+        int slot = came(l, x, first++);
+        if (!meg_box_equal(&l->out->slot[slot].box, &l->out->box[value]))
+            slot = meg_lower_cut(l, slot, &l->out->box[value], MEG_FORMAT_PLAIN);
+        if (slot == l->home[x->from]) l->goes[x->from] = l->goes[value] = true; /* both are there */
+        l->home[value] = slot;
+        l->format[value] = MEG_FORMAT_PLAIN;
+    }
+    for (int k = first; k < x->receives; k++)
+        meg_lower_fill(l, l->home[value], came(l, x, k));
+}
+
+/* ---- gradients ---- */
+
+void meg_lower_receive_back(meg_lower *l)
+{
+    for (int i = l->exchanges - 1; i >= 0; i--) {
+        meg_exchange *x = &l->exchange[i];
+        for (int k = 0; k < x->sends && x->back; k++)
+            x->returned[k] = received(l, x->from, MEG_ROLE_GRADIENT, &x->send[k],
+                                      x->tag + l->entry->micro);
+    }
+}
+
+/* What a rank has of a received value's gradient goes to those that sent the value. */
+void meg_lower_send_back(meg_lower *l, int number)
+{
+    const meg_exchange *x = &l->exchange[number];
+    meg_parts *p = &l->parts[x->to];
+    if (!x->back) return;
+    meg_lower_some(l, x->to);
+    meg_lower_gather(l, x->to, 1);
+    int all = p->slot[0];
+    for (int k = 0; k < x->receives; k++) {
+        const meg_parcel *m = &x->receive[k];
+        bool same = meg_box_equal(&m->box, &l->out->slot[all].box) &&
+                    l->out->slot[all].format == MEG_FORMAT_PLAIN;
+        int slot = same ? all : meg_lower_cut(l, all, &m->box, MEG_FORMAT_PLAIN);
+        if (stays(l, x, k)) meg_lower_contribute(l, x->from, slot, NULL);
+        else send(l, slot, m->from, x->tag + l->entry->micro);
+    }
+    if (x->from == x->to) return; /* the rest of it is the rank's own */
+    l->holders[all]--;
+    p->count = 0;
+}
+
+/* In the order in which the value was sent: the reverse of backward's. */
+void meg_lower_take_back(meg_lower *l, int value)
+{
+    for (int i = l->exchanges - 1; i >= 0; i--) {
+        const meg_exchange *x = &l->exchange[i];
+        for (int k = 0; k < x->sends && x->from == value && x->back; k++)
+            meg_lower_contribute(l, value, x->returned[k], NULL);
+    }
+}

@@ -1,0 +1,228 @@
+/* Homes: what of a weight a rank holds that shares it with others (zero=; Rajbhandari et al., ZeRO, SC
+ * 2020). Each of a team has an even part along the weight's first axis.
+ *
+ *     zero=   weight   gradient   states
+ *     1       whole    whole      part     each updates its part; then the parts are gathered
+ *     3       part     part       part     forward and backward fetch the whole where they need it
+ *
+ *     fetch      COPY part to whole; REDUCE whole, the gathering half     a few kernels ahead
+ *     gradient   REDUCE whole, the summing half; ADD whole's part to part
+ *
+ * Under zero=3 the ranks of a team must fetch in step: weights that several stages or segments
+ * read, or both directions of a pipeline, are cut as under zero=1.
+ */
+#include "plan/lower/lower.h"
+
+static bool shared(const meg_lower *l, int value)
+{
+    return l->g->value[value].kind == MEG_PARAMETER && l->sharers[value].count > 1;
+}
+
+/* The same in all entries, since held memory is: evaluation has one direction always. */
+bool meg_lower_scattered(const meg_lower *l, int value)
+{
+    return l->plan->options.zero == MEG_HOMES_PARTS && shared(l, value) &&
+           l->read_in[value] != MEG_SEVERAL &&
+           l->plan->entry[MEG_ENTRY_TRAIN].timetable->directions == 1;
+}
+
+/* An optimizer without states leaves nothing to cut but the weight itself. */
+bool meg_lower_parted(const meg_lower *l, int value)
+{
+    const meg_plan *p = l->plan;
+    bool states = meg_optimizer_states(p->optimizer, p->settings) > 0;
+    return p->options.zero != MEG_HOMES_WHOLE && shared(l, value) &&
+           (states || meg_lower_scattered(l, value));
+}
+
+/* An even part along the first axis that can be cut, so that it lies in one piece; it may be empty. */
+meg_box meg_lower_home(const meg_lower *l, int value, meg_box box)
+{
+    const meg_team *team = &l->sharers[value];
+    int axis = meg_home_axis(&box), own = 0;
+    while (own < team->count - 1 && team->rank[own] != l->plan->world.rank)
+        own++;
+    int64_t lo = box.lo[axis], extent = meg_extent(&box, axis);
+    box.lo[axis] = lo + extent * own / team->count;
+    box.hi[axis] = lo + extent * (own + 1) / team->count;
+    return box;
+}
+
+/* ---- updates ---- */
+
+static void update_slots(meg_lower *l, int value, int weight, int gradient)
+{
+    const meg_plan *p = l->plan;
+    meg_instr i = meg_lower_instr(MEG_UPDATE, NULL, MEG_FORWARD);
+    const meg_slot w = l->out->slot[weight];
+    int states = meg_optimizer_states(p->optimizer, p->settings);
+    i.slot[MEG_X] = weight;
+    i.slot[MEG_X + 1] = gradient;
+    i.slot[MEG_X + 2] = l->scalars;
+    i.written = MEG_BIT(MEG_X);
+    for (int k = 0; k < states; k++) {
+        i.slot[MEG_AUX + k] = meg_lower_held(l, value, MEG_ROLE_STATE, k, w.format, w.bytes);
+        i.written |= MEG_BIT(MEG_AUX + k);
+    }
+    meg_lower_price(l, &i);
+    meg_lower_emit(l, &i);
+}
+
+/* Some elements of a plain slot, that lie side by side. */
+static int piece_of(meg_lower *l, int slot, int64_t first, int64_t count)
+{
+    meg_slot s = l->out->slot[slot];
+    int64_t each = meg_dtype_bytes(s.dtype);
+    s.offset += first * each;
+    s.bytes = count * each;
+    s.box = meg_box_of(1, count, 1, 1, 1);
+    return meg_lower_slot(l, s);
+}
+
+/* Of parts in plain format. */
+static void gather(meg_lower *l, int value, int slot, int tag)
+{
+    meg_instr r = meg_lower_reduce_in(l, slot, -1, &l->sharers[value], tag);
+    r.half = MEG_HALF_GATHER;
+    meg_lower_emit(l, &r);
+}
+
+/* Each updates its part, and gets the others'. */
+static void update_part(meg_lower *l, int value, int gradient)
+{
+    int weight = l->home[value];
+    meg_box all = l->out->box[value], home = meg_lower_home(l, value, all);
+    int64_t count = meg_box_size(&home), first = count ? meg_box_at(&all, home.lo) : 0;
+    if (count)
+        update_slots(l, value, piece_of(l, weight, first, count),
+                     piece_of(l, gradient, first, count));
+    gather(l, value, weight, MEG_TAG_GRADIENT + 4 * value + 3);
+}
+
+static int part_of(meg_lower *l, int value)
+{
+    return meg_lower_held(l, value, MEG_ROLE_VALUE, 0, MEG_FORMAT_PLAIN, 0);
+}
+
+/* The gradient is the part's, or the whole sum's. */
+static void update_scattered(meg_lower *l, int value, int gradient)
+{
+    meg_box home = meg_lower_home(l, value, l->out->box[value]);
+    if (!meg_box_equal(&l->out->slot[gradient].box, &home))
+        gradient = meg_lower_cut(l, gradient, &home, MEG_FORMAT_PLAIN);
+    update_slots(l, value, part_of(l, value), gradient);
+}
+
+void meg_lower_update(meg_lower *l, int value, int gradient)
+{
+    if (meg_lower_scattered(l, value)) update_scattered(l, value, gradient);
+    else if (meg_lower_parted(l, value)) update_part(l, value, gradient);
+    else update_slots(l, value, l->home[value], gradient);
+}
+
+/* ---- weights come and go ---- */
+
+static int64_t whole_bytes(const meg_lower *l, int value)
+{
+    meg_dtype type = meg_entry_dtype(l->entry, l->g->value[value].dtype);
+    return meg_box_size(&l->out->box[value]) * meg_dtype_bytes(type);
+}
+
+/* Of all scattered weights that the station reads. */
+static int64_t largest(const meg_lower *l)
+{
+    int64_t most = 0;
+    for (int i = 0; i < l->g->values; i++) {
+        if (!meg_lower_scattered(l, i) || l->out->position[l->read_in[i]] < 0) continue;
+        int64_t bytes = whole_bytes(l, i);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* Values that kernels make have these tags; a weight is none. */
+int meg_lower_fetch(meg_lower *l, int value)
+{
+    meg_box all = l->out->box[value], home = meg_lower_home(l, value, all);
+    meg_slot s = {.role = MEG_ROLE_VALUE,
+                  .value = value,
+                  .box = all,
+                  .dtype = meg_entry_dtype(l->entry, l->g->value[value].dtype),
+                  .format = MEG_FORMAT_PLAIN,
+                  .region = MEG_FRAME};
+    int slot = meg_lower_slot(l, s);
+    if (meg_box_empty(&home)) meg_lower_zero(l, slot); /* what is gathered counts as read */
+    else meg_lower_fill(l, slot, part_of(l, value));
+    gather(l, value, slot, MEG_TAG_VALUE + 4 * value + (l->block != MEG_BLOCK_FORWARD));
+    return slot;
+}
+
+/* Bytes of the scattered weights that a pass of a node reads; `fetch`: they are fetched. */
+static int64_t weights_of(meg_lower *l, const meg_node *v, meg_pass pass, bool fetch)
+{
+    meg_mask reads = meg_node_reads(v, pass);
+    int64_t bytes = 0;
+    for (int k = 0; k < v->inputs; k++) {
+        if (!(reads & MEG_BIT(MEG_X + k)) || !meg_lower_scattered(l, v->in[k])) continue;
+        bytes += whole_bytes(l, v->in[k]);
+        if (fetch) meg_lower_get(l, v->in[k], MEG_FORMAT_PLAIN, 0, v);
+    }
+    return bytes;
+}
+
+/* Also of what is recomputed for it. */
+static int64_t weights_back(meg_lower *l, const meg_node *v, meg_pass pass, bool fetch)
+{
+    meg_mask reads = meg_node_reads(v, pass);
+    int64_t bytes = 0;
+    if (!meg_lower_wants(l, v, pass)) return 0;
+    for (int k = 0; k < v->inputs; k++) {
+        int x = v->in[k];
+        if (reads & MEG_BIT(MEG_X + k) && l->replay[x] && l->home[x] < 0)
+            bytes += weights_of(l, &l->g->node[l->g->value[x].maker], MEG_REPLAY, fetch);
+    }
+    return bytes + weights_of(l, v, pass, fetch);
+}
+
+static int64_t weights(meg_lower *l, const meg_node *v, bool back, bool fetch)
+{
+    if (!back) return weights_of(l, v, l->entry->train ? MEG_FORWARD : MEG_EVAL, fetch);
+    int64_t bytes = weights_back(l, v, MEG_WEIGHT, fetch);
+    return bytes + weights_back(l, v, MEG_BACKWARD, fetch);
+}
+
+/* A rank without samples has no kernels that wait for what it fetched: it would wait where the memory is
+ * used again, perhaps for a rank that fetches less ahead and waits for a sum of this rank. */
+void meg_lower_ahead(meg_lower *l, int node, bool back)
+{
+    enum {
+        AHEAD = 2
+    }; /* nodes; with a convolution, its norm and the next convolution */
+    int count = 0, step = back ? -1 : 1;
+    int64_t ahead = 0;
+    if (l->plan->options.zero != MEG_HOMES_PARTS || l->entry->idle) return;
+    for (int i = node; i >= 0 && i < l->g->nodes && count <= AHEAD; i += step) {
+        if (!l->mine[i]) continue;
+        int64_t bytes = weights(l, &l->g->node[i], back, false);
+        if (i != node) ahead += bytes;
+        if (ahead > l->plan->options.bucket) return;
+        weights(l, &l->g->node[i], back, true);
+        count += bytes > 0;
+    }
+}
+
+/* One scratch for all, so that memory does not grow with the number of weights. */
+int meg_lower_sum(meg_lower *l, int value, int slot)
+{
+    if (l->holders[slot] > 1) { /* others read it */
+        l->holders[slot]--;
+        slot = meg_lower_copy(l, slot, MEG_FORMAT_PLAIN, 0, NULL);
+        l->holders[slot]++;
+    }
+    if (l->summing < 0) l->summing = meg_lower_reduce_scratch(l, largest(l));
+    meg_instr r = meg_lower_reduce_in(l, slot, l->summing, &l->sharers[value],
+                                      MEG_TAG_GRADIENT + 4 * value);
+    r.half = MEG_HALF_SCATTER;
+    meg_lower_emit(l, &r);
+    return slot;
+}

@@ -1,0 +1,53 @@
+/* The communication of one rank's program, without its kernels: what it posts and what it waits
+ * for, in order, over one step. Pure data, small, and the same in every run: ranks exchange it
+ * before the first step, and the whole job is checked (job.h).
+ *
+ * The walk is the engine's own (exec/engine.c): receives are posted as soon as their frame is free,
+ * sends and reductions when their turn comes; traffic starts when none that was posted before has
+ * its memory or its reduction, and a kernel waits for traffic whose memory it touches (a FREE waits
+ * for nothing). Traffic is taken to end only when somebody waits for it, which is the worst case.
+ */
+#ifndef MEG_PLAN_PROGRAM_EVENTS_H
+#define MEG_PLAN_PROGRAM_EVENTS_H
+
+#include "plan/plan.h"
+
+typedef struct meg_traffic_note { /* one message or reduction of a step */
+    int32_t code;                 /* MEG_SEND, MEG_RECV, MEG_REDUCE */
+    int32_t peer;                 /* a rank; REDUCE: how many take part */
+    int32_t tag;                  /* with the micro-batch */
+    int32_t value;                /* of the graph, for messages; -1: several */
+    int32_t micro;                /* 0 also of what is summed up once, with the last one */
+    int32_t after,
+        afters;  /* of the list `after`: earlier ones that must be done before it starts */
+    int32_t how; /* REDUCE: how it is made: half, largest or sum */
+    int64_t bytes;
+    uint64_t team; /* REDUCE: a hash of its ranks */
+    uint64_t what; /* a hash of the elements and their order: the same on all sides */
+} meg_traffic_note;
+
+typedef struct meg_events {
+    int rank;
+    int notes, steps, afters;
+    meg_traffic_note *note;
+    int *step;  /* i: post note i; -1 - i: wait until it is done */
+    int *after; /* notes, of all notes one after the other */
+    size_t note_room, step_room, after_room;
+} meg_events;
+
+/* Of elements and their order in memory. */
+uint64_t meg_elements_hash(const meg_box *box, meg_dtype dtype, meg_format format, int64_t bytes);
+
+void meg_events_of(const meg_plan *p, int entry, meg_events *out);
+void meg_events_clear(meg_events *v);
+
+/* ---- all ranks ---- */
+
+/* Proves, with messages that end only when both sides are there: every message has its other side,
+ * with the same elements in the same order; every reduction has all its ranks, and sums like with
+ * like; nobody waits for ever. A rank ends its step
+ * with nothing under way, so what holds for one step holds for all. The error names ranks, values
+ * and micro-batches. list[r] is rank r's. */
+meg_status meg_job_check(meg_error *e, const meg_graph *g, int ranks, const meg_events list[]);
+
+#endif

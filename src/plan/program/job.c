@@ -1,0 +1,286 @@
+/* The check of a whole job: see events.h. First who belongs to whom, then a run in which nothing
+ * takes time: ranks go on until each waits for something that never comes, or all are
+ * through.
+ *
+ *     send     is done when its receive is posted, and the other way round
+ *     reduce   is done when all its ranks have posted it
+ */
+#include "plan/program/events.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct ref { /* a note of a rank */
+    int rank, note;
+    int nth; /* among those with the same key */
+    const meg_traffic_note *n;
+} ref;
+
+typedef struct job {
+    meg_error *e;
+    const meg_graph *g;
+    int ranks;
+    const meg_events *list;
+    int **partner; /* (ranks)(notes): SEND, RECV: the other's note; REDUCE: its meeting */
+    int meetings;
+    int *expected; /* (meetings): ranks of each */
+    int *come;     /* (meetings): how many have begun it */
+    char **state;  /* (ranks)(notes) */
+    int **open;    /* (ranks)(opens): posted and not done */
+    int *opens;
+    int *at; /* (ranks): where it is */
+} job;
+
+static const char *name_of(const job *j, const meg_traffic_note *n)
+{
+    return n->value >= 0 && n->value < j->g->values ? j->g->value[n->value].name : "gradients";
+}
+
+/* ---- who belongs to whom ---- */
+
+/* Sender, receiver and tag of a message; team and tag of a reduction. */
+static int by_key(const void *a, const void *b)
+{
+    const ref *x = a, *y = b;
+    bool rx = x->n->code == MEG_REDUCE, ry = y->n->code == MEG_REDUCE;
+    if (rx != ry) return rx ? 1 : -1;
+    int64_t kx[4] = {(int64_t)(x->n->team >> 1), x->n->tag, x->nth, 0};
+    int64_t ky[4] = {(int64_t)(y->n->team >> 1), y->n->tag, y->nth, 0};
+    if (!rx) {
+        bool sx = x->n->code == MEG_SEND, sy = y->n->code == MEG_SEND;
+        kx[0] = (int64_t)(sx ? x->rank : x->n->peer) << 32 | (sx ? x->n->peer : x->rank);
+        ky[0] = (int64_t)(sy ? y->rank : y->n->peer) << 32 | (sy ? y->n->peer : y->rank);
+        kx[3] = !sx;
+        ky[3] = !sy;
+    }
+    for (int i = 0; i < 4; i++)
+        if (kx[i] != ky[i]) return kx[i] < ky[i] ? -1 : 1;
+    return x->rank - y->rank;
+}
+
+static bool same_key(const ref *x, const ref *y)
+{
+    if (x->n->tag != y->n->tag || x->nth != y->nth) return false;
+    if (x->n->code == MEG_REDUCE || y->n->code == MEG_REDUCE)
+        return x->n->code == y->n->code && x->n->team == y->n->team;
+    return x->n->code != y->n->code && x->n->peer == y->rank && y->n->peer == x->rank;
+}
+
+/* Messages of one sender, receiver, tag and side are told apart by their order. */
+static void number(ref *all, int count)
+{
+    qsort(all, (size_t)count, sizeof *all,
+          by_key); /* nth is 0 everywhere: equal ones are neighbours */
+    for (int i = 1; i < count; i++) {
+        const meg_traffic_note *a = all[i - 1].n, *b = all[i].n;
+        bool again = a->code == b->code && a->tag == b->tag && all[i - 1].rank == all[i].rank &&
+                     (a->code == MEG_REDUCE ? a->team == b->team : a->peer == b->peer);
+        all[i].nth = again ? all[i - 1].nth + 1 : 0;
+    }
+    qsort(all, (size_t)count, sizeof *all, by_key);
+}
+
+static meg_status match_message(job *j, const ref *a, const ref *b)
+{
+    bool pair = b && same_key(a, b) && a->n->code == MEG_SEND;
+    bool send = a->n->code == MEG_SEND;
+    MEG_CHECK(
+        j->e, pair, MEG_EARG,
+        "the plan is broken: rank %d %s %s of micro-batch %d %s rank %d, which does not %s it",
+        a->rank, send ? "sends" : "expects", name_of(j, a->n), a->n->micro, send ? "to" : "from",
+        a->n->peer, send ? "expect" : "send");
+    MEG_CHECK(j->e, a->n->bytes == b->n->bytes, MEG_EARG,
+              "the plan is broken: rank %d sends %" PRId64 " bytes of %s, but rank %d expects "
+              "%" PRId64,
+              a->rank, a->n->bytes, name_of(j, a->n), b->rank, b->n->bytes);
+    MEG_CHECK(j->e, a->n->what == b->n->what, MEG_EARG,
+              "the plan is broken: rank %d sends %s of micro-batch %d in another order, or another "
+              "part of it, than rank %d expects",
+              a->rank, name_of(j, a->n), a->n->micro, b->rank);
+    j->partner[a->rank][a->note] = b->note;
+    j->partner[b->rank][b->note] = a->note;
+    return MEG_OK;
+}
+
+/* Returns how many belong together. */
+static int match_meeting(job *j, const ref *all, int count)
+{
+    int many = 1;
+    while (many < count && same_key(&all[0], &all[many]))
+        many++;
+    for (int i = 0; i < many; i++)
+        j->partner[all[i].rank][all[i].note] = j->meetings;
+    j->expected[j->meetings++] = all[0].n->peer;
+    return many;
+}
+
+static meg_status check_meeting(job *j, const ref *all, int many)
+{
+    for (int i = 0; i < many; i++)
+        MEG_CHECK(j->e, all[i].n->how == all[0].n->how, MEG_EARG,
+                  "the plan is broken: ranks %d and %d shall sum up %s of micro-batch %d, but one "
+                  "sums and the other gathers, or takes the largest",
+                  all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->micro);
+    for (int i = 0; i < many; i++)
+        MEG_CHECK(j->e, all[i].n->micro == all[0].n->micro, MEG_EARG,
+                  "the plan is broken: ranks %d and %d sum up %s of micro-batches %d and %d",
+                  all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->micro, all[i].n->micro);
+    for (int i = 0; i < many; i++)
+        MEG_CHECK(j->e, all[i].n->bytes == all[0].n->bytes, MEG_EARG,
+                  "the plan is broken: ranks %d and %d sum up %s with %" PRId64 " and %" PRId64
+                  " bytes",
+                  all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->bytes, all[i].n->bytes);
+    for (int i = 0; i < many; i++)
+        MEG_CHECK(
+            j->e, all[i].n->what == all[0].n->what, MEG_EARG,
+            "the plan is broken: ranks %d and %d sum up %s of micro-batch %d, but one has the "
+            "elements in another order, or others",
+            all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->micro);
+    MEG_CHECK(j->e, many == all[0].n->peer, MEG_EARG,
+              "the plan is broken: %d ranks shall sum up %s of micro-batch %d, but only %d do, "
+              "among them rank %d",
+              all[0].n->peer, name_of(j, all[0].n), all[0].n->micro, many, all[0].rank);
+    return MEG_OK;
+}
+
+static meg_status match(job *j, ref *all, int count)
+{
+    number(all, count);
+    for (int i = 0; i < count;) {
+        if (all[i].n->code != MEG_REDUCE) {
+            MEG_TRY(j->e, match_message(j, &all[i], i + 1 < count ? &all[i + 1] : NULL));
+            i += 2;
+            continue;
+        }
+        int many = match_meeting(j, &all[i], count - i);
+        MEG_TRY(j->e, check_meeting(j, &all[i], many));
+        i += many;
+    }
+    return MEG_OK;
+}
+
+/* ---- the run ---- */
+
+enum {
+    UNKNOWN,
+    POSTED,
+    BEGUN, /* nothing in front of it any more */
+    DONE
+};
+
+/* Both sides are there. */
+static bool complete(const job *j, int rank, int note)
+{
+    const meg_traffic_note *n = &j->list[rank].note[note];
+    if (n->code == MEG_REDUCE) {
+        int meeting = j->partner[rank][note];
+        return j->come[meeting] == j->expected[meeting];
+    }
+    return j->state[n->peer][j->partner[rank][note]] >= BEGUN;
+}
+
+/* Is nothing in front of it any more? */
+static bool clear(const job *j, int rank, const meg_traffic_note *n)
+{
+    const int *after = j->list[rank].after + n->after;
+    for (int i = 0; i < n->afters; i++)
+        if (j->state[rank][after[i]] != DONE) return false;
+    return true;
+}
+
+/* Begins and ends what can be; has anything changed? */
+static bool progress(job *j, int rank)
+{
+    bool moved = false;
+    int kept = 0;
+    for (int i = 0; i < j->opens[rank]; i++) {
+        int note = j->open[rank][i];
+        const meg_traffic_note *n = &j->list[rank].note[note];
+        char *state = &j->state[rank][note];
+        if (*state == POSTED && clear(j, rank, n)) {
+            *state = BEGUN;
+            moved = true;
+            if (n->code == MEG_REDUCE) j->come[j->partner[rank][note]]++;
+        }
+        if (*state == BEGUN && complete(j, rank, note)) {
+            *state = DONE;
+            moved = true;
+        } else j->open[rank][kept++] = note;
+    }
+    j->opens[rank] = kept;
+    return moved;
+}
+
+/* As far as the rank can go; has it moved? */
+static bool advance(job *j, int rank)
+{
+    const meg_events *v = &j->list[rank];
+    bool moved = progress(j, rank);
+    for (; j->at[rank] < v->steps; j->at[rank]++, moved = true) {
+        int step = v->step[j->at[rank]];
+        if (step < 0 && j->state[rank][-1 - step] != DONE) return moved;
+        if (step < 0) continue;
+        j->state[rank][step] = POSTED;
+        j->open[rank][j->opens[rank]++] = step;
+    }
+    return moved;
+}
+
+static meg_status stuck(const job *j)
+{
+    for (int r = 0; r < j->ranks; r++) {
+        const meg_events *v = &j->list[r];
+        if (j->at[r] == v->steps) continue;
+        const meg_traffic_note *n = &v->note[-1 - v->step[j->at[r]]];
+        static const char *const how[] = {"sends", "waits for", "sums up"};
+        return meg_fail(j->e, MEG_EARG,
+                        "the plan would hang: rank %d %s %s of micro-batch %d (%s %d), and nothing "
+                        "goes on",
+                        r, how[n->code - MEG_SEND], name_of(j, n), n->micro,
+                        n->code == MEG_REDUCE ? "ranks:" : "other rank", n->peer);
+    }
+    return MEG_OK;
+}
+
+static meg_status run(job *j)
+{
+    bool moved = true;
+    while (moved) {
+        moved = false;
+        for (int r = 0; r < j->ranks; r++)
+            moved = advance(j, r) || moved;
+    }
+    return stuck(j);
+}
+
+meg_status meg_job_check(meg_error *e, const meg_graph *g, int ranks, const meg_events list[])
+{
+    meg_pool *pool = meg_pool_new();
+    size_t many = (size_t)ranks + 1;
+    job j = {.e = e, .g = g, .ranks = ranks, .list = list};
+    int count = 0;
+    j.partner = meg_pool_alloc(pool, many * sizeof *j.partner);
+    j.state = meg_pool_alloc(pool, many * sizeof *j.state);
+    j.open = meg_pool_alloc(pool, many * sizeof *j.open);
+    j.opens = meg_pool_alloc(pool, many * sizeof *j.opens);
+    j.at = meg_pool_alloc(pool, many * sizeof *j.at);
+    for (int r = 0; r < ranks; r++) {
+        size_t notes = (size_t)list[r].notes + 1;
+        j.partner[r] = meg_pool_alloc(pool, notes * sizeof(int));
+        j.state[r] = meg_pool_alloc(pool, notes);
+        j.open[r] = meg_pool_alloc(pool, notes * sizeof(int));
+        count += list[r].notes;
+    }
+    ref *all = meg_pool_alloc(pool, ((size_t)count + 1) * sizeof *all);
+    j.expected = meg_pool_alloc(pool, ((size_t)count + 1) * sizeof(int));
+    j.come = meg_pool_alloc(pool, ((size_t)count + 1) * sizeof(int));
+    count = 0;
+    for (int r = 0; r < ranks; r++)
+        for (int i = 0; i < list[r].notes; i++)
+            all[count++] = (ref){r, i, 0, &list[r].note[i]};
+    meg_status status = match(&j, all, count);
+    if (status == MEG_OK) status = run(&j);
+    meg_pool_free(pool);
+    return status;
+}

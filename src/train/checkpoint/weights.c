@@ -1,0 +1,344 @@
+/* Weights to and from files: see weights.h; and those of a trainer, also to ONNX files, with the
+ * network. Rank 0 writes and reads for all.
+ */
+#include "train/checkpoint/weights.h"
+#include "import/onnx/onnx.h"
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Constants of a network's code are no weights: its file has them. */
+static bool wanted(const meg_weights_file *w, const meg_item *t)
+{
+    return w->optimizer == (t->role == MEG_ROLE_STATE) && !t->value->unsaved;
+}
+
+/* ---- writing ---- */
+
+typedef struct saving { /* tensors arrive one by one, in pieces */
+    meg_collection *c;
+    meg_error *error;
+    const meg_saved *list;
+    int *item;          /* (list): of the collection */
+    meg_saved_put *put; /* of the tensor at hand */
+    void *to;
+    const meg_item *what;
+    char *
+        matrix; /* one that files have transposed, as far as it is there; NULL: it goes out at once */
+    int64_t filled;
+} saving;
+
+static bool all_finite(const void *data, int64_t count, int64_t element)
+{
+    double sum = 0; /* stays finite unless an element is not */
+    for (int64_t i = 0; i < count; i++)
+        sum += 0 * (element == 8 ? ((const double *)data)[i] : (double)((const float *)data)[i]);
+    return isfinite(sum);
+}
+
+/* A last step may have spoilt weights without a loss to show it: such are not saved. What is fixed may
+ * be a mask of minus infinity. */
+static meg_status take(void *context, const void *data, int64_t count)
+{
+    saving *s = context;
+    int64_t element = meg_dtype_bytes(meg_collection_real(s->c));
+    bool fixed = s->what->value->kind == MEG_FIXED;
+    MEG_CHECK(s->error, fixed || all_finite(data, count, element), MEG_ENAN,
+              "%s is not finite: nothing is saved", s->what->name);
+    if (!s->matrix) return s->put(s->to, data, count * element);
+    memcpy(s->matrix + s->filled * element, data, (size_t)(count * element));
+    s->filled += count;
+    return MEG_OK;
+}
+
+/* Where element `at` of a value lies in a file. */
+static int64_t place_of(const meg_value *v, int64_t at)
+{
+    if (!v->turned) return at;
+    int64_t columns = v->dims[v->rank - 1], rows = meg_box_size(&v->shape) / columns;
+    return at % rows * columns + at / rows;
+}
+
+/* Whole, since its rows are columns of the file. */
+static meg_status get_turned(saving *s, int item)
+{
+    const meg_value *v = s->what->value;
+    int64_t size = meg_box_size(&v->shape), each = meg_dtype_bytes(meg_collection_real(s->c));
+    char *turned = malloc((size_t)(size * each));
+    s->matrix = malloc((size_t)(size * each));
+    s->filled = 0;
+    meg_status status = MEG_OK;
+    if (!turned || !s->matrix) status = meg_fail(s->error, MEG_ENOMEM, "%s: no memory", v->name);
+    if (status == MEG_OK) status = meg_collection_get(s->c, s->error, item, take, s);
+    for (int64_t i = 0; status == MEG_OK && i < size; i++)
+        memcpy(turned + place_of(v, i) * each, s->matrix + i * each, (size_t)each);
+    if (status == MEG_OK) status = s->put(s->to, turned, size * each);
+    free(turned);
+    free(s->matrix);
+    s->matrix = NULL;
+    return status;
+}
+
+static meg_status get_tensor(void *context, const meg_saved *t, meg_saved_put *put, void *to)
+{
+    saving *s = context;
+    int item = s->item[t - s->list];
+    s->put = put;
+    s->to = to;
+    s->what = meg_collection_item(s->c, item);
+    if (s->what->value->turned) return get_turned(s, item);
+    return meg_collection_get(s->c, s->error, item, take, s);
+}
+
+meg_status meg_weights_write(meg_collection *c, meg_error *e, const meg_weights_file *w)
+{
+    meg_pool *pool = meg_pool_new();
+    size_t room = (size_t)meg_collection_count(c) + 1;
+    meg_saved *list = meg_pool_alloc(pool, room * sizeof *list);
+    saving s = {.c = c, .error = e, .list = list};
+    s.item = meg_pool_alloc(pool, room * sizeof *s.item);
+    int count = 0;
+    for (int i = 0; i < meg_collection_count(c); i++) {
+        const meg_item *t = meg_collection_item(c, i);
+        if (!wanted(w, t)) continue;
+        list[count] = (meg_saved){
+            .name = t->name, .dtype = meg_collection_real(c), .rank = t->value->rank};
+        memcpy(list[count].dims, t->value->dims, sizeof t->value->dims);
+        s.item[count++] = i;
+    }
+    meg_saved_file file = {count, w->notes, list, w->note};
+    meg_status status = meg_safetensors_stream(e, w->path, &file,
+                                               &(meg_saved_source){get_tensor, &s}, w->shard);
+    meg_pool_free(pool);
+    return status;
+}
+
+/* ---- reading ---- */
+
+/* Of tied weights PyTorch's save_model writes one, and notes under the others' names which. */
+static int find(const meg_safetensors *f, const char *name)
+{
+    int at = meg_safetensors_find(f, name);
+    const char *same = at < 0 ? meg_safetensors_note(f, name) : NULL;
+    return same ? meg_safetensors_find(f, same) : at;
+}
+
+/* Extents without those of 1: (32, 12) of PyTorch is (32, 12, 1) where a dense layer of tokens is a
+ * convolution with one tap. */
+static int extents(int rank, const int64_t dims[], int64_t out[MEG_SAVED_RANK])
+{
+    int count = 0;
+    for (int i = 0; i < rank; i++)
+        if (dims[i] != 1) out[count++] = dims[i];
+    return count;
+}
+
+static bool same_numbers(const meg_saved *t, const meg_value *v)
+{
+    int64_t a[MEG_SAVED_RANK], b[MEG_SAVED_RANK];
+    int count = extents(t->rank, t->dims, a);
+    return count == extents(v->rank, v->dims, b) &&
+           memcmp(a, b, (size_t)count * sizeof *a) == 0;
+}
+
+static void shape_text(char *out, size_t size, int rank, const int64_t dims[])
+{
+    snprintf(out, size, "(");
+    for (int i = 0; i < rank; i++)
+        snprintf(out + strlen(out), size - strlen(out), "%s%" PRId64, i ? ", " : "", dims[i]);
+    snprintf(out + strlen(out), size - strlen(out), ")");
+}
+
+static meg_status look(meg_error *e, const meg_weights_file *w, const meg_safetensors *f,
+                       const meg_item *t, const char *whose)
+{
+    meg_saved found;
+    const meg_value *v = t->value;
+    MEG_TRY(e, meg_safetensors_at(f, e, find(f, t->name), &found));
+    bool real = found.dtype == MEG_F32 || found.dtype == MEG_F64;
+    MEG_CHECK(e, real, MEG_EDATA, "%s: %s is of whole numbers, but %s needs F32 or F64", w->path,
+              t->name, whose);
+    char has[128], needs[128];
+    shape_text(has, sizeof has, found.rank, found.dims);
+    shape_text(needs, sizeof needs, v->rank, v->dims);
+    MEG_CHECK(e, same_numbers(&found, v), MEG_EDATA,
+              "%s: %s has another shape than %s needs: %s, not %s", w->path, t->name, whose, has,
+              needs);
+    return MEG_OK;
+}
+
+/* All names that a file lacks, or the first few of them. */
+static meg_status check_names(const meg_collection *c, meg_error *e, const meg_weights_file *w,
+                              const meg_safetensors *f, const char *whose)
+{
+    enum {
+        TOLD = 8
+    };
+    char names[512] = "", more[32] = "";
+    int missing = 0;
+    for (int i = 0; i < meg_collection_count(c); i++) {
+        const meg_item *t = meg_collection_item(c, i);
+        if (!wanted(w, t) || find(f, t->name) >= 0 || missing++ >= TOLD) continue;
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.100s",
+                 missing > 1 ? ", " : "", t->name);
+    }
+    if (missing > TOLD) snprintf(more, sizeof more, " and %d more", missing - TOLD);
+    MEG_CHECK(e, missing == 0, MEG_EDATA, "%s: there is no %s%s, which %s needs", w->path, names,
+              more, whose);
+    return MEG_OK;
+}
+
+meg_status meg_weights_check(const meg_collection *c, meg_error *e, const meg_weights_file *w,
+                             const meg_safetensors *f, const char *whose)
+{
+    MEG_TRY(e, check_names(c, e, w, f, whose));
+    for (int i = 0; i < meg_collection_count(c); i++) {
+        const meg_item *t = meg_collection_item(c, i);
+        if (wanted(w, t)) MEG_TRY(e, look(e, w, f, t, whose));
+    }
+    return MEG_OK;
+}
+
+typedef struct source {
+    const char *from;
+    meg_dtype dtype, real;
+    const meg_value *value;
+} source;
+
+static void give(void *context, int64_t first, int64_t count, void *piece)
+{
+    const source *s = context;
+    for (int64_t i = 0; i < count; i++) {
+        float f = 0;
+        double d = 0; /* the file may not be aligned */
+        int64_t at = place_of(s->value, first + i);
+        if (s->dtype == MEG_F64) memcpy(&d, s->from + 8 * at, 8), f = (float)d;
+        else memcpy(&f, s->from + 4 * at, 4), d = (double)f;
+        if (s->real == MEG_F64) ((double *)piece)[i] = d;
+        else ((float *)piece)[i] = f;
+    }
+}
+
+meg_status meg_weights_read(meg_collection *c, meg_error *e, const meg_weights_file *w,
+                            const meg_safetensors *f)
+{
+    for (int i = 0; i < meg_collection_count(c); i++) {
+        meg_saved saved;
+        const meg_item *t = meg_collection_item(c, i);
+        if (!wanted(w, t)) continue;
+        MEG_TRY(e, meg_safetensors_at(f, e, find(f, t->name), &saved));
+        source s = {saved.data, saved.dtype, meg_collection_real(c), t->value};
+        MEG_TRY(e, meg_collection_put(c, e, i, give, &s));
+    }
+    return MEG_OK;
+}
+
+/* ---- of a trainer ---- */
+
+typedef struct job {
+    meg_trainer *trainer;
+    const char *path;
+    int64_t shard;
+} job;
+
+static meg_status collect(const job *j, int what, meg_collect_work *work)
+{
+    meg_context *ctx = j->trainer->ctx;
+    return meg_collect(j->trainer->engine, ctx->comm, &ctx->error, what, work,
+                       (void *)(uintptr_t)j);
+}
+
+static meg_status save(void *context, meg_collection *c, meg_error *e)
+{
+    const job *j = context;
+    char step[32];
+    snprintf(step, sizeof step, "%" PRId64, j->trainer->step);
+    meg_saved_note notes[] = {{"megalith.model", j->trainer->plan->source->name},
+                              {"megalith.step", step}};
+    return meg_weights_write(c, e, &(meg_weights_file){j->path, notes, 2, j->shard, false});
+}
+
+meg_status meg_trainer_save(meg_trainer *t, const char *path)
+{
+    return collect(&(job){t, path, t->options.shard}, MEG_COLLECT_VALUES, save);
+}
+
+meg_status meg_trainer_save_gradients(meg_trainer *t, const char *path)
+{
+    MEG_CHECK(&t->ctx->error, t->plan->options.keep_grads || t->plan->options.micro > 1, MEG_EARG,
+              "gradients are only there after a step of a plan with keep_grads=1");
+    return collect(&(job){t, path, 0}, MEG_COLLECT_GRADIENTS | MEG_COLLECT_STATISTICS, save);
+}
+
+/* Checks all before it changes any. */
+static meg_status load(void *context, meg_collection *c, meg_error *e)
+{
+    const job *j = context;
+    meg_safetensors *f = NULL;
+    meg_weights_file w = {.path = j->path};
+    MEG_TRY(e, meg_safetensors_open(e, j->path, &f));
+    meg_status status = meg_weights_check(c, e, &w, f, j->trainer->plan->source->name);
+    if (status == MEG_OK) status = meg_weights_read(c, e, &w, f);
+    meg_safetensors_close(f);
+    return status;
+}
+
+meg_status meg_trainer_load(meg_trainer *t, const char *path)
+{
+    return collect(&(job){t, path, 0}, MEG_COLLECT_VALUES, load);
+}
+
+/* ---- exporting ---- */
+
+typedef struct export
+{
+    meg_collection *c;
+    meg_error *error;
+    meg_status (*put)(void *to, const float *piece, int64_t count);
+    void *to;
+}
+export;
+
+static meg_status pass_on(void *context, const void *data, int64_t count)
+{
+    enum {
+        RUN = 4096
+    };
+    const export *x = context;
+    if (meg_collection_real(x->c) == MEG_F32) return x->put(x->to, data, count);
+    for (int64_t i = 0; i < count; i += RUN) {
+        float run[RUN];
+        int64_t length = count - i < RUN ? count - i : RUN;
+        for (int64_t k = 0; k < length; k++)
+            run[k] = (float)((const double *)data)[i + k];
+        MEG_TRY(x->error, x->put(x->to, run, length));
+    }
+    return MEG_OK;
+}
+
+/* The plan's graph is the user's, the engine's a rewritten one: they share the names. */
+static bool get_numbers(void *context, const meg_value *v,
+                        meg_status (*put)(void *to, const float *piece, int64_t count), void *to)
+{
+    export x = *(const export *)context;
+    x.put = put;
+    x.to = to;
+    int item = meg_collection_find(x.c, v->name);
+    return item >= 0 && meg_collection_get(x.c, x.error, item, pass_on, &x) == MEG_OK;
+}
+
+static meg_status write_network(void *context, meg_collection *c, meg_error *e)
+{
+    const job *j = context;
+    export x = {.c = c, .error = e};
+    meg_onnx_source weights = {get_numbers, &x};
+    return meg_onnx_save(e, j->path, j->trainer->plan->source, &weights, 0);
+}
+
+meg_status meg_trainer_export(meg_trainer *t, const char *path)
+{
+    return collect(&(job){t, path, 0}, MEG_COLLECT_VALUES, write_network);
+}
