@@ -5,7 +5,7 @@
  *     t776-hyfi [word of the case]
  */
 #include "plan/program/events.h"
-#include "plan/lower/lower.h"
+#include "plan/distribute/distribute.h"
 #include "plan/named.h"
 #include "ranks.h"
 

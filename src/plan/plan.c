@@ -3,12 +3,12 @@
 #include "base/nearest.h"
 #include "comm/allreduce/allreduce.h"
 #include "ops/attrs.h"
-#include "plan/layout/layout.h"
+#include "plan/distribute/distribute.h"
 #include "plan/lower/lower.h"
 #include "plan/partition/placement.h"
-#include "plan/schedule/schedule.h"
 #include "plan/partition/segments.h"
 #include "plan/partition/stages.h"
+#include "plan/schedule/schedule.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -408,7 +408,7 @@ static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch
     out->batch = batch;
     out->micro = micro;
     MEG_TRY(e, schedule(p, e, out));
-    MEG_TRY(e, meg_entry_spread(p, out, e));
+    MEG_TRY(e, meg_entry_distribute(p, out, e));
     MEG_TRY(e, meg_plan_lower(p, e, out));
     for (int r = MEG_STEP; r < MEG_REGIONS; r++)
         if (out->bytes[r] > p->bytes[r]) p->bytes[r] = out->bytes[r];
@@ -427,14 +427,6 @@ static meg_status make_entries(meg_plan *p, meg_error *e, int64_t samples)
     MEG_TRY(e, make_entry(p, e, MEG_ENTRY_TRAIN, batch, micro));
     if (tail) MEG_TRY(e, make_entry(p, e, MEG_ENTRY_TRAIN_TAIL, tail, tail_micro(p, tail)));
     return make_entry(p, e, MEG_ENTRY_EVAL, batch / micro, 1);
-}
-
-int64_t meg_plan_base(const meg_plan *p, meg_region region)
-{
-    int64_t at = 0;
-    for (int r = 0; r < (int)region; r++)
-        at = meg_aligned(at + p->bytes[r]);
-    return at;
 }
 
 /* What would fit is another question: advice.h. */

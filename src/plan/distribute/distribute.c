@@ -1,7 +1,7 @@
 /* Who has what: which part of every value each rank makes and holds.
  *
  * A segment's mesh spreads over all replicas: its n counts them. What an axis of it does to a node
- * follows from the node alone (DESIGN's rule: cut the output, else the sum, else copy):
+ * follows from the node alone (cut the output, else the sum, else copy):
  *
  *     n        along the samples: cut.  Summed over samples: partial.  Neither: copied
  *     d h w    along pixels: cut.       Summed over pixels: partial.   Neither, or an operator that
@@ -11,20 +11,12 @@
  *              Others follow their inputs
  */
 #include "ops/attrs.h"
-#include "plan/lower/lower.h"
+#include "plan/distribute/distribute.h"
 #include "plan/partition/placement.h"
-#include "plan/partition/segments.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- meshes ---- */
-
-const meg_mesh *meg_entry_mesh(const meg_entry *e, int direction, int segment)
-{
-    return e->mesh[direction * e->segments + segment];
-}
 
 /* ---- layouts ---- */
 
@@ -312,7 +304,7 @@ static meg_status check_use(const meg_plan *p, const meg_entry *e, meg_error *er
     return MEG_OK;
 }
 
-meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error)
+meg_status meg_entry_distribute(const meg_plan *p, meg_entry *e, meg_error *error)
 {
     int directions = e->timetable->directions;
     e->segments = p->segments;
@@ -337,149 +329,4 @@ meg_status meg_entry_spread(const meg_plan *p, meg_entry *e, meg_error *error)
     }
     MEG_TRY(error, check_use(p, e, error));
     return meg_entry_widen(p, e, error);
-}
-
-/* ---- one station ---- */
-
-/* What a node's part reads of a weight. Terms outside a sum (a bias) are its first share's, but all
- * hold them: so who has the same outputs has the same of all weights. Who has no samples holds what he
- * would if he had: as the last does, which has some. */
-static meg_box weight_need(const meg_entry *e, const meg_node *v, int value, int position)
-{
-    const meg_mesh *mesh = meg_entry_mesh(e, 0, e->segment_of[v->id]);
-    int inner = mesh->size / mesh->dim[MEG_N];
-    position = (mesh->dim[MEG_N] - 1) * inner + position % inner;
-    meg_box need = meg_entry_need(e, v, value, position);
-    if (!meg_box_empty(&need)) return need;
-    meg_work w = {meg_entry_work(e, v, position).out, meg_op_whole(e->graph, v).sum};
-    for (int k = 0; k < v->inputs; k++)
-        if (v->in[k] == value) need = meg_box_hull(need, meg_op_need(e->graph, v, k, &w));
-    return need;
-}
-
-/* What every rank reads of a weight; empty: nothing. */
-static void weight_boxes(const meg_entry *e, int value, meg_box box[])
-{
-    const meg_box *shape = &e->graph->value[value].shape;
-    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
-        const meg_node *v = &e->graph->node[e->reader[i]];
-        for (int d = 0; d < e->timetable->directions; d++) {
-            const meg_mesh *mesh = meg_entry_mesh(e, d, e->segment_of[v->id]);
-            for (int k = 0; k < mesh->size; k++) {
-                meg_box need = e->whole ? *shape : weight_need(e, v, value, k);
-                box[mesh->rank[k]] = meg_box_hull(box[mesh->rank[k]], need);
-            }
-        }
-    }
-}
-
-/* Boxes that meet must be equal, since gradients are summed as they lie; else all have the whole. Most
- * ranks have one of a few boxes: each is compared with those that differ. */
-static void make_alike(const meg_box *shape, meg_box box[], int ranks)
-{
-    int *first = calloc((size_t)ranks + 1, sizeof *first), kinds = 0;
-    bool alike = true;
-    if (!first) abort();
-    for (int i = 0; i < ranks && alike; i++) {
-        bool known = meg_box_empty(&box[i]);
-        for (int k = 0; k < kinds && alike && !known; k++) {
-            meg_box both = meg_box_meet(box[i], box[first[k]]);
-            known = meg_box_equal(&box[i], &box[first[k]]);
-            alike = known || meg_box_empty(&both);
-        }
-        if (!known) first[kinds++] = i;
-    }
-    for (int i = 0; i < ranks && !alike; i++)
-        if (!meg_box_empty(&box[i])) box[i] = *shape;
-    free(first);
-}
-
-/* Of a segment's positions with the same channels, the one whose part of everything is the largest: even
- * cuts leave the rest to the last. */
-int meg_segment_model(const meg_entry *e, int segment, int position)
-{
-    const int *dim = meg_entry_mesh(e, 0, segment)->dim;
-    int inner = dim[MEG_D] * dim[MEG_H] * dim[MEG_W];
-    int channel = position / inner % dim[MEG_C];
-    return ((dim[MEG_N] - 1) * dim[MEG_C] + channel) * inner + inner - 1;
-}
-
-bool meg_segment_first(const meg_entry *e, int segment, int position)
-{
-    const int *dim = meg_entry_mesh(e, 0, segment)->dim;
-    return position % (dim[MEG_D] * dim[MEG_H] * dim[MEG_W]) == 0;
-}
-
-int meg_lower_rank(const meg_lower *l, int segment)
-{
-    return meg_entry_mesh(l->entry, l->out->direction, segment)->rank[l->out->position[segment]];
-}
-
-/* The model's rank among those that read the weight as this rank does; -1: this rank does not. */
-static int model_rank(const meg_lower *l, int value)
-{
-    const meg_entry *e = l->entry;
-    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
-        int segment = e->segment_of[e->reader[i]], position = l->out->position[segment];
-        if (position >= 0)
-            return meg_entry_mesh(e, l->out->direction, segment)
-                ->rank[meg_segment_model(e, segment, position)];
-    }
-    return -1;
-}
-
-/* The rank's box of a weight, and the ranks that hold just the same. */
-static void share_weight(meg_lower *l, int value)
-{
-    const meg_plan *p = l->plan;
-    int ranks = p->world.ranks, own = l->out->rank, model = model_rank(l, value);
-    meg_box *box = calloc((size_t)ranks, sizeof *box);
-    meg_team *team = &l->sharers[value];
-    if (!box) abort();
-    weight_boxes(l->entry, value, box);
-    if (!l->entry->whole) make_alike(&l->g->value[value].shape, box, ranks);
-    l->odd[value] = model >= 0 && !meg_box_equal(&box[own], &box[model]);
-    if (l->odd[value] && l->foreign) own = model;
-    l->out->box[value] = box[own];
-    for (int r = 0; r < ranks; r++)
-        team->count += !meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[own]);
-    team->rank = meg_pool_alloc(p->pool, ((size_t)team->count + 1) * sizeof(int));
-    for (int r = 0, k = 0; r < ranks; r++)
-        if (!meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[own])) team->rank[k++] = r;
-    free(box);
-}
-
-static void input_box(meg_lower *l, int value)
-{
-    const meg_entry *e = l->entry;
-    meg_box *box = &l->out->box[value];
-    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
-        int v = e->reader[i], position = l->out->position[e->segment_of[v]];
-        if (l->mine[v])
-            *box = meg_box_hull(*box, meg_entry_need(e, &e->graph->node[v], value, position));
-    }
-}
-
-void meg_lower_spread(meg_lower *l)
-{
-    meg_station *t = l->out;
-    const meg_entry *e = l->entry;
-    const meg_graph *g = l->g;
-    t->work = meg_pool_alloc(l->plan->pool, ((size_t)g->nodes + 1) * sizeof *t->work);
-    t->box = meg_pool_alloc(l->plan->pool, ((size_t)g->values + 1) * sizeof *t->box);
-    l->odd = meg_pool_alloc(l->pool, (size_t)g->values + 1);
-    l->sharers = meg_pool_alloc(l->pool, ((size_t)g->values + 1) * sizeof *l->sharers);
-    for (int i = 0; i < g->nodes; i++) {
-        int position = t->position[e->segment_of[i]];
-        l->mine[i] = position >= 0;
-        if (!l->mine[i]) continue;
-        t->work[i] = meg_entry_work(e, &g->node[i], position);
-        for (int k = 0; k < g->node[i].outputs; k++)
-            t->box[g->node[i].out[k]] = meg_entry_held(e, g->node[i].out[k], position);
-    }
-    for (int i = 0; i < g->values; i++) {
-        meg_kind kind = g->value[i].kind;
-        if (meg_kind_lasts(kind)) share_weight(l, i);
-        else if (kind != MEG_MADE) input_box(l, i);
-    }
 }

@@ -7,7 +7,7 @@
  * One walk over the nodes; map[] takes the old graph's values to the new one's.
  */
 #include "ops/attrs.h"
-#include "plan/plan.h"
+#include "plan/distribute/distribute.h"
 
 #include <stdlib.h>
 #include <string.h>

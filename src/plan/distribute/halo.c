@@ -1,8 +1,30 @@
 /* Parts and rims: what a rank makes of a value, and what it holds of it. A rim is what its nodes read
- * beyond its part; it comes from those that make it, or the rank makes it itself (wide.c).
+ * beyond its part; it comes from those that make it, or the rank makes it itself (wide_halo.c).
  */
-#include "plan/lower/lower.h"
-#include "plan/partition/segments.h"
+#include "plan/distribute/distribute.h"
+
+/* ---- positions ---- */
+
+const meg_mesh *meg_entry_mesh(const meg_entry *e, int direction, int segment)
+{
+    return e->mesh[direction * e->segments + segment];
+}
+
+/* Of a segment's positions with the same channels, the one whose part of everything is the largest: even
+ * cuts leave the rest to the last. */
+int meg_segment_model(const meg_entry *e, int segment, int position)
+{
+    const int *dim = meg_entry_mesh(e, 0, segment)->dim;
+    int inner = dim[MEG_D] * dim[MEG_H] * dim[MEG_W];
+    int channel = position / inner % dim[MEG_C];
+    return ((dim[MEG_N] - 1) * dim[MEG_C] + channel) * inner + inner - 1;
+}
+
+bool meg_segment_first(const meg_entry *e, int segment, int position)
+{
+    const int *dim = meg_entry_mesh(e, 0, segment)->dim;
+    return position % (dim[MEG_D] * dim[MEG_H] * dim[MEG_W]) == 0;
+}
 
 /* ---- parts ---- */
 

@@ -1,9 +1,9 @@
 /* Moves: nodes that stand where a value goes from one segment to another. They compute nothing; the
- * lowering makes messages of them (cross.c). So every value is read in the segment that makes it,
+ * lowering makes messages of them (lower/messages.c). So every value is read in the segment that makes it,
  * and a value that several segments read has a place in each.
  */
 #include "ops/common/shape.h"
-#include "plan/partition/segments.h"
+#include "plan/distribute/distribute.h"
 
 #include <stdlib.h>
 

@@ -15,8 +15,7 @@
  * of its convolutions, past which the sum of the block before would still have to grow.
  */
 #include "plan/layout/mincut.h"
-#include "plan/lower/lower.h"
-#include "plan/partition/segments.h"
+#include "plan/distribute/distribute.h"
 
 typedef struct edge { /* a node reads another's value, within a segment */
     int to;

@@ -1,23 +1,11 @@
-/* The blocks before backward: begin, labels, forward. Also recomputing, which is forward again.
+/* The blocks before backward: begin, labels, forward.
  *
  *     begin    LOAD scalars, seeds, labels of the whole step; ZERO totals
  *     labels   what depends on labels alone (the losses' denominators): summed over all
  *              micro-batches before the first loss is computed
  *     forward  the rest, in graph order
  */
-#include "plan/lower/lower.h"
-#include "plan/partition/segments.h"
-
-int meg_lower_step_slot(meg_lower *l, meg_slot s)
-{
-    int64_t all = s.per_micro ? s.per_micro * l->out->micros : 0;
-    int64_t *bytes = &l->plan->entry[l->entry - l->plan->entry].bytes[MEG_STEP];
-    s.region = MEG_STEP;
-    s.offset = meg_aligned(*bytes);
-    int id = meg_lower_slot(l, s);
-    *bytes = s.offset + (all ? all : l->out->slot[id].bytes);
-    return id;
-}
+#include "plan/lower/lowering.h"
 
 static int loaded_slot(meg_lower *l, meg_slot s)
 {
@@ -301,19 +289,4 @@ void meg_lower_forward(meg_lower *l)
         }
         if (now) count_labels(l);
     }
-}
-
-void meg_lower_replay(meg_lower *l, int value)
-{
-    meg_spec s;
-    const meg_node *v = &l->g->node[l->g->value[value].maker];
-    meg_instr i = meg_lower_instr(MEG_KERNEL, v, MEG_REPLAY);
-    meg_lower_describe(l, v, MEG_REPLAY, &s);
-    meg_lower_reads(l, &i, v, &s);
-    i.slot[MEG_Y] = l->home[value] = meg_lower_write(l, v, MEG_Y, &s);
-    i.written = MEG_BIT(MEG_Y);
-    meg_lower_scratch(l, &i, &s);
-    meg_lower_emit(l, &i);
-    l->home[value] = meg_lower_widen(l, l->home[value], value);
-    meg_lower_take(l, value);
 }

@@ -9,7 +9,7 @@
  * Where no micro-batch comes at all, reductions of complete gradients go before all tasks: ranks
  * that update one stage and idle in another would wait for one another at the end.
  */
-#include "plan/lower/lower.h"
+#include "plan/lower/lowering.h"
 
 #include <stdlib.h>
 

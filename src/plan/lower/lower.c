@@ -1,7 +1,8 @@
-/* Lowering an entry: its stations, one after the other, and the lines that run them. See lower.h for
+/* Lowering an entry: its stations, one after the other, and the lines that run them. See lowering.h for
  * the parts. */
 #include "plan/lower/lower.h"
 #include "comm/allreduce/allreduce.h"
+#include "plan/lower/lowering.h"
 #include "plan/partition/placement.h"
 
 #include <stdlib.h>
@@ -176,7 +177,7 @@ static void lower_station(meg_plan *p, meg_entry *e, meg_station *t, bool foreig
     meg_lower l = {.plan = p, .entry = e, .out = t, .g = e->graph, .foreign = foreign};
     l.pool = meg_pool_new();
     prepare(&l);
-    meg_lower_spread(&l);
+    meg_lower_parts(&l);
     if (e->train) meg_lower_keep(&l);
     meg_lower_exchanges(&l);
     make_room(&l);

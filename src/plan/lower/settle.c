@@ -10,7 +10,7 @@
  * goes alone. Running statistics are sums as well (ops/norm/norm.h): who does not have the step's first
  * sample starts from zero.
  */
-#include "plan/lower/lower.h"
+#include "plan/lower/lowering.h"
 
 /* ---- who shares ---- */
 

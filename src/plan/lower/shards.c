@@ -11,42 +11,7 @@
  * Under zero=3 the ranks of a team must fetch in step: weights that several stages or segments
  * read, or both directions of a pipeline, are cut as under zero=1.
  */
-#include "plan/lower/lower.h"
-
-static bool shared(const meg_lower *l, int value)
-{
-    return l->g->value[value].kind == MEG_PARAMETER && l->sharers[value].count > 1;
-}
-
-/* The same in all entries, since held memory is: evaluation has one direction always. */
-bool meg_lower_scattered(const meg_lower *l, int value)
-{
-    return l->plan->options.zero == MEG_HOMES_PARTS && shared(l, value) &&
-           l->read_in[value] != MEG_SEVERAL &&
-           l->plan->entry[MEG_ENTRY_TRAIN].timetable->directions == 1;
-}
-
-/* An optimizer without states leaves nothing to cut but the weight itself. */
-bool meg_lower_parted(const meg_lower *l, int value)
-{
-    const meg_plan *p = l->plan;
-    bool states = meg_optimizer_states(p->optimizer, p->settings) > 0;
-    return p->options.zero != MEG_HOMES_WHOLE && shared(l, value) &&
-           (states || meg_lower_scattered(l, value));
-}
-
-/* An even part along the first axis that can be cut, so that it lies in one piece; it may be empty. */
-meg_box meg_lower_home(const meg_lower *l, int value, meg_box box)
-{
-    const meg_team *team = &l->sharers[value];
-    int axis = meg_home_axis(&box), own = 0;
-    while (own < team->count - 1 && team->rank[own] != l->plan->world.rank)
-        own++;
-    int64_t lo = box.lo[axis], extent = meg_extent(&box, axis);
-    box.lo[axis] = lo + extent * own / team->count;
-    box.hi[axis] = lo + extent * (own + 1) / team->count;
-    return box;
-}
+#include "plan/lower/lowering.h"
 
 /* ---- updates ---- */
 
@@ -79,14 +44,6 @@ static int piece_of(meg_lower *l, int slot, int64_t first, int64_t count)
     return meg_lower_slot(l, s);
 }
 
-/* Of parts in plain format. */
-static void gather(meg_lower *l, int value, int slot, int tag)
-{
-    meg_instr r = meg_lower_reduce_in(l, slot, -1, &l->sharers[value], tag);
-    r.half = MEG_HALF_GATHER;
-    meg_lower_emit(l, &r);
-}
-
 /* Each updates its part, and gets the others'. */
 static void update_part(meg_lower *l, int value, int gradient)
 {
@@ -96,12 +53,7 @@ static void update_part(meg_lower *l, int value, int gradient)
     if (count)
         update_slots(l, value, piece_of(l, weight, first, count),
                      piece_of(l, gradient, first, count));
-    gather(l, value, weight, MEG_TAG_GRADIENT + 4 * value + 3);
-}
-
-static int part_of(meg_lower *l, int value)
-{
-    return meg_lower_held(l, value, MEG_ROLE_VALUE, 0, MEG_FORMAT_PLAIN, 0);
+    meg_lower_all_gather(l, weight, &l->sharers[value], MEG_TAG_GRADIENT + 4 * value + 3);
 }
 
 /* The gradient is the part's, or the whole sum's. */
@@ -110,7 +62,7 @@ static void update_scattered(meg_lower *l, int value, int gradient)
     meg_box home = meg_lower_home(l, value, l->out->box[value]);
     if (!meg_box_equal(&l->out->slot[gradient].box, &home))
         gradient = meg_lower_cut(l, gradient, &home, MEG_FORMAT_PLAIN);
-    update_slots(l, value, part_of(l, value), gradient);
+    update_slots(l, value, meg_lower_shard(l, value), gradient);
 }
 
 void meg_lower_update(meg_lower *l, int value, int gradient)
@@ -138,23 +90,6 @@ static int64_t largest(const meg_lower *l)
         if (bytes > most) most = bytes;
     }
     return most;
-}
-
-/* Values that kernels make have these tags; a weight is none. */
-int meg_lower_fetch(meg_lower *l, int value)
-{
-    meg_box all = l->out->box[value], home = meg_lower_home(l, value, all);
-    meg_slot s = {.role = MEG_ROLE_VALUE,
-                  .value = value,
-                  .box = all,
-                  .dtype = meg_entry_dtype(l->entry, l->g->value[value].dtype),
-                  .format = MEG_FORMAT_PLAIN,
-                  .region = MEG_FRAME};
-    int slot = meg_lower_slot(l, s);
-    if (meg_box_empty(&home)) meg_lower_zero(l, slot); /* what is gathered counts as read */
-    else meg_lower_fill(l, slot, part_of(l, value));
-    gather(l, value, slot, MEG_TAG_VALUE + 4 * value + (l->block != MEG_BLOCK_FORWARD));
-    return slot;
 }
 
 /* Bytes of the scattered weights that a pass of a node reads; `fetch`: they are fetched. */

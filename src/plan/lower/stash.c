@@ -7,8 +7,7 @@
  * over memory, with the statistics of the first time (Chen et al., "Training deep nets with
  * sublinear memory cost", 2016; Bulo et al., "In-place activated batch norm", CVPR 2018).
  */
-#include "plan/lower/lower.h"
-#include "plan/partition/segments.h"
+#include "plan/lower/lowering.h"
 
 static const meg_pass backward_passes[] = {MEG_WEIGHT, MEG_BACKWARD};
 

@@ -15,7 +15,7 @@
 #ifndef MEG_PLAN_PARTITION_PLACEMENT_H
 #define MEG_PLAN_PARTITION_PLACEMENT_H
 
-#include "plan/plan.h"
+#include "plan/program/plan.h"
 
 /* Sets who sits where, and who this rank is; needs p->segment. */
 meg_status meg_plan_places(meg_plan *p, meg_error *e);

@@ -10,15 +10,9 @@
 #ifndef MEG_PLAN_PARTITION_SEGMENTS_H
 #define MEG_PLAN_PARTITION_SEGMENTS_H
 
-#include "plan/plan.h"
+#include "plan/program/plan.h"
 
 /* Sets p->segment and p->segment_of (nodes of the source graph); needs p->stage. */
 meg_status meg_plan_segments(meg_plan *p, meg_error *e);
-
-/* A graph with a node "move" wherever a value goes from one segment to another, once for each
- * segment that reads it; `segment` (of nodes) is replaced by that of the new graph. */
-meg_status meg_graph_moves(const meg_graph *g, meg_error *e, int segments, meg_graph **out,
-                           int **segment);
-bool meg_is_move(const meg_node *v);
 
 #endif

@@ -10,7 +10,7 @@
 #ifndef MEG_PLAN_PROGRAM_EVENTS_H
 #define MEG_PLAN_PROGRAM_EVENTS_H
 
-#include "plan/plan.h"
+#include "plan/program/plan.h"
 
 typedef struct meg_traffic_note { /* one message or reduction of a step */
     int32_t code;                 /* MEG_SEND, MEG_RECV, MEG_REDUCE */

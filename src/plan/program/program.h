@@ -180,18 +180,6 @@ const char *meg_block_name(meg_block_kind b);
 int meg_home_axis(
     const meg_box *box); /* along which ranks have even parts: the first that can be cut */
 
-/* What each rank makes and holds (rims.c). A value that is partial is summed, then copied: the
- * parts of the layout are what ranks have after that. */
-meg_part meg_entry_part(const meg_entry *e, int value, int position);
-/* With its rim: what the position's nodes of the same segment read. */
-meg_box meg_entry_held(const meg_entry *e, int value, int position);
-/* Do the ranks make shares of this value, to be summed (or of which the largest counts)? */
-bool meg_entry_partial(const meg_entry *e, int value);
-/* What the position makes of a node's outputs, and what it reads of a value for it. */
-meg_work meg_entry_work(const meg_entry *e, const meg_node *v, int position);
-meg_box meg_entry_need(const meg_entry *e, const meg_node *v, int value, int position);
-const meg_mesh *meg_entry_mesh(const meg_entry *e, int direction, int segment);
-
 /* What an instruction asks of the device. The same words go to `describe` when the plan is made
  * and to `prepare` when it runs. Operands without a slot are described by their value. */
 void meg_station_request(const meg_station *t, const meg_instr *i, meg_request *r);

@@ -1,0 +1,108 @@
+/* The plan of a rank: what it is made of, and what all rooms of plan/ fill in. Made by plan/plan.h. */
+#ifndef MEG_PLAN_PROGRAM_PLAN_H
+#define MEG_PLAN_PROGRAM_PLAN_H
+
+#include "plan/program/program.h"
+
+typedef struct meg_profile { /* what planning knows of a device */
+    void *context;
+    void (*describe)(void *context, const meg_request *r, meg_spec *s);
+    meg_dtype real;
+} meg_profile;
+
+typedef enum meg_homes { /* zero=: what is cut over the ranks that share a weight */
+    MEG_HOMES_WHOLE,
+    MEG_HOMES_STATES, /* of the optimizer */
+    MEG_HOMES_PARTS   /* weights and gradients, too */
+} meg_homes;
+
+typedef enum meg_channels { /* channels=: what a mesh with c cuts */
+    MEG_CHANNELS_AUTO,
+    MEG_CHANNELS_FILTER,
+    MEG_CHANNELS_INPUT /* "channel" */
+} meg_channels;
+
+typedef struct meg_plan_options {
+    int64_t batch, micro, norm, budget;
+    int64_t replicas, stages, chunks, replications; /* 0: as many as there are ranks for */
+    int64_t bucket;                                 /* bytes */
+    int level, balance;                             /* of stages */
+    char schedule[MEG_TEXT], assign[MEG_TEXT], allreduce[MEG_TEXT], mesh[MEG_TEXT];
+    int64_t wide;    /* rims in a row that come in one exchange */
+    int channels;    /* meg_channels */
+    int zero;        /* meg_homes */
+    int recompute;   /* 0 auto, 1 none */
+    bool keep_grads; /* gradients stay readable after the step */
+    bool phases;     /* reducing operators as several nodes, as a plan that cuts them has them */
+    char optimizer[MEG_TEXT];
+} meg_plan_options;
+
+enum {
+    MEG_HELD_KEYS = 2 + MEG_AUXES /* of a value: itself, its gradient, optimizer states */
+};
+
+enum {
+    MEG_ENTRY_TRAIN,
+    MEG_ENTRY_TRAIN_TAIL,
+    MEG_ENTRY_EVAL,
+    MEG_ENTRIES
+};
+
+typedef struct meg_world { /* the ranks of a job, and who this is */
+    int rank, ranks;
+} meg_world;
+
+typedef struct meg_held_slot { /* held memory, the same in all entries */
+    int value;
+    meg_role role;
+    int index;
+    meg_box box; /* what the rank holds of it */
+    meg_format format;
+    int64_t offset, bytes;
+} meg_held_slot;
+
+typedef struct meg_plan_input { /* all that a plan is made of, besides its graph */
+    const meg_profile *profile;
+    const meg_world *world;
+    const char *options;
+    int64_t samples;   /* see below */
+    const bool *plain; /* (values of the source) by number in the entries' graphs: weights that all
+                           ranks hold in plain format, since some that sum their gradients would not
+                           hold them alike (exec/alike.h); NULL: none */
+} meg_plan_input;
+
+struct meg_plan {
+    void *owner; /* of the public interface: its context */
+    meg_pool *pool;
+    const meg_graph *source;
+    const char *data; /* for people: the data set's name; NULL: none */
+    int64_t samples;  /* of it; 0: unknown */
+    meg_plan_options options;
+    const meg_optimizer *optimizer;
+    void *settings; /* of the optimizer */
+    meg_profile profile;
+    meg_world world;
+    const bool *plain;  /* as it was given */
+    int replicas, each; /* ranks are numbered replica by replica; how many ranks one has */
+    int directions;     /* of the schedule */
+    int *place, *width; /* (2, stages) a stage's first rank within the replica, in each direction;
+                            (stages) how many it has (places.h) */
+    int tracks;         /* neighbouring ranks that have the same stages */
+    int *track_first;   /* (tracks + 1) the first rank within the replica */
+    int replica, track; /* of this rank */
+    int *stage;         /* of the source's nodes */
+    int segments, *segment_of;
+    meg_segment *segment;
+    int held_slots;
+    meg_held_slot *held;
+    size_t held_room;
+    int *held_at;                 /* value * keys + key: number of its held slot + 1; 0: none */
+    meg_entry entry[MEG_ENTRIES]; /* tail: .batch == 0 where there is none */
+    int64_t bytes[MEG_REGIONS];   /* the largest entry's */
+    int64_t arena;
+    double seconds; /* of a train step */
+};
+
+int64_t meg_plan_base(const meg_plan *p, meg_region region); /* its first byte in the arena */
+
+#endif
