@@ -15,68 +15,9 @@ enum {
     LINES = 64 /* of the table; with more ranks only those that need most and least */
 };
 
-struct meg_need { /* of a rank */
-    int replica;
-    char stages[16]; /* "0,4" */
-    int64_t held, step, frames, arena;
-    double seconds;
-};
-
-/* Those that the rank has, in whichever direction; of many, as many as there is room for. */
-static void list_stages(const meg_plan *p, char *out, size_t size)
-{
-    const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
-    size_t used = 0;
-    for (int s = 0; s < p->options.stages; s++) {
-        bool has = false;
-        for (int i = 0; i < t->stations; i++)
-            has = has || t->station[i].stage == s;
-        if (has && used + sizeof ",255.." > size) {
-            snprintf(out + used, size - used, "..");
-            return;
-        }
-        if (has) used += (size_t)snprintf(out + used, size - used, "%s%d", used ? "," : "", s);
-    }
-}
-
-static meg_need need_of(const meg_plan *p)
-{
-    meg_need n = {.replica = p->replica,
-                  .held = p->bytes[MEG_HELD],
-                  .step = p->bytes[MEG_STEP],
-                  .frames = p->bytes[MEG_FRAME] + p->bytes[MEG_TEMPORARY],
-                  .arena = p->arena,
-                  .seconds = p->seconds};
-    list_stages(p, n.stages, sizeof n.stages);
-    return n;
-}
-
 static meg_need *room(const meg_session *s, int ranks)
 {
     return meg_pool_alloc(s->arguments->pool, (size_t)ranks * sizeof(meg_need));
-}
-
-meg_status meg_ranks_know(meg_session *s)
-{
-    meg_need mine = need_of(s->plan);
-    s->needs = room(s, s->plan->world.ranks);
-    return meg_comm_gather(s->ctx->comm, s->error, &mine, sizeof mine, s->needs);
-}
-
-int64_t meg_ranks_bytes(const meg_session *s)
-{
-    int64_t most = meg_plan_bytes(s->plan);
-    for (int r = 0; s->needs && r < s->plan->world.ranks; r++)
-        if (s->needs[r].arena > most) most = s->needs[r].arena;
-    return most;
-}
-
-double meg_ranks_seconds(const meg_session *s)
-{
-    double most = meg_plan_seconds(s->plan);
-    for (int r = 0; s->needs && r < s->plan->world.ranks; r++)
-        if (s->needs[r].seconds > most) most = s->needs[r].seconds;
-    return most;
 }
 
 /* Hundreds of ranks take minutes: on a terminal a line tells how far it is, and goes at the end. */
@@ -89,7 +30,7 @@ meg_status meg_ranks_imagine(meg_session *s, int ranks)
     double drawn = meg_clock();
     for (int r = ranks - 1; r >= 0 && status == MEG_OK; r--) {
         status = meg_session_plan_for(s, &(meg_world){r, ranks});
-        if (status == MEG_OK) needs[r] = need_of(s->plan);
+        if (status == MEG_OK) needs[r] = meg_need_of(s->plan);
         if (!live || meg_clock() - drawn < 1) continue;
         fprintf(stderr, "%splanned %d of %d ranks", clear, ranks - r, ranks);
         drawn = meg_clock();

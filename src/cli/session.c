@@ -2,7 +2,7 @@
 #include "cli/session.h"
 #include "base/random.h"
 #include "cli/planfile.h"
-#include "cli/ranks.h"
+#include "cli/words.h"
 #include "import/foreign.h"
 #include "import/onnx/onnx.h"
 #include "plan/named.h"
@@ -41,12 +41,6 @@ meg_status meg_session_any(meg_session *s, bool mine, bool *any)
     for (int r = 0; r < ranks; r++)
         *any = *any || all[r];
     return MEG_OK;
-}
-
-bool meg_session_is_file(const char *model)
-{
-    size_t length = strlen(model), tail = strlen(".onnx");
-    return length > tail && strcmp(model + length - tail, ".onnx") == 0;
 }
 
 /* One rank must not evaluate, save or train on where others do not: they would wait for ever. Words of
@@ -90,7 +84,7 @@ meg_status meg_session_open(meg_session *s, const meg_arguments *a, meg_error *e
 {
     meg_graph *none;
     *s = (meg_session){.arguments = a, .error = e};
-    bool model = a->command->takes & MEG_TAKES_MODEL && !meg_session_is_file(a->place[0]);
+    bool model = a->command->takes & MEG_TAKES_MODEL && !meg_model_is_file(a->place[0]);
     bool known = !model || meg_zoo_find(a->place[0]);
     if (!known) MEG_TRY(e, meg_foreign_model(e, a->place[0]));
     if (!known) return meg_zoo_build(e, a->place[0], "", &none);
@@ -317,7 +311,9 @@ meg_status meg_session_plan(meg_session *s, const char *more)
     const char *text;
     MEG_TRY(s->error, meg_session_agree(s, plan_words(s, more, &text)));
     MEG_TRY(s->error, meg_session_said(s, meg_plan_new(s->graph, s->data, text, &s->plan)));
-    return meg_ranks_know(s);
+    meg_need mine = meg_need_of(s->plan);
+    s->needs = meg_pool_alloc(s->arguments->pool, (size_t)s->plan->world.ranks * sizeof mine);
+    return meg_comm_gather(s->ctx->comm, s->error, &mine, sizeof mine, s->needs);
 }
 
 meg_status meg_session_plan_for(meg_session *s, const meg_world *world)
@@ -343,7 +339,7 @@ meg_status meg_session_trainer(meg_session *s, const char *more)
 
 meg_status meg_session_save(meg_session *s, const char *path)
 {
-    bool network = meg_session_is_file(path);
+    bool network = meg_model_is_file(path);
     return meg_session_said(s, (network ? meg_trainer_export : meg_trainer_save)(s->trainer, path));
 }
 
@@ -358,6 +354,6 @@ void meg_session_record(const meg_session *s, meg_record *r)
     meg_record_text(r, "device", s->ctx->options.device);
     meg_record_int(r, "threads", meg_device_threads(s->ctx->device));
     meg_record_int(r, "ranks", p->world.ranks);
-    meg_record_int(r, "predicted_peak_bytes", meg_ranks_bytes(s));
-    meg_record_real(r, "predicted_seconds_per_step", meg_ranks_seconds(s));
+    meg_record_int(r, "predicted_peak_bytes", meg_needs_bytes(s->plan, s->needs));
+    meg_record_real(r, "predicted_seconds_per_step", meg_needs_seconds(s->plan, s->needs));
 }

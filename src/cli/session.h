@@ -11,11 +11,10 @@
 #define MEG_CLI_SESSION_H
 
 #include "cli/command.h"
+#include "cli/needs.h"
 #include "cli/report/record.h"
 #include "train/trainer.h"
 #include "zoo/zoo.h"
-
-typedef struct meg_need meg_need; /* cli/ranks.c: what a rank needs */
 
 typedef struct meg_session {
     const meg_arguments *arguments;
@@ -28,9 +27,6 @@ typedef struct meg_session {
     meg_need *needs;      /* of all ranks; NULL: not known yet */
     meg_zoo_common model; /* image and classes of the graph */
 } meg_session;
-
-/* Is this MODEL a file (.onnx) instead of a name of the zoo? */
-bool meg_session_is_file(const char *model);
 
 /* The context; refuses an unknown MODEL (the first place) at once. Close it in any case. */
 meg_status meg_session_open(meg_session *s, const meg_arguments *a, meg_error *e);

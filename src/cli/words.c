@@ -1,7 +1,6 @@
 /* The books of words: see words.h. */
 #include "cli/words.h"
 #include "base/nearest.h"
-#include "cli/session.h"
 #include "import/onnx/onnx.h"
 #include "ops/optimizer/optimizer.h"
 #include "train/trainer.h"
@@ -72,9 +71,15 @@ static bool any_book(const meg_command *c, int i, meg_book *out)
     return m != NULL;
 }
 
+bool meg_model_is_file(const char *model)
+{
+    size_t length = strlen(model), tail = strlen(".onnx");
+    return length > tail && strcmp(model + length - tail, ".onnx") == 0;
+}
+
 const char *meg_choice_model(const char *model)
 {
-    if (meg_session_is_file(model)) return MEG_FILE_MODEL;
+    if (meg_model_is_file(model)) return MEG_FILE_MODEL;
     return meg_zoo_find(model) ? model : NULL;
 }
 

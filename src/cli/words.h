@@ -19,6 +19,9 @@ typedef struct meg_choice { /* which optimizer and model there are; NULL: any */
 /* What stands for every ONNX file where a model is chosen. */
 #define MEG_FILE_MODEL ".onnx"
 
+/* Is this MODEL a file (.onnx) instead of a name of the zoo? */
+bool meg_model_is_file(const char *model);
+
 /* The model whose words a MODEL knows: itself, MEG_FILE_MODEL, or NULL if it is unknown. */
 const char *meg_choice_model(const char *model);
 

@@ -11,20 +11,6 @@
 #include <string.h>
 #include <time.h>
 
-#define AT(field) offsetof(meg_context_options, field)
-
-const meg_param meg_context_params[] = {
-    {"device", MEG_PARAM_TEXT, AT(device), "cpu", "who computes: megalith list devices", NULL, 0,
-     0},
-    {"threads", MEG_PARAM_INT, AT(threads), "0",
-     "of the cpu device (0: this rank's share of the cores)", NULL, 0, 4096},
-    {"seed", MEG_PARAM_INT, AT(seed), "1", "of all random numbers", NULL, 0, 1e15},
-    {"log", MEG_PARAM_CHOICE, AT(log), "warn", "what is said on stderr", "quiet|warn|info|debug", 0,
-     0},
-    {"pin", MEG_PARAM_BOOL, AT(pin), "yes",
-     "each of a node's ranks keeps to its share of the cores", NULL, 0, 0},
-    {NULL, 0, 0, NULL, NULL, NULL, 0, 0}};
-
 /* ---- ranks ---- */
 
 meg_status meg_context_agree(meg_context *ctx, meg_status status)

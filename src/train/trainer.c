@@ -1,5 +1,6 @@
 /* The trainer: see trainer.h. */
 #include "train/trainer.h"
+#include "base/clock.h"
 #include "base/random.h"
 #include "train/advice.h"
 #include "train/content.h"
@@ -12,42 +13,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
-
-#define AT(field) offsetof(meg_trainer_options, field)
-
-const meg_param meg_trainer_params[] = {
-    {"lr", MEG_PARAM_REAL, AT(schedule.lr), "0.1",
-     "learning rate (the largest); of adam and adamw 0.001, unless given", NULL, 0, 1e6},
-    {"lr_schedule", MEG_PARAM_CHOICE, AT(schedule.kind), "constant", "how the rate changes",
-     "constant|step|cosine", 0, 0},
-    {"epochs", MEG_PARAM_REAL, AT(schedule.epochs), "1", "passes over the data", NULL, 0, 1e9},
-    {"warmup", MEG_PARAM_REAL, AT(schedule.warmup), "0", "epochs in which the rate rises", NULL, 0,
-     1e9},
-    {"drop", MEG_PARAM_REAL, AT(schedule.drop), "0.1", "lr_schedule=step: factor", NULL, 0, 1},
-    {"drop_every", MEG_PARAM_REAL, AT(schedule.drop_every), "30", "lr_schedule=step: epochs", NULL,
-     1e-9, 1e9},
-    {"shuffle", MEG_PARAM_BOOL, AT(shuffle), "yes", "another order every epoch", NULL, 0, 0},
-    {"shift", MEG_PARAM_INT, AT(shift), "0", "augmentation: shift by up to so many pixels", NULL, 0,
-     1 << 20},
-    {"flip", MEG_PARAM_BOOL, AT(flip), "no", "augmentation: mirror at random", NULL, 0, 0},
-    {"shard", MEG_PARAM_BYTES, AT(shard), "0",
-     "saves weights as files of at most so many bytes, e.g. 5GB (0: as one)", NULL, 0, 0},
-    {"checkpoint", MEG_PARAM_TEXT, AT(checkpoint), "",
-     "folder for checkpoints; training goes on from the newest", NULL, 0, 0},
-    {"checkpoint_every", MEG_PARAM_INT, AT(checkpoint_every), "0",
-     "steps between checkpoints (0: an epoch); there is one at the end, too", NULL, 0, 1e15},
-    {"keep", MEG_PARAM_INT, AT(keep), "3", "how many checkpoints", NULL, 1, 1e9},
-    {"resume", MEG_PARAM_CHOICE, AT(resume), "auto",
-     "from a checkpoint: if there is one; there must be one; there must be none", "auto|yes|no", 0,
-     0},
-    {NULL, 0, 0, NULL, NULL, NULL, 0, 0}};
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- making ---- */
 
@@ -384,7 +349,7 @@ static meg_status take_outcome(meg_trainer *t, tally *y, bool *stop)
     meg_error *e = &t->ctx->error;
     const meg_late_step s = t->late;
     meg_outcome o = {0};
-    double begin = now();
+    double begin = meg_clock();
     if (!s.number) return MEG_OK;
     t->late.number = 0;
     meg_status status = meg_engine_outcome(t->engine, e, &o);
@@ -394,7 +359,7 @@ static meg_status take_outcome(meg_trainer *t, tally *y, bool *stop)
                         "(now %g) or a warm-up",
                         s.number, o.loss, s.lr);
     MEG_TRY(e, meg_context_end(t->ctx, status));
-    double seconds = s.seconds + now() - begin;
+    double seconds = s.seconds + meg_clock() - begin;
     o.correct /= labels_of(t);
     count_step(y, &o, s.samples, seconds);
     watch_growth(t, &s, o.loss);
@@ -419,7 +384,7 @@ static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
 {
     meg_error *e = &t->ctx->error;
     meg_batch batch;
-    double begin = now(), each = 1 / (double)t->per_epoch;
+    double begin = meg_clock(), each = 1 / (double)t->per_epoch;
     int64_t index = t->step % t->per_epoch;
     pass_over pass = {t->loader, t->data, t->plan->entry[MEG_ENTRY_TRAIN].batch,
                       t->step / t->per_epoch};
@@ -427,7 +392,7 @@ static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
     double lr = meg_schedule_rate(&t->options.schedule, (double)t->step * each, each);
     MEG_TRY(e, run_step(t, &batch, lr));
     t->step++;
-    meg_late_step mine = {t->step, batch.count, lr, now() - begin, begin};
+    meg_late_step mine = {t->step, batch.count, lr, meg_clock() - begin, begin};
     MEG_TRY(e, take_outcome(t, y, stop)); /* of the step before */
     t->late = mine;
     return meg_comm_size(t->ctx->comm) == 1 ? take_outcome(t, y, stop) : MEG_OK;
@@ -536,7 +501,7 @@ static meg_status evaluate(meg_trainer *t, const pass_over *pass, padded *p, tal
     for (int64_t i = 0; i * batch < pass->data->set.count; i++) {
         meg_batch b;
         meg_outcome o;
-        double begin = now();
+        double begin = meg_clock();
         if (t->counter) t->counter(t->counter_context, i * batch, pass->data->set.count);
         MEG_TRY(e, take_batch(t, pass, i, &b));
         meg_feed feed = {.samples = b.samples,
@@ -558,7 +523,7 @@ static meg_status evaluate(meg_trainer *t, const pass_over *pass, padded *p, tal
         if (status == MEG_ENAN) return status;
         MEG_TRY(e, meg_context_end(t->ctx, status));
         o.correct /= labels_of(t);
-        count_step(y, &o, b.count, now() - begin);
+        count_step(y, &o, b.count, meg_clock() - begin);
         if (o.wish) return meg_fail(e, MEG_EINTERRUPTED, "stopped while evaluating");
     }
     return MEG_OK;

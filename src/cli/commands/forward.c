@@ -5,6 +5,7 @@
  */
 #include "cli/report/bar.h"
 #include "cli/session.h"
+#include "cli/words.h"
 #include "data/npy_file.h"
 #include "exec/reference.h"
 #include "import/safetensors/safetensors.h"
@@ -182,7 +183,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
     const settings *o = a->settings;
     given f = {0};
     meg_status status = meg_session_open(&s, a, e);
-    if (status == MEG_OK && !meg_session_is_file(a->place[0]))
+    if (status == MEG_OK && !meg_model_is_file(a->place[0]))
         status = meg_fail(e, MEG_EARG, "forward: %s is no ONNX file (NAME.onnx)", a->place[0]);
     if (status == MEG_OK) status = meg_session_graph(&s);
     if (status == MEG_OK) status = open_given(&s, o->input, &f);

@@ -3,6 +3,7 @@
  * One step with lr=0: weights stay, running statistics move.
  */
 #include "cli/session.h"
+#include "cli/words.h"
 
 #include <inttypes.h>
 
@@ -38,7 +39,7 @@ static meg_status compute(meg_session *s, const settings *o)
     char batch[48] = "";
     const char *model = s->arguments->place[0];
     /* Networks of the zoo begin with random weights, of which nobody else knows the gradients. */
-    MEG_CHECK(s->error, *o->weights || meg_session_is_file(model), MEG_EARG,
+    MEG_CHECK(s->error, *o->weights || meg_model_is_file(model), MEG_EARG,
               "grads: %s has no weights of its own: --weights FILE.safetensors names some", model);
     /* The model first: labels of a small batch do not tell how many classes there are. */
     MEG_TRY(s->error, meg_session_graph(s));

@@ -1,6 +1,7 @@
 /* `megalith show MODEL`: what a network is made of, as a table or a drawing. */
 #include "cli/report/drawing.h"
 #include "cli/session.h"
+#include "cli/words.h"
 #include "graph/op.h"
 #include "import/outfile.h"
 
@@ -262,7 +263,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 {
     meg_session s;
     meg_arguments plain = *a;
-    if (meg_session_is_file(a->place[0]) && !meg_arguments_has(a, MEG_TO_MODEL, "loss"))
+    if (meg_model_is_file(a->place[0]) && !meg_arguments_has(a, MEG_TO_MODEL, "loss"))
         plain.text[MEG_TO_MODEL] = meg_pool_text(a->pool, "%s loss=none", a->text[MEG_TO_MODEL]);
     meg_status status = meg_session_open(&s, &plain, e);
     if (status == MEG_OK) status = show(&s, a->settings);

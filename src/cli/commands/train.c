@@ -247,7 +247,7 @@ static void print_final_text(const job *j)
 {
     const meg_trainer *t = j->s.trainer;
     int64_t bytes = j->last.measured_peak_bytes, planned = j->last.predicted_peak_bytes;
-    double step = meg_measure_median(&j->meter.time), predicted = meg_ranks_seconds(&j->s);
+    double step = meg_measure_median(&j->meter.time), predicted = meg_needs_seconds(j->s.plan, j->s.needs);
     meg_duration spent;
     char rss[32];
     meg_duration_text(meg_clock() - j->begin, spent);

@@ -39,7 +39,7 @@ extern const meg_cpu_op meg_cpu_conv, meg_cpu_conv_transpose, meg_cpu_dense;
 extern const meg_cpu_op meg_cpu_attention, meg_cpu_matmul;
 extern const meg_cpu_op meg_cpu_reorder; /* COPY of a weight: request.node is not NULL */
 
-/* Our own kernels (device/cpu/*.c over device/cpu/simd/). */
+/* Our own kernels (this folder, over device/cpu/simd). */
 extern const meg_cpu_op meg_cpu_add, meg_cpu_avgpool, meg_cpu_batchnorm, meg_cpu_concat;
 extern const meg_cpu_op meg_cpu_adaptive_avgpool, meg_cpu_resize;
 extern const meg_cpu_op meg_cpu_groupnorm, meg_cpu_instancenorm, meg_cpu_layernorm;
