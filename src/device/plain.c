@@ -41,7 +41,7 @@ static bool reads_once(const meg_node *v)
 static void describe_kernel(const meg_request *r, meg_spec *s)
 {
     const meg_op *op = r->node->op;
-    bool add = strcmp(op->name, "add") == 0; /* all its equal inputs get the same gradient */
+    bool add = op->adds;
     bool forward = r->pass == MEG_FORWARD || r->pass == MEG_EVAL || r->pass == MEG_REPLAY;
     if (add && r->pass == MEG_BACKWARD) s->shared = gradients(r);
     if (!op->overwrites) return;

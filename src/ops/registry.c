@@ -1,11 +1,7 @@
 /* The registry of operators: see graph/op.h. */
-#include "graph/op.h"
+#include "ops/ops.h"
 
 #include <string.h>
-
-#define MEG_OP(name) extern const meg_op meg_op_##name;
-#include "ops/ops.def"
-#undef MEG_OP
 
 static const meg_op *const table[] = {
 #define MEG_OP(name) &meg_op_##name,

@@ -2,7 +2,6 @@
 #include "plan/plan.h"
 #include "base/nearest.h"
 #include "comm/allreduce/allreduce.h"
-#include "ops/attrs.h"
 #include "plan/distribute/distribute.h"
 #include "plan/lower/lower.h"
 #include "plan/partition/placement.h"
@@ -153,7 +152,7 @@ static meg_status parse(meg_plan *p, meg_error *e, const char *text)
 bool meg_graph_normalises(const meg_graph *g)
 {
     for (int i = 0; i < g->nodes; i++)
-        if (strcmp(g->node[i].op->name, "batchnorm") == 0) return true;
+        if (g->node[i].op->norm_at) return true;
     return false;
 }
 
@@ -341,8 +340,8 @@ static meg_status schedule(meg_plan *p, meg_error *e, meg_entry *out)
 static void set_norm(meg_graph *g, int64_t norm)
 {
     for (int i = 0; i < g->nodes; i++)
-        if (strcmp(g->node[i].op->name, "batchnorm") == 0)
-            ((meg_norm_attr *)g->node[i].attr)->norm = norm;
+        if (g->node[i].op->norm_at)
+            *(int64_t *)(void *)((char *)g->node[i].attr + g->node[i].op->norm_at - 1) = norm;
 }
 
 /* ---- entries ---- */

@@ -61,9 +61,7 @@ static bool has_parts(const void *state)
 static bool normalises(const void *state)
 {
     const meg_plan *p = state;
-    for (int i = 0; i < p->source->nodes; i++)
-        if (strcmp(p->source->node[i].op->name, "batchnorm") == 0) return true;
-    return false;
+    return meg_graph_normalises(p->source);
 }
 
 static const meg_rule RULES[] = {

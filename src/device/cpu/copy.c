@@ -427,7 +427,7 @@ static bool prepare_concat(meg_device *d, const meg_request *r, const meg_spec *
     return true;
 }
 
-const meg_cpu_op meg_cpu_concat = {MEG_KERNEL, "concat", describe_concat, prepare_concat};
+const meg_cpu_op meg_cpu_concat = {MEG_KERNEL, &meg_op_concat, describe_concat, prepare_concat};
 
 /* ---- slices of channels ---- */
 
@@ -477,4 +477,4 @@ static bool prepare_slice(meg_device *d, const meg_request *r, const meg_spec *s
     return true;
 }
 
-const meg_cpu_op meg_cpu_slice = {MEG_KERNEL, "slice", describe_slice, prepare_slice};
+const meg_cpu_op meg_cpu_slice = {MEG_KERNEL, &meg_op_slice, describe_slice, prepare_slice};

@@ -16,43 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of several for the same work, the first that answers. */
 static const meg_cpu_op *const table[] = {
-    &meg_cpu_winograd, /* before conv */
-    &meg_cpu_crop,     /* before slice */
-    &meg_cpu_adaptive_avgpool,
-    &meg_cpu_spread, /* before add */
-    &meg_cpu_add,
-    &meg_cpu_attention,
-    &meg_cpu_avgpool,
-    &meg_cpu_batchnorm,
-    &meg_cpu_concat,
-    &meg_cpu_conv,
-    &meg_cpu_conv_transpose,
-    &meg_cpu_copy_part, /* before copy */
-    &meg_cpu_add_part,  /* before sum */
-    &meg_cpu_copy,
-    &meg_cpu_dense,
-    &meg_cpu_gap,
-    &meg_cpu_groupnorm,
-    &meg_cpu_instancenorm,
-    &meg_cpu_layernorm,
-    &meg_cpu_matmul,
-    &meg_cpu_max_unpool,
-    &meg_cpu_maxpool,
-    &meg_cpu_mean,
-    &meg_cpu_phase_norm,
-    &meg_cpu_point,
-    &meg_cpu_prelu,
-    &meg_cpu_relu,
-    &meg_cpu_reorder,
-    &meg_cpu_resize,
-    &meg_cpu_slice,
-    &meg_cpu_softmax_xent,
-    &meg_cpu_sum,
-    &meg_cpu_update,
-    &meg_cpu_var,
-    &meg_cpu_zero,
+#define MEG_CPU_OP(name) &meg_cpu_##name,
+#include "device/cpu/kernels.def"
+#undef MEG_CPU_OP
 };
 
 enum {
@@ -101,7 +68,7 @@ static void close_cpu(void *state)
 static bool serves(const meg_cpu_op *o, const meg_request *r)
 {
     if (o->code != r->code) return false;
-    if (r->code == MEG_KERNEL) return !o->op || strcmp(o->op, r->node->op->name) == 0;
+    if (r->code == MEG_KERNEL) return !o->op || o->op == r->node->op;
     if (r->code == MEG_COPY) return (o == &meg_cpu_reorder) == (r->node != NULL);
     return true;
 }

@@ -75,4 +75,4 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_crop = {MEG_KERNEL, "slice", describe, prepare};
+const meg_cpu_op meg_cpu_crop = {MEG_KERNEL, &meg_op_slice, describe, prepare};

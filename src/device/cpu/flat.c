@@ -55,7 +55,7 @@ static bool finish(meg_prepared *out, own *o,
 
 static bool rectifies(const meg_node *v)
 {
-    if (strcmp(v->op->name, "relu") == 0) return true;
+    if (v->op->rectifier) return true;
     return ((const meg_add_attr *)v->attr)->relu;
 }
 
@@ -205,8 +205,8 @@ static bool prepare_node(meg_device *d, const meg_request *r, const meg_spec *s,
     return finish(out, o, back ? run_backward : run_forward);
 }
 
-const meg_cpu_op meg_cpu_add = {MEG_KERNEL, "add", describe_node, prepare_node};
-const meg_cpu_op meg_cpu_relu = {MEG_KERNEL, "relu", describe_node, prepare_node};
+const meg_cpu_op meg_cpu_add = {MEG_KERNEL, &meg_op_add, describe_node, prepare_node};
+const meg_cpu_op meg_cpu_relu = {MEG_KERNEL, &meg_op_relu, describe_node, prepare_node};
 
 /* ---- instructions ---- */
 

@@ -117,4 +117,4 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_batchnorm = {MEG_KERNEL, "batchnorm", describe, prepare};
+const meg_cpu_op meg_cpu_batchnorm = {MEG_KERNEL, &meg_op_batchnorm, describe, prepare};

@@ -32,7 +32,7 @@ typedef struct own {
 
 static bool is_norm(const meg_request *r)
 {
-    return strcmp(r->node->op->name, "norm") == 0;
+    return r->node->op == &meg_op_norm;
 }
 
 /* False: not of whole pixels and single channels. */
@@ -174,7 +174,7 @@ static void (*kernel_of(const meg_simd *simd, const meg_request *r))(const meg_s
 {
     bool back = r->pass == MEG_BACKWARD;
     if (is_norm(r)) return back ? simd->phase_back : simd->phase_apply;
-    if (strcmp(r->node->op->name, "var") == 0) return back ? simd->phase_var_back : simd->phase_var;
+    if (r->node->op == &meg_op_var) return back ? simd->phase_var_back : simd->phase_var;
     return back ? simd->phase_mean_back : simd->phase_mean;
 }
 
@@ -201,6 +201,6 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_mean = {MEG_KERNEL, "mean", describe, prepare};
-const meg_cpu_op meg_cpu_var = {MEG_KERNEL, "var", describe, prepare};
-const meg_cpu_op meg_cpu_phase_norm = {MEG_KERNEL, "norm", describe, prepare};
+const meg_cpu_op meg_cpu_mean = {MEG_KERNEL, &meg_op_mean, describe, prepare};
+const meg_cpu_op meg_cpu_var = {MEG_KERNEL, &meg_op_var, describe, prepare};
+const meg_cpu_op meg_cpu_phase_norm = {MEG_KERNEL, &meg_op_norm, describe, prepare};

@@ -20,7 +20,7 @@ enum {
 };
 
 typedef struct rule { /* of one operator */
-    const char *op;
+    const meg_op *op;
     meg_simd_kind forward;
     meg_simd_kind back[3]; /* of dx0, dx1, dx2 */
     int at[3];             /* which operand each of them reads besides dy */
@@ -29,44 +29,44 @@ typedef struct rule { /* of one operator */
 
 /* Of several for an operator, the one of its variant. */
 static const rule rules[] = {
-    {"abs", MEG_POINT_ABS, {MEG_POINT_ABS_BACK}, {MEG_X}, 0},
-    {"celu", MEG_POINT_BEND, {MEG_POINT_BEND_BACK}, {MEG_X}, 0},
-    {"clip", MEG_POINT_CLIP, {MEG_POINT_CLIP_BACK}, {MEG_Y}, 0},
-    {"compare", MEG_POINT_LESS, {MEG_POINT_PASS}, {NONE}, 0},
-    {"compare", MEG_POINT_LESS_EQUAL, {MEG_POINT_PASS}, {NONE}, 1},
-    {"compare", MEG_POINT_GREATER, {MEG_POINT_PASS}, {NONE}, 2},
-    {"compare", MEG_POINT_GREATER_EQUAL, {MEG_POINT_PASS}, {NONE}, 3},
-    {"compare", MEG_POINT_EQUAL, {MEG_POINT_PASS}, {NONE}, 4},
-    {"compare", MEG_POINT_NOT_EQUAL, {MEG_POINT_PASS}, {NONE}, 5},
-    {"elu", MEG_POINT_BEND, {MEG_POINT_BEND_BACK}, {MEG_X}, 0},
-    {"exp", MEG_POINT_EXP, {MEG_POINT_MUL}, {MEG_Y}, 0},
-    {"gelu", MEG_POINT_GELU, {MEG_POINT_GELU_BACK}, {MEG_X}, 0},
-    {"gelu", MEG_POINT_GELU_TANH, {MEG_POINT_GELU_TANH_BACK}, {MEG_X}, 1},
-    {"hard_sigmoid", MEG_POINT_HARD_SIGMOID, {MEG_POINT_HARD_SIGMOID_BACK}, {MEG_Y}, 0},
-    {"hard_swish", MEG_POINT_HARD_SWISH, {MEG_POINT_HARD_SWISH_BACK}, {MEG_X}, 0},
-    {"leaky_relu", MEG_POINT_LEAK, {MEG_POINT_LEAK_BACK}, {MEG_Y}, 0},
-    {"log", MEG_POINT_LOG, {MEG_POINT_LOG_BACK}, {MEG_X}, 0},
-    {"max", MEG_POINT_MAX, {MEG_POINT_MAX_BACK, MEG_POINT_MAX_BACK}, {MEG_X, MEG_X + 1}, 0},
-    {"min", MEG_POINT_MIN, {MEG_POINT_MIN_BACK, MEG_POINT_MIN_BACK}, {MEG_X, MEG_X + 1}, 0},
-    {"mish", MEG_POINT_MISH, {MEG_POINT_MISH_BACK}, {MEG_X}, 0},
-    {"mul", MEG_POINT_MUL, {MEG_POINT_MUL, MEG_POINT_MUL}, {MEG_X + 1, MEG_X}, 0},
-    {"neg", MEG_POINT_NEGATE, {MEG_POINT_NEGATE}, {NONE}, 0},
-    {"pow", MEG_POINT_POWER, {MEG_POINT_POWER_BACK}, {MEG_X}, 0},
-    {"pow", MEG_POINT_SQUARE, {MEG_POINT_SQUARE_BACK}, {MEG_X}, 2},
-    {"pow", MEG_POINT_CUBE, {MEG_POINT_CUBE_BACK}, {MEG_X}, 3},
-    {"reciprocal", MEG_POINT_INVERSE, {MEG_POINT_INVERSE_BACK}, {MEG_Y}, 0},
-    {"selu", MEG_POINT_BEND, {MEG_POINT_BEND_BACK}, {MEG_X}, 0},
-    {"sigmoid", MEG_POINT_SIGMOID, {MEG_POINT_SIGMOID_BACK}, {MEG_Y}, 0},
-    {"softplus", MEG_POINT_SOFTPLUS, {MEG_POINT_SOFTPLUS_BACK}, {MEG_X}, 0},
-    {"sqrt", MEG_POINT_ROOT, {MEG_POINT_ROOT_BACK}, {MEG_Y}, 0},
-    {"sub", MEG_POINT_SUB, {MEG_POINT_PASS, MEG_POINT_NEGATE}, {NONE, NONE}, 0},
-    {"tanh", MEG_POINT_TANH, {MEG_POINT_TANH_BACK}, {MEG_Y}, 0},
-    {"where",
+    {&meg_op_abs, MEG_POINT_ABS, {MEG_POINT_ABS_BACK}, {MEG_X}, 0},
+    {&meg_op_celu, MEG_POINT_BEND, {MEG_POINT_BEND_BACK}, {MEG_X}, 0},
+    {&meg_op_clip, MEG_POINT_CLIP, {MEG_POINT_CLIP_BACK}, {MEG_Y}, 0},
+    {&meg_op_compare, MEG_POINT_LESS, {MEG_POINT_PASS}, {NONE}, 0},
+    {&meg_op_compare, MEG_POINT_LESS_EQUAL, {MEG_POINT_PASS}, {NONE}, 1},
+    {&meg_op_compare, MEG_POINT_GREATER, {MEG_POINT_PASS}, {NONE}, 2},
+    {&meg_op_compare, MEG_POINT_GREATER_EQUAL, {MEG_POINT_PASS}, {NONE}, 3},
+    {&meg_op_compare, MEG_POINT_EQUAL, {MEG_POINT_PASS}, {NONE}, 4},
+    {&meg_op_compare, MEG_POINT_NOT_EQUAL, {MEG_POINT_PASS}, {NONE}, 5},
+    {&meg_op_elu, MEG_POINT_BEND, {MEG_POINT_BEND_BACK}, {MEG_X}, 0},
+    {&meg_op_exp, MEG_POINT_EXP, {MEG_POINT_MUL}, {MEG_Y}, 0},
+    {&meg_op_gelu, MEG_POINT_GELU, {MEG_POINT_GELU_BACK}, {MEG_X}, 0},
+    {&meg_op_gelu, MEG_POINT_GELU_TANH, {MEG_POINT_GELU_TANH_BACK}, {MEG_X}, 1},
+    {&meg_op_hard_sigmoid, MEG_POINT_HARD_SIGMOID, {MEG_POINT_HARD_SIGMOID_BACK}, {MEG_Y}, 0},
+    {&meg_op_hard_swish, MEG_POINT_HARD_SWISH, {MEG_POINT_HARD_SWISH_BACK}, {MEG_X}, 0},
+    {&meg_op_leaky_relu, MEG_POINT_LEAK, {MEG_POINT_LEAK_BACK}, {MEG_Y}, 0},
+    {&meg_op_log, MEG_POINT_LOG, {MEG_POINT_LOG_BACK}, {MEG_X}, 0},
+    {&meg_op_max, MEG_POINT_MAX, {MEG_POINT_MAX_BACK, MEG_POINT_MAX_BACK}, {MEG_X, MEG_X + 1}, 0},
+    {&meg_op_min, MEG_POINT_MIN, {MEG_POINT_MIN_BACK, MEG_POINT_MIN_BACK}, {MEG_X, MEG_X + 1}, 0},
+    {&meg_op_mish, MEG_POINT_MISH, {MEG_POINT_MISH_BACK}, {MEG_X}, 0},
+    {&meg_op_mul, MEG_POINT_MUL, {MEG_POINT_MUL, MEG_POINT_MUL}, {MEG_X + 1, MEG_X}, 0},
+    {&meg_op_neg, MEG_POINT_NEGATE, {MEG_POINT_NEGATE}, {NONE}, 0},
+    {&meg_op_pow, MEG_POINT_POWER, {MEG_POINT_POWER_BACK}, {MEG_X}, 0},
+    {&meg_op_pow, MEG_POINT_SQUARE, {MEG_POINT_SQUARE_BACK}, {MEG_X}, 2},
+    {&meg_op_pow, MEG_POINT_CUBE, {MEG_POINT_CUBE_BACK}, {MEG_X}, 3},
+    {&meg_op_reciprocal, MEG_POINT_INVERSE, {MEG_POINT_INVERSE_BACK}, {MEG_Y}, 0},
+    {&meg_op_selu, MEG_POINT_BEND, {MEG_POINT_BEND_BACK}, {MEG_X}, 0},
+    {&meg_op_sigmoid, MEG_POINT_SIGMOID, {MEG_POINT_SIGMOID_BACK}, {MEG_Y}, 0},
+    {&meg_op_softplus, MEG_POINT_SOFTPLUS, {MEG_POINT_SOFTPLUS_BACK}, {MEG_X}, 0},
+    {&meg_op_sqrt, MEG_POINT_ROOT, {MEG_POINT_ROOT_BACK}, {MEG_Y}, 0},
+    {&meg_op_sub, MEG_POINT_SUB, {MEG_POINT_PASS, MEG_POINT_NEGATE}, {NONE, NONE}, 0},
+    {&meg_op_tanh, MEG_POINT_TANH, {MEG_POINT_TANH_BACK}, {MEG_Y}, 0},
+    {&meg_op_where,
      MEG_POINT_WHERE,
      {MEG_POINT_UNMASKED, MEG_POINT_PASS, MEG_POINT_MASKED},
      {MASK, MASK, MASK},
      0},
-    {"where",
+    {&meg_op_where,
      MEG_POINT_WHERE_NOT,
      {MEG_POINT_MASKED, MEG_POINT_PASS, MEG_POINT_UNMASKED},
      {MASK, MASK, MASK},
@@ -79,17 +79,12 @@ typedef struct own {
     void (*kernel)(const meg_simd_point *j);
 } own;
 
-static bool is(const meg_node *v, const char *op)
-{
-    return strcmp(v->op->name, op) == 0;
-}
-
 static int variant_of(const meg_node *v)
 {
-    if (is(v, "compare")) return ((const meg_compare_attr *)v->attr)->relation;
-    if (is(v, "gelu")) return ((const meg_gelu_attr *)v->attr)->approximate;
-    if (is(v, "where")) return ((const meg_where_attr *)v->attr)->invert;
-    double exponent = is(v, "pow") ? ((const meg_point_attr *)v->attr)->alpha : 0;
+    if (v->op == &meg_op_compare) return ((const meg_compare_attr *)v->attr)->relation;
+    if (v->op == &meg_op_gelu) return ((const meg_gelu_attr *)v->attr)->approximate;
+    if (v->op == &meg_op_where) return ((const meg_where_attr *)v->attr)->invert;
+    double exponent = v->op == &meg_op_pow ? ((const meg_point_attr *)v->attr)->alpha : 0;
     return exponent == 2 ? 2 : exponent == 3 ? 3 : 0;
 }
 
@@ -97,7 +92,7 @@ static const rule *rule_of(const meg_node *v)
 {
     int variant = variant_of(v);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (is(v, rules[i].op) && rules[i].variant == variant) return &rules[i];
+        if (v->op == rules[i].op && rules[i].variant == variant) return &rules[i];
     return NULL;
 }
 
@@ -152,7 +147,7 @@ static void run_forward(const meg_prepared *k, void *const at[MEG_OPERANDS], con
     meg_simd_point job = o->job;
     job.kind = o->rule.forward;
     job.a = at[MEG_X];
-    bool where = is(k->request.node, "where");
+    bool where = k->request.node->op == &meg_op_where;
     int inputs = k->request.node->inputs, second = where ? MEG_X + 2 : MEG_X + 1;
     job.b = second < inputs ? at[second] : NULL;
     job.c = where ? at[MASK] : NULL;
@@ -183,17 +178,17 @@ static void set_numbers(meg_simd_point *job, const meg_node *v)
 {
     const meg_clip_attr *clip = v->attr;
     const meg_point_attr *point = v->attr;
-    float alpha = is(v, "celu") || is(v, "elu") || is(v, "selu") ? (float)point->alpha : 0;
-    if (is(v, "clip")) job->lo = (float)clip->lo, job->hi = (float)clip->hi;
-    if (is(v, "compare")) job->lo = (float)((const meg_compare_attr *)v->attr)->value;
-    if (is(v, "leaky_relu")) job->lo = (float)((const meg_leaky_attr *)v->attr)->slope;
-    if (is(v, "where")) job->lo = (float)((const meg_where_attr *)v->attr)->value;
-    if (is(v, "pow")) job->lo = (float)point->alpha, job->hi = (float)(point->alpha - 1);
-    if (is(v, "hard_sigmoid")) job->lo = (float)point->alpha, job->hi = (float)point->beta;
+    float alpha = v->op == &meg_op_celu || v->op == &meg_op_elu || v->op == &meg_op_selu ? (float)point->alpha : 0;
+    if (v->op == &meg_op_clip) job->lo = (float)clip->lo, job->hi = (float)clip->hi;
+    if (v->op == &meg_op_compare) job->lo = (float)((const meg_compare_attr *)v->attr)->value;
+    if (v->op == &meg_op_leaky_relu) job->lo = (float)((const meg_leaky_attr *)v->attr)->slope;
+    if (v->op == &meg_op_where) job->lo = (float)((const meg_where_attr *)v->attr)->value;
+    if (v->op == &meg_op_pow) job->lo = (float)point->alpha, job->hi = (float)(point->alpha - 1);
+    if (v->op == &meg_op_hard_sigmoid) job->lo = (float)point->alpha, job->hi = (float)point->beta;
     if (alpha == 0) return;
-    job->hi = is(v, "selu") ? (float)point->beta : 1;
+    job->hi = v->op == &meg_op_selu ? (float)point->beta : 1;
     job->lo = alpha * job->hi;
-    job->rate = is(v, "celu") ? 1 / alpha : 1;
+    job->rate = v->op == &meg_op_celu ? 1 / alpha : 1;
 }
 
 static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out)

@@ -151,8 +151,8 @@ static bool prepare_avg(meg_device *d, const meg_request *r, const meg_spec *s, 
     return true;
 }
 
-const meg_cpu_op meg_cpu_maxpool = {MEG_KERNEL, "maxpool", describe_window, prepare_max};
-const meg_cpu_op meg_cpu_avgpool = {MEG_KERNEL, "avgpool", describe_window, prepare_avg};
+const meg_cpu_op meg_cpu_maxpool = {MEG_KERNEL, &meg_op_maxpool, describe_window, prepare_max};
+const meg_cpu_op meg_cpu_avgpool = {MEG_KERNEL, &meg_op_avgpool, describe_window, prepare_avg};
 
 /* ---- all pixels ---- */
 
@@ -210,4 +210,4 @@ static bool prepare_gap(meg_device *d, const meg_request *r, const meg_spec *s, 
     return true;
 }
 
-const meg_cpu_op meg_cpu_gap = {MEG_KERNEL, "gap", describe_gap, prepare_gap};
+const meg_cpu_op meg_cpu_gap = {MEG_KERNEL, &meg_op_gap, describe_gap, prepare_gap};

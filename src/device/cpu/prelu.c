@@ -96,4 +96,4 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_prelu = {MEG_KERNEL, "prelu", describe, prepare};
+const meg_cpu_op meg_cpu_prelu = {MEG_KERNEL, &meg_op_prelu, describe, prepare};

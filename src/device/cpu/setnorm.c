@@ -127,6 +127,6 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_groupnorm = {MEG_KERNEL, "groupnorm", describe, prepare};
-const meg_cpu_op meg_cpu_instancenorm = {MEG_KERNEL, "instancenorm", describe, prepare};
-const meg_cpu_op meg_cpu_layernorm = {MEG_KERNEL, "layernorm", describe, prepare};
+const meg_cpu_op meg_cpu_groupnorm = {MEG_KERNEL, &meg_op_groupnorm, describe, prepare};
+const meg_cpu_op meg_cpu_instancenorm = {MEG_KERNEL, &meg_op_instancenorm, describe, prepare};
+const meg_cpu_op meg_cpu_layernorm = {MEG_KERNEL, &meg_op_layernorm, describe, prepare};

@@ -105,4 +105,4 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_spread = {MEG_KERNEL, "add", describe, prepare};
+const meg_cpu_op meg_cpu_spread = {MEG_KERNEL, &meg_op_add, describe, prepare};

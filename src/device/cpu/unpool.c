@@ -75,4 +75,4 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_max_unpool = {MEG_KERNEL, "max_unpool", describe, prepare};
+const meg_cpu_op meg_cpu_max_unpool = {MEG_KERNEL, &meg_op_max_unpool, describe, prepare};

@@ -92,4 +92,4 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_softmax_xent = {MEG_KERNEL, "softmax_xent", describe, prepare};
+const meg_cpu_op meg_cpu_softmax_xent = {MEG_KERNEL, &meg_op_softmax_xent, describe, prepare};

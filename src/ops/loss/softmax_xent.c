@@ -167,6 +167,7 @@ static const meg_sample samples[] = {{"5x7 5@7 1", NULL},
 
 const meg_op meg_op_softmax_xent = {
     .name = "softmax_xent",
+    .by_pixels = true,
     .onnx = "SoftmaxCrossEntropyLoss",
     .doc = "softmax cross-entropy of logits, labels, their count[, class weights]",
     .params = meg_xent_params,

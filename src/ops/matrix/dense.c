@@ -188,6 +188,8 @@ static const meg_sample samples[] = {{"4x10", "units=7"},        {"1x1", "units=
 
 const meg_op meg_op_dense = {
     .name = "dense",
+    .takes_all = true,
+    .linear = true,
     .onnx = "Gemm",
     .doc = "dense layer over channels and, if there is, space",
     .params = params,

@@ -256,6 +256,8 @@ static const meg_sample samples[] = {{"6x5", NULL},
 
 const meg_op meg_op_batchnorm = {
     .name = "batchnorm",
+    .relu_at = 1 + offsetof(meg_norm_attr, relu),
+    .norm_at = 1 + offsetof(meg_norm_attr, norm),
     .onnx = "BatchNormalization",
     .doc = "normalises every channel over samples and pixels",
     .paper = "Ioffe, Szegedy, Batch normalization: accelerating deep network training by reducing "

@@ -41,6 +41,7 @@ static const meg_sample samples[] = {{"2x6", "groups=2"},
 
 const meg_op meg_op_groupnorm = {
     .name = "groupnorm",
+    .relu_at = 1 + offsetof(meg_setnorm_attr, relu),
     .onnx = "GroupNormalization",
     .doc = "normalises groups of channels of every sample",
     .paper = "Wu, He, Group normalization, ECCV 2018",

@@ -33,6 +33,7 @@ static const meg_sample samples[] = {{"2x3x5x4", NULL},
 
 const meg_op meg_op_instancenorm = {
     .name = "instancenorm",
+    .relu_at = 1 + offsetof(meg_setnorm_attr, relu),
     .onnx = "InstanceNormalization",
     .doc = "normalises every channel of every sample",
     .paper = "Ulyanov, Vedaldi, Lempitsky, Instance normalization: the missing ingredient for fast "

@@ -163,6 +163,7 @@ static const meg_sample samples[] = {{"6x5 1x5 1x5", "epsilon=8"},
 
 const meg_op meg_op_norm = {
     .name = "norm",
+    .relu_at = 1 + offsetof(meg_norm_attr, relu),
     .doc = "normalises with given mean and variance (a phase of batchnorm)",
     .params = meg_norm_params,
     .attr_bytes = sizeof(meg_norm_attr),

@@ -151,6 +151,8 @@ static const meg_sample samples[] = {{"3x7 3x7", NULL},
 
 const meg_op meg_op_add = {
     .name = "add",
+    .relu_at = 1 + offsetof(meg_add_attr, relu),
+    .adds = true,
     .onnx = "Add",
     .doc = "sum of 2 to 8 values; all but the first may have extents of 1",
     .params = params,

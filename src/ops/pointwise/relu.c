@@ -54,6 +54,7 @@ static const meg_sample samples[] = {
 
 const meg_op meg_op_relu = {
     .name = "relu",
+    .rectifier = true,
     .onnx = "Relu",
     .doc = "rectifier: max(x, 0)",
     .data_inputs = 1,

@@ -89,6 +89,7 @@ static const meg_sample samples[] = {{"2x3x4x5", ""},  {"3x4x7", ""},    {"1x2x3
 
 const meg_op meg_op_flatten = {
     .name = "flatten",
+    .flattens = true,
     .onnx = "Flatten",
     .doc = "channels and space in one axis, row-major",
     .data_inputs = 1,

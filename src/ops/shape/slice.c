@@ -124,6 +124,7 @@ static const meg_sample samples[] = {{"3x11", "begin=2 end=9 step=3"},
 
 const meg_op meg_op_slice = {
     .name = "slice",
+    .selects = true,
     .onnx = "Slice",
     .doc = "part of a value: begin to end, by steps, along some axes",
     .params = params,

@@ -205,6 +205,7 @@ static const meg_sample samples[] = {
 
 const meg_op meg_op_conv = {
     .name = "conv",
+    .linear = true,
     .onnx = "Conv",
     .doc = "convolution over 1 to 3 spatial axes",
     .paper = "LeCun et al., Gradient-based learning applied to document recognition, 1998",

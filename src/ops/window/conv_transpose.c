@@ -222,6 +222,7 @@ static const meg_sample samples[] = {
 
 const meg_op meg_op_conv_transpose = {
     .name = "conv_transpose",
+    .linear = true,
     .onnx = "ConvTranspose",
     .doc = "transposed convolution (the adjoint of conv) over 1 to 3 spatial axes",
     .paper = "Zeiler, Krishnan, Taylor, Fergus, Deconvolutional networks, CVPR 2010",

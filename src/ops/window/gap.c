@@ -88,6 +88,7 @@ static const meg_sample samples[] = {{"3x5x9", NULL},    {"2x3x5x7", NULL},   {"
 
 const meg_op meg_op_gap = {
     .name = "gap",
+    .by_pixels = true,
     .onnx = "GlobalAveragePool",
     .doc = "global average pool: mean over all pixels",
     .paper = "Lin, Chen, Yan, Network in network, ICLR 2014",

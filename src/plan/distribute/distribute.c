@@ -10,7 +10,6 @@
  *              channels (channels= says which; auto: the latter where the input is cut already).
  *              Others follow their inputs
  */
-#include "ops/attrs.h"
 #include "plan/distribute/distribute.h"
 #include "plan/partition/placement.h"
 
@@ -96,14 +95,6 @@ static meg_status along_pixels(spreader *s, int axis)
     return MEG_OK;
 }
 
-static bool is_linear(const meg_node *v)
-{
-    static const char *const name[] = {"conv", "conv_transpose", "dense"};
-    for (size_t i = 0; i < sizeof name / sizeof *name; i++)
-        if (strcmp(v->op->name, name[i]) == 0) return true;
-    return false;
-}
-
 /* How an input is cut along c, if it is; else NULL. */
 static const int64_t *cut_of(const spreader *s, int value)
 {
@@ -150,7 +141,7 @@ static int64_t readers_grain(const spreader *s)
 static bool slice_channels(spreader *s, int64_t out)
 {
     int64_t grain = readers_grain(s);
-    if (strcmp(s->v->op->name, "slice") != 0 || out < s->dim * grain) return false;
+    if (!s->v->op->selects || out < s->dim * grain) return false;
     set(s, MEG_C, MEG_SPLIT_CUT, cut(s, MEG_C, out, grain));
     return true;
 }
@@ -183,7 +174,7 @@ static meg_status lay_out(spreader *s)
         if (a == MEG_N) along_samples(s);
         else if (a != MEG_C) MEG_TRY(s->error, along_pixels(s, a));
         else if (meg_is_move(s->v)) continue;
-        else if (is_linear(s->v)) linear_channels(s);
+        else if (s->v->op->linear) linear_channels(s);
         else follow_channels(s);
     }
     for (int k = 1; k < s->v->outputs; k++)

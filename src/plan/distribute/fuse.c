@@ -6,7 +6,6 @@
  *
  * One walk over the nodes; map[] takes the old graph's values to the new one's.
  */
-#include "ops/attrs.h"
 #include "plan/distribute/distribute.h"
 
 #include <stdlib.h>
@@ -25,28 +24,13 @@ typedef struct rewrite {
 /* Where an operator that can rectify its output says so; NULL: it cannot. */
 static bool *relu_flag(const meg_node *v)
 {
-    static const struct {
-        const char *op;
-        size_t at;
-    } table[] = {{"add", offsetof(meg_add_attr, relu)},
-                 {"batchnorm", offsetof(meg_norm_attr, relu)},
-                 {"groupnorm", offsetof(meg_setnorm_attr, relu)},
-                 {"instancenorm", offsetof(meg_setnorm_attr, relu)},
-                 {"norm", offsetof(meg_norm_attr, relu)}};
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(v->op->name, table[i].op) == 0) return (bool *)((char *)v->attr + table[i].at);
-    return NULL;
-}
-
-static bool is(const meg_node *v, const char *op)
-{
-    return strcmp(v->op->name, op) == 0;
+    return v->op->relu_at ? (bool *)((char *)v->attr + v->op->relu_at - 1) : NULL;
 }
 
 /* The maker of a relu's input, if it can rectify itself and nobody else reads its value. */
 static int absorber(const meg_graph *g, const meg_node *v)
 {
-    int maker = is(v, "relu") ? g->value[v->in[0]].maker : -1;
+    int maker = v->op->rectifier ? g->value[v->in[0]].maker : -1;
     if (maker < 0 || meg_graph_consumers(g, v->in[0]) != 1) return -1;
     const bool *flag = relu_flag(&g->node[maker]);
     return flag && !*flag ? maker : -1;
@@ -56,15 +40,15 @@ static int absorber(const meg_graph *g, const meg_node *v)
  * shape. */
 static const meg_node *flatten_before(const meg_graph *g, const meg_node *v)
 {
-    int maker = is(v, "dense") ? g->value[v->in[0]].maker : -1;
-    if (maker < 0 || !is(&g->node[maker], "flatten")) return NULL;
+    int maker = v->op->takes_all ? g->value[v->in[0]].maker : -1;
+    if (maker < 0 || !g->node[maker].op->flattens) return NULL;
     if (meg_graph_consumers(g, v->in[1]) != 1) return NULL;
     return meg_graph_consumers(g, v->in[0]) == 1 ? &g->node[maker] : NULL;
 }
 
 static bool flatten_vanishes(const meg_graph *g, const meg_node *v)
 {
-    for (int i = v->id + 1; is(v, "flatten") && i < g->nodes; i++)
+    for (int i = v->id + 1; v->op->flattens && i < g->nodes; i++)
         if (flatten_before(g, &g->node[i]) == v) return true;
     return false;
 }
@@ -81,7 +65,7 @@ static void widen_weight(rewrite *r, const meg_node *v, const meg_node *flatten)
 /* Is the operator the sum of what parts of the pixels give, or has each pixel for itself? */
 static bool goes_by_pixels(const meg_graph *g, const meg_node *v)
 {
-    if (is(v, "softmax_xent") || is(v, "gap")) return true;
+    if (v->op->by_pixels) return true;
     for (int axis = MEG_D; axis < MEG_AXES; axis++)
         if (!v->op->grain || v->op->grain(g, v, axis) != 1) return false;
     return true;
@@ -94,7 +78,7 @@ static bool expands(const rewrite *r, const meg_node *v)
     case MEG_FUSED:
         return false;
     case MEG_PHASED_NORMS:
-        return is(v, "batchnorm");
+        return v->op->norm_at > 0;
     case MEG_PHASED_PIXELS:
         return !goes_by_pixels(r->old, v);
     default:

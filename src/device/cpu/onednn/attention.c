@@ -259,4 +259,4 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_attention = {MEG_KERNEL, "attention", describe, prepare};
+const meg_cpu_op meg_cpu_attention = {MEG_KERNEL, &meg_op_attention, describe, prepare};

@@ -522,4 +522,4 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_conv = {MEG_KERNEL, "conv", describe, prepare};
+const meg_cpu_op meg_cpu_conv = {MEG_KERNEL, &meg_op_conv, describe, prepare};

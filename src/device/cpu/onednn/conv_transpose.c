@@ -261,4 +261,4 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_conv_transpose = {MEG_KERNEL, "conv_transpose", describe, prepare};
+const meg_cpu_op meg_cpu_conv_transpose = {MEG_KERNEL, &meg_op_conv_transpose, describe, prepare};

@@ -155,4 +155,4 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_dense = {MEG_KERNEL, "dense", describe, prepare};
+const meg_cpu_op meg_cpu_dense = {MEG_KERNEL, &meg_op_dense, describe, prepare};

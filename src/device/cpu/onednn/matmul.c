@@ -97,4 +97,4 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
     return true;
 }
 
-const meg_cpu_op meg_cpu_matmul = {MEG_KERNEL, "matmul", describe, prepare};
+const meg_cpu_op meg_cpu_matmul = {MEG_KERNEL, &meg_op_matmul, describe, prepare};

@@ -17,8 +17,8 @@ typedef struct reorder {
 
 static bool descs_of(const meg_request *r, dnnl_memory_desc_t *from, dnnl_memory_desc_t *to)
 {
-    const char *op = r->node->op->name;
-    bool convolves = strcmp(op, "conv") == 0 || strcmp(op, "conv_transpose") == 0;
+    const meg_op *op = r->node->op;
+    bool convolves = op == &meg_op_conv || op == &meg_op_conv_transpose;
     const meg_conv_attr *conv = convolves ? r->node->attr : NULL;
     const meg_box *box = &r->box[MEG_X];
     bool deep = meg_extent(box, MEG_D) > 1;

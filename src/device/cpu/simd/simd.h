@@ -280,62 +280,11 @@ struct meg_tile;
 typedef struct meg_simd {
     const char *name; /* "avx512" */
     int block;
-    void (*add)(const meg_simd_flat *j);  /* y = relu?(sum of x) */
-    void (*mask)(const meg_simd_flat *j); /* y = sign > 0 ? x0 [+ x1] : 0 */
-    void (*add_part)(const meg_simd_flat_part *j);
-    void (*mask_part)(const meg_simd_flat_part *j);
-    void (*spread)(const meg_simd_spread *j);      /* y = relu?(a + b) */
-    void (*spread_back)(const meg_simd_spread *j); /* y = sign > 0 ? a [+ a2] : 0, and its sum */
-    void (*point)(const meg_simd_point *j);        /* y = f(a [+ a2], b) */
-    int64_t (*norm_bytes)(const meg_simd_norm *j); /* of scratch */
-    void (*norm_train)(const meg_simd_norm *j);    /* sets mean and variance, too */
-    void (*norm_apply)(const meg_simd_norm *j);    /* with given mean and variance */
-    void (*norm_back)(const meg_simd_norm *j);
-    int64_t (*phase_bytes)(const meg_simd_phase *j);
-    void (*phase_mean)(const meg_simd_phase *j);
-    void (*phase_mean_back)(const meg_simd_phase *j);
-    void (*phase_var)(const meg_simd_phase *j);
-    void (*phase_var_back)(const meg_simd_phase *j);
-    void (*phase_apply)(const meg_simd_phase *j);
-    void (*phase_back)(const meg_simd_phase *j);
-    int64_t (*groupnorm_bytes)(const meg_simd_setnorm *j);
-    void (*groupnorm_train)(const meg_simd_setnorm *j);
-    void (*groupnorm_apply)(const meg_simd_setnorm *j);
-    void (*groupnorm_back)(const meg_simd_setnorm *j);
-    int64_t (*layernorm_bytes)(const meg_simd_setnorm *j);
-    void (*layernorm_train)(const meg_simd_setnorm *j);
-    void (*layernorm_apply)(const meg_simd_setnorm *j);
-    void (*layernorm_back)(const meg_simd_setnorm *j);
-    void (*maxpool)(const meg_simd_pool *j);
-    void (*maxpool_back)(const meg_simd_pool *j);
-    void (*avgpool)(const meg_simd_pool *j);
-    void (*avgpool_back)(const meg_simd_pool *j);
-    void (*mean)(const meg_simd_mean *j);
-    void (*mean_back)(const meg_simd_mean *j);
-    void (*spans)(const meg_simd_spans *j);
-    void (*spans_back)(const meg_simd_spans *j);
-    void (*bias)(const meg_simd_bias *j);
-    void (*bias_back)(const meg_simd_bias *j);
-    void (*gather)(const meg_simd_gather *j);
-    int64_t (*prelu_bytes)(const meg_simd_prelu *j);
-    void (*prelu)(const meg_simd_prelu *j);
-    void (*prelu_back)(const meg_simd_prelu *j);
-    void (*unpool)(const meg_simd_unpool *j);
-    void (*unpool_back)(const meg_simd_unpool *j);
-    void (*crop)(const meg_simd_crop *j);
-    void (*crop_back)(const meg_simd_crop *j);
-    int64_t (*xent_bytes)(const meg_simd_xent *j);
-    void (*xent)(const meg_simd_xent *j);
-    void (*xent_back)(const meg_simd_xent *j);
-    void (*pack)(const meg_simd_copy *j);           /* plain -> blocked */
-    void (*unpack)(const meg_simd_copy *j);         /* blocked -> plain */
-    void (*thin_forward)(const struct meg_thin *j); /* convolution of few channels: simd/thin.h */
-    void (*thin_weight)(const struct meg_thin *j);
-    void (*direct_weight)(const struct meg_direct *j); /* between blocked tensors: simd/direct.h */
-    void (*winograd)(const struct meg_winograd *j);    /* forward and backward: simd/winograd.h */
-    void (*winograd_weight)(const struct meg_winograd *j);
-    void (*tile)(const struct meg_tile *t); /* softmax of attention: simd/tile.h */
-    void (*tile_back)(const struct meg_tile *t);
+#define MEG_SIMD_RUN(name, job) void (*name)(const struct job *j);
+#define MEG_SIMD_BYTES(name, job) int64_t (*name)(const struct job *j);
+#include "device/cpu/simd/kernels.def"
+#undef MEG_SIMD_RUN
+#undef MEG_SIMD_BYTES
 } meg_simd;
 
 extern const meg_simd meg_simd_portable; /* runs everywhere */
