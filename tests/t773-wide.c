@@ -3,6 +3,7 @@
  * subsets of small networks.
  */
 #include "plan/layout/mincut.h"
+#include "plan/program/walk.h"
 #include "ranks.h"
 
 typedef struct wide_case {

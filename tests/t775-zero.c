@@ -4,6 +4,7 @@
  *
  *     t775-zero [word of the case]
  */
+#include "plan/program/walk.h"
 #include "ranks.h"
 
 static const double same = 1e-10;

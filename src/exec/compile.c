@@ -1,5 +1,6 @@
 /* Making an entry ready to run: see compile.h. */
 #include "exec/compile.h"
+#include "plan/program/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,19 +50,6 @@ static meg_status prepare_station(meg_compiled *c, meg_error *e, const meg_plan 
     return MEG_OK;
 }
 
-/* How often the lines of a step meet this code. */
-static size_t count_codes(const meg_entry *entry, meg_code code)
-{
-    size_t count = 0;
-    for (int i = 0; i < entry->lines; i++) {
-        const meg_station *t = &entry->station[entry->line[i].station];
-        const meg_block *b = &t->block[entry->line[i].block];
-        for (int k = 0; k < b->count; k++)
-            count += t->instr[b->first + k].code == code;
-    }
-    return count;
-}
-
 static meg_status find_groups(meg_compiled *c, meg_error *e, const int node[])
 {
     const meg_entry *entry = c->entry;
@@ -88,8 +76,8 @@ meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, int whi
     c->allreduce = meg_allreduce_find(p->options.allreduce);
     c->kernel = calloc(stations, sizeof *c->kernel);
     c->frame = calloc(stations, sizeof *c->frame);
-    c->load = calloc(count_codes(entry, MEG_LOAD) + 1, sizeof *c->load);
-    c->reduction = calloc(count_codes(entry, MEG_REDUCE) + 1, sizeof *c->reduction);
+    c->load = calloc(meg_entry_count(entry, MEG_LOAD) + 1, sizeof *c->load);
+    c->reduction = calloc(meg_entry_count(entry, MEG_REDUCE) + 1, sizeof *c->reduction);
     if (!c->kernel || !c->frame || !c->load || !c->reduction)
         return meg_fail(e, MEG_ENOMEM, "no memory for the program of %s", entry->name);
     MEG_TRY(e, find_groups(c, e, meg_comm_node(site->comm)));

@@ -1,5 +1,5 @@
-/* The engine: see engine.h. It walks the lines of an entry and issues their instructions in order:
- * kernels to the device, messages to the traffic list. It runs ahead of the device as far as the
+/* The engine: see engine.h. It walks an entry (plan/program/walk.h) and issues what it meets: kernels to
+ * the device, messages to the traffic list. It runs ahead of the device as far as the
  * queue has room, and waits only where a kernel needs memory that traffic holds. Receives are posted
  * as soon as their frame is free, so that the sender finds them: a long skip's gradient comes back
  * long before it is wanted, and its sender needs the memory.
@@ -8,6 +8,7 @@
 #include "exec/compile.h"
 #include "exec/prove.h"
 #include "exec/traffic.h"
+#include "plan/program/walk.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +30,6 @@ struct meg_engine {
     meg_comm *comm, *own; /* own: made here, where none was given */
     meg_traffic_list *traffic;
     char *arena;
-    int64_t base[MEG_REGIONS];
     int fill;
     meg_compiled entry[MEG_ENTRIES];
     int64_t steps, asked; /* run; whose outcomes were asked for */
@@ -49,8 +49,6 @@ static meg_status build(meg_engine *x, meg_error *e)
     MEG_TRY(e, meg_prove(x->comm, e, x->plan));
     MEG_TRY(e, meg_device_arena(x->device, e, x->plan->arena, x->fill, &arena));
     x->arena = arena;
-    for (int r = 0; r < MEG_REGIONS; r++)
-        x->base[r] = meg_plan_base(x->plan, (meg_region)r);
     meg_site site = {x->device, x->comm};
     for (int i = 0; i < MEG_ENTRIES; i++)
         if (x->plan->entry[i].batch) MEG_TRY(e, meg_compile(&x->entry[i], e, x->plan, i, &site));
@@ -99,9 +97,7 @@ typedef struct run { /* one step of an entry */
 static char *address(const meg_engine *x, const meg_station *t, const meg_slot *s,
                      const meg_line *line)
 {
-    int64_t at = x->base[s->region] + s->offset + s->per_micro * line->ordinal;
-    if (s->region == MEG_FRAME) at += t->frame_base + meg_station_stride(t) * line->frame;
-    return x->arena + at;
+    return x->arena + meg_slot_place(x->plan, t, s, line);
 }
 
 /* Until a kernel may touch these operands, and the queue has room. */
@@ -120,9 +116,12 @@ static meg_status wait_for(run *r, meg_error *e, const meg_station *t, const meg
     }
 }
 
-static void post_traffic(run *r, const meg_station *t, const meg_line *line, const meg_instr *in)
+static void post_traffic(run *r, const meg_walk *w)
 {
     meg_engine *x = r->x;
+    const meg_station *t = w->station;
+    const meg_line *line = w->line;
+    const meg_instr *in = w->instr;
     int slot = in->slot[in->code == MEG_RECV ? MEG_Y : MEG_X];
     meg_frame_use *frame = meg_compiled_frame(r->compiled, t, line->frame);
     meg_traffic_item item = {
@@ -158,11 +157,11 @@ static void issue_load(run *r, const meg_station *t, const meg_line *line, char 
 
 /* Memory that a message still reads is left as it is. To wait for the message would be a deadlock
  * where its receiver needs this rank to go on, or is this rank itself. */
-static meg_status issue_free(run *r, meg_error *e, const meg_station *t, const meg_line *line,
-                             const meg_slot *slot)
+static meg_status issue_free(run *r, meg_error *e, const meg_walk *w)
 {
     meg_engine *x = r->x;
-    char *at = address(x, t, slot, line);
+    const meg_slot *slot = &w->station->slot[w->instr->slot[MEG_X]];
+    char *at = address(x, w->station, slot, w->line);
     while (!meg_traffic_idle(x->traffic) && !meg_device_look(x->device).room)
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
     if (!meg_traffic_holds(x->traffic, at, slot->bytes, true))
@@ -170,54 +169,49 @@ static meg_status issue_free(run *r, meg_error *e, const meg_station *t, const m
     return MEG_OK;
 }
 
-static meg_status issue(run *r, meg_error *e, const meg_line *line, int at)
+static meg_status issue_kernel(run *r, meg_error *e, const meg_walk *w)
 {
     meg_engine *x = r->x;
-    const meg_station *t = &r->entry->station[line->station];
-    const meg_instr *in = &t->instr[at];
+    const meg_station *t = w->station;
+    const meg_instr *in = w->instr;
     char *to[MEG_OPERANDS];
     meg_moment moment = {r->feed->seed, r->feed->step,
-                         r->entry->batch / r->entry->micro * line->micro, r->entry->batch};
-    if (in->last && !line->last) return MEG_OK;
-    if (in->code == MEG_RECV) return MEG_OK; /* posted with its line */
-    if (in->code == MEG_SEND || in->code == MEG_REDUCE) {
-        post_traffic(r, t, line, in);
-        return MEG_OK;
-    }
-    if (in->code == MEG_FREE && !meg_device_releases(x->device)) return MEG_OK;
-    if (in->code == MEG_FREE) return issue_free(r, e, t, line, &t->slot[in->slot[MEG_X]]);
+                         r->entry->batch / r->entry->micro * w->line->micro, r->entry->batch};
     for (int o = 0; o < MEG_OPERANDS; o++)
-        to[o] = in->slot[o] < 0 ? NULL : address(x, t, &t->slot[in->slot[o]], line);
+        to[o] = in->slot[o] < 0 ? NULL : address(x, t, &t->slot[in->slot[o]], w->line);
     if (!meg_traffic_idle(x->traffic)) MEG_TRY(e, wait_for(r, e, t, in, to));
-    if (in->code == MEG_LOAD) issue_load(r, t, line, to[MEG_Y], &t->slot[in->slot[MEG_Y]]);
+    if (in->code == MEG_LOAD) issue_load(r, t, w->line, to[MEG_Y], &t->slot[in->slot[MEG_Y]]);
     else
-        meg_device_launch(x->device, meg_compiled_kernel(r->compiled, t, at), (void *const *)to,
-                          &moment);
+        meg_device_launch(x->device, meg_compiled_kernel(r->compiled, t, w->at),
+                          (void *const *)to, &moment);
     return MEG_OK;
 }
 
-/* The receives of a line, which stand at the head of its block. */
-static void post_receives(run *r, const meg_line *line)
+static meg_status issue(run *r, meg_error *e, const meg_walk *w)
 {
-    const meg_station *t = &r->entry->station[line->station];
-    const meg_block *b = &t->block[line->block];
-    for (int i = b->first; i < b->first + b->count && t->instr[i].code == MEG_RECV; i++)
-        post_traffic(r, t, line, &t->instr[i]);
+    bool moved;
+    meg_code code = w->instr->code;
+    if (code == MEG_SEND || code == MEG_REDUCE) post_traffic(r, w);
+    else if (code != MEG_FREE) MEG_TRY(e, issue_kernel(r, e, w));
+    else if (meg_device_releases(r->x->device)) MEG_TRY(e, issue_free(r, e, w));
+    if (meg_traffic_idle(r->x->traffic)) return MEG_OK;
+    return meg_traffic_advance(r->x->traffic, e, &moved);
 }
 
-static meg_status run_line(run *r, meg_error *e, int number)
+static meg_status run_step(run *r, meg_error *e)
 {
-    const meg_line *line = &r->entry->line[number];
-    const meg_station *t = &r->entry->station[line->station];
-    const meg_block *b = &t->block[line->block];
-    bool moved;
-    for (int i = b->first; i < b->first + b->count; i++) {
-        MEG_TRY(e, issue(r, e, line, i));
-        if (!meg_traffic_idle(r->x->traffic))
-            MEG_TRY(e, meg_traffic_advance(r->x->traffic, e, &moved));
-    }
-    meg_compiled_frame(r->compiled, t, line->frame)->last = meg_device_look(r->x->device).put;
-    if (line->next >= 0) post_receives(r, &r->entry->line[line->next]);
+    for (meg_walk w = meg_walk_new(r->entry); meg_walk_next(&w);)
+        switch (w.what) {
+        case MEG_WALK_POST:
+            post_traffic(r, &w);
+            break;
+        case MEG_WALK_ISSUE:
+            MEG_TRY(e, issue(r, e, &w));
+            break;
+        case MEG_WALK_END:
+            meg_compiled_frame(r->compiled, w.station, w.line->frame)->last =
+                meg_device_look(r->x->device).put;
+        }
     return MEG_OK;
 }
 
@@ -298,10 +292,7 @@ meg_status meg_engine_run(meg_engine *x, meg_error *e, int which, const meg_feed
     MEG_CHECK(e, meg_engine_waiting(x) < TOLD, MEG_EARG,
               "the outcomes of %d steps are not asked for yet: ask before the next", TOLD);
     run r = {.x = x, .entry = entry, .compiled = &x->entry[which], .feed = feed};
-    for (int i = 0; i < entry->lines; i++)
-        if (entry->line[i].first) post_receives(&r, &entry->line[i]);
-    for (int i = 0; i < entry->lines; i++)
-        MEG_TRY(e, run_line(&r, e, i));
+    MEG_TRY(e, run_step(&r, e));
     while (!meg_traffic_idle(x->traffic))
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
     meg_device_wait(x->device);
@@ -346,7 +337,7 @@ meg_dtype meg_engine_real(const meg_engine *x)
 
 char *meg_engine_held(const meg_engine *x, int64_t offset)
 {
-    return x->arena + x->base[MEG_HELD] + offset;
+    return x->arena + meg_plan_base(x->plan, MEG_HELD) + offset;
 }
 
 meg_device *meg_engine_device(const meg_engine *x)

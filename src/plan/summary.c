@@ -1,5 +1,6 @@
 /* The summary of a plan: what it is for, what it needs, how long a step takes. */
 #include "plan/plan.h"
+#include "plan/program/walk.h"
 #include "plan/schedule/timetable.h"
 
 #include <inttypes.h>

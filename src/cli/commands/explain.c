@@ -2,6 +2,7 @@
  * memory goes: what is alive at the instruction where most is.
  */
 #include "cli/session.h"
+#include "plan/program/walk.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

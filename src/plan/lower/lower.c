@@ -4,6 +4,7 @@
 #include "comm/allreduce/allreduce.h"
 #include "plan/lower/lowering.h"
 #include "plan/partition/placement.h"
+#include "plan/program/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -245,8 +246,6 @@ static void add_line(meg_entry *e, meg_line line)
     if (t->block[line.block].count == 0) return;
     e->line = meg_grow(e->line, &e->line_room, (size_t)e->lines + 1, sizeof *e->line);
     e->line[e->lines++] = line;
-    for (int i = 0; i < t->block[line.block].count; i++)
-        e->seconds += t->instr[t->block[line.block].first + i].seconds;
 }
 
 static void for_all_stations(meg_entry *e, meg_block_kind block)
@@ -318,7 +317,6 @@ static void write_lines(const meg_plan *p, meg_entry *e)
                                            [MEG_TASK_BI] = MEG_BLOCK_BACKWARD,
                                            [MEG_TASK_BW] = MEG_BLOCK_WEIGHTS};
     const meg_timetable *t = e->timetable;
-    e->seconds = 0;
     for_all_stations(e, MEG_BLOCK_BEGIN);
     label_lines(e);
     for_all_stations(e, MEG_BLOCK_COUNTED);
@@ -336,6 +334,7 @@ static void write_lines(const meg_plan *p, meg_entry *e)
     for_all_stations(e, MEG_BLOCK_UPDATE);
     mark_last(e);
     link_frames(e);
+    e->seconds = meg_entry_seconds(e);
 }
 
 static void lower_stations(meg_plan *p, meg_entry *e, int rank, bool foreign)

@@ -1,6 +1,7 @@
 /* Communication of one rank: see events.h. */
 #include "plan/program/events.h"
 #include "base/random.h"
+#include "plan/program/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,15 +13,14 @@ typedef struct span { /* memory of traffic that nobody has waited for yet */
     bool reads;      /* only */
 } span;
 
-typedef struct walk {
+typedef struct writer {
     const meg_plan *plan;
     const meg_entry *entry;
     meg_events *out;
-    int64_t base[MEG_REGIONS];
     span *open;
     int opens;
     size_t room;
-} walk;
+} writer;
 
 static void add_step(meg_events *v, int step)
 {
@@ -28,15 +28,8 @@ static void add_step(meg_events *v, int step)
     v->step[v->steps++] = step;
 }
 
-static int64_t place(const walk *w, const meg_station *t, const meg_slot *s, const meg_line *line)
-{
-    int64_t at = w->base[s->region] + s->offset + s->per_micro * line->ordinal;
-    if (s->region == MEG_FRAME) at += t->frame_base + meg_station_stride(t) * line->frame;
-    return at;
-}
-
 /* Waits for all that touches these bytes. */
-static void settle(walk *w, int64_t lo, int64_t hi, bool writes)
+static void settle(writer *w, int64_t lo, int64_t hi, bool writes)
 {
     int kept = 0;
     for (int i = 0; i < w->opens; i++) {
@@ -74,7 +67,7 @@ uint64_t meg_elements_hash(const meg_box *box, meg_dtype dtype, meg_format forma
 }
 
 /* The members of a bucket: each by its name, and where it lies. */
-static uint64_t hash_bucket(const walk *w, const meg_slot *s)
+static uint64_t hash_bucket(const writer *w, const meg_slot *s)
 {
     const meg_plan *p = w->plan;
     uint64_t h = meg_hash("bucket");
@@ -90,15 +83,18 @@ static uint64_t hash_bucket(const walk *w, const meg_slot *s)
 }
 
 /* Which value a single one is of, the tag says: a slot may hold the gradients of several. */
-static uint64_t hash_slot(const walk *w, const meg_slot *s)
+static uint64_t hash_slot(const writer *w, const meg_slot *s)
 {
     if (s->role == MEG_ROLE_BUCKET) return hash_bucket(w, s);
     return meg_elements_hash(&s->box, s->dtype, s->format, s->bytes);
 }
 
-static void post(walk *w, const meg_station *t, const meg_line *line, const meg_instr *in)
+static void post(writer *w, const meg_walk *at)
 {
     meg_events *v = w->out;
+    const meg_station *t = at->station;
+    const meg_line *line = at->line;
+    const meg_instr *in = at->instr;
     const meg_slot *s = &t->slot[in->slot[in->code == MEG_RECV ? MEG_Y : MEG_X]];
     meg_traffic_note n = {.code = in->code,
                           .peer = in->peer,
@@ -114,10 +110,10 @@ static void post(walk *w, const meg_station *t, const meg_line *line, const meg_
         n.team = hash_team(team);
         n.how = 2 * (int32_t)in->half + in->max;
     }
-    int64_t lo = place(w, t, s, line);
+    int64_t lo = meg_slot_place(w->plan, t, s, line);
     span mine = {v->notes, lo, lo + s->bytes, -1, in->code == MEG_SEND};
     if (in->code == MEG_REDUCE && in->slot[MEG_SCRATCH] >= 0)
-        mine.scratch = place(w, t, &t->slot[in->slot[MEG_SCRATCH]], line);
+        mine.scratch = meg_slot_place(w->plan, t, &t->slot[in->slot[MEG_SCRATCH]], line);
     for (int i = 0; i < w->opens; i++) { /* as exec/traffic.c has it */
         const span *o = &w->open[i];
         const meg_traffic_note *other = &v->note[o->note];
@@ -133,45 +129,27 @@ static void post(walk *w, const meg_station *t, const meg_line *line, const meg_
     w->open[w->opens++] = mine;
 }
 
-static void post_receives(walk *w, const meg_line *line)
+/* A kernel waits for traffic whose memory it touches; a FREE waits for nothing. */
+static void wait(writer *w, const meg_walk *at)
 {
-    const meg_station *t = &w->entry->station[line->station];
-    const meg_block *b = &t->block[line->block];
-    for (int i = b->first; i < b->first + b->count && t->instr[i].code == MEG_RECV; i++)
-        post(w, t, line, &t->instr[i]);
-}
-
-static void walk_instr(walk *w, const meg_station *t, const meg_line *line, const meg_instr *in)
-{
-    if ((in->last && !line->last) || in->code == MEG_RECV || in->code == MEG_FREE) return;
-    if (in->code == MEG_SEND || in->code == MEG_REDUCE) {
-        post(w, t, line, in);
-        return;
-    }
     for (int o = 0; o < MEG_OPERANDS && w->opens; o++) {
-        if (in->slot[o] < 0) continue;
-        const meg_slot *s = &t->slot[in->slot[o]];
-        int64_t lo = place(w, t, s, line);
-        settle(w, lo, lo + s->bytes, in->written & MEG_BIT(o));
+        if (at->instr->slot[o] < 0) continue;
+        const meg_slot *s = &at->station->slot[at->instr->slot[o]];
+        int64_t lo = meg_slot_place(w->plan, at->station, s, at->line);
+        settle(w, lo, lo + s->bytes, at->instr->written & MEG_BIT(o));
     }
 }
 
 void meg_events_of(const meg_plan *p, int entry, meg_events *out)
 {
-    const meg_entry *e = &p->entry[entry];
     *out = (meg_events){.rank = p->world.rank};
-    walk w = {.plan = p, .entry = e, .out = out};
-    for (int r = 0; r < MEG_REGIONS; r++)
-        w.base[r] = meg_plan_base(p, (meg_region)r);
-    for (int i = 0; i < e->lines; i++)
-        if (e->line[i].first) post_receives(&w, &e->line[i]);
-    for (int i = 0; i < e->lines; i++) {
-        const meg_line *line = &e->line[i];
-        const meg_station *t = &e->station[line->station];
-        const meg_block *b = &t->block[line->block];
-        for (int k = b->first; k < b->first + b->count; k++)
-            walk_instr(&w, t, line, &t->instr[k]);
-        if (line->next >= 0) post_receives(&w, &e->line[line->next]);
+    writer w = {.plan = p, .entry = &p->entry[entry], .out = out};
+    for (meg_walk at = meg_walk_new(w.entry); meg_walk_next(&at);) {
+        if (at.what == MEG_WALK_END || at.instr->code == MEG_FREE) continue;
+        bool traffic = at.instr->code == MEG_SEND || at.instr->code == MEG_RECV ||
+                       at.instr->code == MEG_REDUCE;
+        if (traffic) post(&w, &at);
+        else wait(&w, &at);
     }
     for (int i = 0; i < w.opens; i++)
         add_step(out, -1 - w.open[i].note);

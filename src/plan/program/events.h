@@ -2,8 +2,8 @@
  * for, in order, over one step. Pure data, small, and the same in every run: ranks exchange it
  * before the first step, and the whole job is checked (job.h).
  *
- * The walk is the engine's own (exec/engine.c): receives are posted as soon as their frame is free,
- * sends and reductions when their turn comes; traffic starts when none that was posted before has
+ * The walk is the engine's own (walk.h): receives are posted as soon as their frame is free, sends and
+ * reductions when their turn comes; traffic starts when none that was posted before has
  * its memory or its reduction, and a kernel waits for traffic whose memory it touches (a FREE waits
  * for nothing). Traffic is taken to end only when somebody waits for it, which is the worst case.
  */

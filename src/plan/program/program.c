@@ -190,26 +190,6 @@ static void print_station(const meg_station *t, bool figures, FILE *out)
     if (figures) print_slots(t, out);
 }
 
-static void count_line(const meg_entry *e, const meg_line *line, meg_messages *m)
-{
-    const meg_station *t = &e->station[line->station];
-    const meg_block *b = &t->block[line->block];
-    for (const meg_instr *i = t->instr + b->first; i < t->instr + b->first + b->count; i++) {
-        if (i->last && !line->last) continue;
-        int64_t bytes = i->slot[MEG_X] < 0 ? 0 : t->slot[i->slot[MEG_X]].bytes;
-        if (i->code == MEG_SEND) m->sent++, m->bytes += bytes;
-        if (i->code == MEG_REDUCE) m->sums++, m->sum_bytes += i->half ? bytes / 2 : bytes;
-    }
-}
-
-meg_messages meg_entry_messages(const meg_entry *e)
-{
-    meg_messages m = {0};
-    for (int i = 0; i < e->lines; i++)
-        count_line(e, &e->line[i], &m);
-    return m;
-}
-
 void meg_entry_print(const meg_entry *e, bool figures, FILE *out)
 {
     bool many = e->stations > 1;

@@ -200,13 +200,6 @@ void meg_entry_place(meg_entry *e);
  * once do not overlap; frame slots are freed once, at their last use; offsets lie in the region. */
 meg_status meg_entry_check(const meg_entry *e, meg_error *error);
 
-typedef struct meg_messages { /* of one rank, in one step */
-    int64_t sent, bytes;      /* to single ranks */
-    int64_t sums, sum_bytes;  /* reductions over several; a half has half the bytes */
-} meg_messages;
-
-meg_messages meg_entry_messages(const meg_entry *e);
-
 /* Text: every instruction, one a line. `figures`: with bytes, offsets and seconds. */
 void meg_entry_print(const meg_entry *e, bool figures, FILE *out);
 
