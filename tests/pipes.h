@@ -3,6 +3,7 @@
 #define MEG_TESTS_PIPES_H
 
 #include "plan/schedule/schedule.h"
+#include "rendezvous.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

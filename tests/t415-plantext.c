@@ -1,5 +1,5 @@
-/* Plan files: what is written is read back, every mistake is named with its line, sections carry
- * words of their own, words given besides must agree.
+/* Plan files: what is written is read back, every mistake is named with its line, words given
+ * besides must agree.
  */
 #include "plan/text.h"
 #include "zoo/zoo.h"
@@ -11,23 +11,11 @@
 
 #include <cmocka.h>
 
-typedef struct stage {
-    char ranks[MEG_TEXT];
-    int64_t micro;
-} stage;
-
-static const meg_param STAGE[] = {
-    {"ranks", MEG_PARAM_TEXT, offsetof(stage, ranks), NULL, "who", NULL, 0, 0},
-    {"micro", MEG_PARAM_INT, offsetof(stage, micro), "1", "how many", NULL, 1, 8},
-    {0},
-};
-static const meg_plan_section SECTIONS[] = {{"stage", "a test's", STAGE, sizeof(stage)}, {0}};
-
 static meg_plan_text *read_text(const char *text)
 {
     meg_error e = {0};
     meg_plan_text *t = NULL;
-    if (meg_plan_text_read(&e, "f.plan", text, strlen(text), SECTIONS, &t) != MEG_OK)
+    if (meg_plan_text_read(&e, "f.plan", text, strlen(text), &t) != MEG_OK)
         fail_msg("%s", e.message);
     return t;
 }
@@ -40,22 +28,12 @@ static void test_reading(void **state)
                                  "graph=net fingerprint=00000000000000ff # both\n"
                                  "\n"
                                  "  batch=64\tmicro=4\n"
-                                 "stage ranks=0,1\n"
                                  "budget=\"4KiB\"\n"
-                                 "optimizer=adam beta1=0.8 keep_grads\n"
-                                 "stage micro=3 ranks=\"2 3\"");
+                                 "optimizer=adam beta1=0.8 keep_grads\n");
     assert_string_equal(t->graph, "net");
     assert_true(t->has_fingerprint && t->fingerprint == 255);
     assert_string_equal(t->options,
                         "batch=64 micro=4 budget=4KiB optimizer=adam beta1=0.8 keep_grads=yes");
-    assert_int_equal(t->lines, 2);
-    const stage *first = t->line[0].settings, *second = t->line[1].settings;
-    assert_string_equal(first->ranks, "0,1");
-    assert_int_equal(first->micro, 1);
-    assert_int_equal(t->line[0].number, 6);
-    assert_string_equal(second->ranks, "2 3");
-    assert_int_equal(second->micro, 3);
-    assert_int_equal(t->line[1].number, 9);
     meg_plan_text_free(t);
     meg_plan_text_free(NULL);
 }
@@ -73,7 +51,6 @@ static void test_mistakes(void **state)
         {"megalith plan 2\n", "its first line must be"},
         {PLAN "\nbath=3",
          "f.plan:3: unknown word 'bath' (did you mean batch?); known: graph fingerprint"},
-        {PLAN "\nbath=3", "stage, and the optimizer's"},
         {PLAN "batch=3\nmicro=1 batch=3", "f.plan:3: 'batch' is given again; line 2 has it"},
         {PLAN "batch=x", "f.plan:2: batch=x"},
         {PLAN "batch=0", "f.plan:2: batch=0"},
@@ -82,16 +59,13 @@ static void test_mistakes(void **state)
         {PLAN "beta1=0.5", "f.plan:2: 'beta1' is not a word of optimizer=sgd"},
         {PLAN "optimizer=lion", "the optimizer is not known"},
         {PLAN "fingerprint=12", "f.plan:2: a fingerprint is 16 hexadecimal digits"},
-        {PLAN "stage micro=2", "f.plan:2: stage: 'ranks' is missing"},
-        {PLAN "stage ranks=1 micro=9", "f.plan:2: stage: micro=9"},
-        {PLAN "stage ranks=1 batch=9", "f.plan:2: stage: unknown word 'batch'; known: ranks micro"},
         {PLAN "stage=1", "f.plan:2: unknown word 'stage'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         meg_error e = {0};
         meg_plan_text *t = NULL;
         meg_status got = meg_plan_text_read(&e, "f.plan", bad[i].text, strlen(bad[i].text),
-                                            SECTIONS, &t);
+                                            &t);
         if (got == MEG_OK) fail_msg("'%s' was accepted", bad[i].text);
         if (!strstr(e.message, bad[i].message))
             fail_msg("expected: %s\ngot: %s", bad[i].message, e.message);
@@ -99,7 +73,7 @@ static void test_mistakes(void **state)
     }
     meg_error e = {0};
     meg_plan_text *t = NULL;
-    assert_int_equal(meg_plan_text_read(&e, "f", PLAN "batch=3\0", sizeof PLAN + 8, SECTIONS, &t),
+    assert_int_equal(meg_plan_text_read(&e, "f", PLAN "batch=3\0", sizeof PLAN + 8, &t),
                      MEG_EDATA);
     assert_non_null(strstr(e.message, "f:2: this is no text"));
 }

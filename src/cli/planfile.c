@@ -22,7 +22,7 @@ meg_status meg_plan_file_read(meg_error *e, const char *path, meg_plan_text **ou
     int why = errno;
     fclose(file);
     meg_status status = bad ? meg_fail(e, MEG_EIO, "cannot read plan %s: %s", path, strerror(why))
-                            : meg_plan_text_read(e, path, text, size, meg_plan_sections, out);
+                            : meg_plan_text_read(e, path, text, size, out);
     free(text);
     return status;
 }

@@ -10,10 +10,6 @@
 
 static const char FIRST_LINE[] = "megalith plan 1";
 
-const meg_plan_section meg_plan_sections[] = {
-    {NULL, NULL, NULL, 0}, /* none yet: a plan for one rank is words alone */
-};
-
 typedef struct given { /* a word of the plan or its optimizer, and where it stands */
     const char *word, *value;
     int number;
@@ -22,10 +18,9 @@ typedef struct given { /* a word of the plan or its optimizer, and where it stan
 typedef struct reader {
     meg_error *error;
     meg_plan_text *out;
-    const meg_plan_section *sections;
     int number; /* of the line at hand */
     given *list;
-    size_t count, list_room, line_room;
+    size_t count, list_room;
 } reader;
 
 /* ---- tables ---- */
@@ -90,8 +85,6 @@ static meg_status unknown_word(const reader *r, const char *word)
     for (int i = 0; meg_optimizer_at(i); i++)
         for (const meg_param *p = meg_optimizer_at(i)->params; p->name; p++)
             meg_nearest_try(&n, p->name);
-    for (const meg_plan_section *s = r->sections; s->word; s++)
-        snprintf(known + strlen(known), sizeof known - strlen(known), " %s", s->word);
     meg_nearest_hint(&n, hint);
     return meg_fail(r->error, MEG_EDATA,
                     "%s:%d: unknown word '%.60s'%s; known: %s, and the optimizer's", r->out->what,
@@ -113,39 +106,13 @@ static meg_status add_word(reader *r, const char *word, const char *value)
     return strcmp(word, "fingerprint") == 0 ? read_fingerprint(r, value) : MEG_OK;
 }
 
-static meg_status read_words(reader *r, const char *line)
+static meg_status read_line(reader *r, const char *line)
 {
     char word[MEG_TEXT], value[MEG_TEXT];
     int state;
     while ((state = meg_options_next(&line, word, value)) > 0)
         MEG_TRY(r->error, add_word(r, word, value));
     if (state < 0) return wrong(r, r->number, "a quote without its end, or more than 255 letters");
-    return MEG_OK;
-}
-
-static const meg_plan_section *section_of(const reader *r, const char *line)
-{
-    size_t length = strcspn(line, " \t=");
-    if (line[length] == '=') return NULL;
-    for (const meg_plan_section *s = r->sections; s->word; s++)
-        if (strlen(s->word) == length && strncmp(s->word, line, length) == 0) return s;
-    return NULL;
-}
-
-static meg_status read_line(reader *r, const char *line)
-{
-    meg_plan_text *t = r->out;
-    line += strspn(line, " \t");
-    if (!*line) return MEG_OK;
-    const meg_plan_section *s = section_of(r, line);
-    if (!s) return read_words(r, line);
-    meg_plan_line out = {s, r->number, meg_pool_alloc(t->pool, s->bytes)};
-    char what[MEG_TEXT];
-    snprintf(what, sizeof what, "%.200s:%d: %.20s", t->what, r->number, s->word);
-    MEG_TRY(r->error,
-            meg_options_parse(r->error, s->params, what, line + strlen(s->word), out.settings));
-    t->line = meg_grow(t->line, &r->line_room, (size_t)t->lines + 1, sizeof out);
-    t->line[t->lines++] = out;
     return MEG_OK;
 }
 
@@ -213,13 +180,13 @@ static meg_status read_all(reader *r, const char *text, size_t size)
 }
 
 meg_status meg_plan_text_read(meg_error *e, const char *what, const char *text, size_t size,
-                              const meg_plan_section *sections, meg_plan_text **out)
+                              meg_plan_text **out)
 {
     meg_pool *pool = meg_pool_new();
     meg_plan_text *t = meg_pool_alloc(pool, sizeof *t);
     *t = (meg_plan_text){.pool = pool, .what = meg_pool_text(pool, "%s", what)};
     t->graph = t->options = "";
-    reader r = {.error = e, .out = t, .sections = sections};
+    reader r = {.error = e, .out = t};
     meg_status status = read_all(&r, text, size);
     free(r.list);
     if (status == MEG_OK) *out = t;
@@ -229,9 +196,7 @@ meg_status meg_plan_text_read(meg_error *e, const char *what, const char *text, 
 
 void meg_plan_text_free(meg_plan_text *t)
 {
-    if (!t) return;
-    free(t->line);
-    meg_pool_free(t->pool);
+    if (t) meg_pool_free(t->pool);
 }
 
 /* ---- using ---- */

@@ -6,10 +6,8 @@
  *     fingerprint=9f3c52a1b0d7e846         the fingerprint (graph/fingerprint.h) decides
  *     batch=64 micro=4                     words of the plan and of its optimizer
  *     optimizer=adam beta1=0.9
- *     stage ranks=0,1 nodes=3..17          sections: lines that begin with the section's word
  *
- * Sections are rows of a table, each with the words that its lines may have. Reading is pure: it
- * takes bytes, not files, believes nothing, and names the line of what is wrong.
+ * Reading is pure: it takes bytes, not files, believes nothing, and names the line of what is wrong.
  */
 #ifndef MEG_PLAN_TEXT_H
 #define MEG_PLAN_TEXT_H
@@ -20,18 +18,6 @@ enum {
     MEG_PLAN_TEXT_MAX = 1 << 20 /* bytes: beyond any plan that a person would edit */
 };
 
-typedef struct meg_plan_section {
-    const char *word, *doc;  /* NULL ends the table */
-    const meg_param *params; /* the words of its lines */
-    size_t bytes;            /* of the struct that they describe */
-} meg_plan_section;
-
-typedef struct meg_plan_line { /* of a section */
-    const meg_plan_section *section;
-    int number;     /* in the file, from 1 */
-    void *settings; /* the section's struct */
-} meg_plan_line;
-
 typedef struct meg_plan_text {
     meg_pool *pool;
     const char *what;  /* for messages: the file's name */
@@ -39,15 +25,11 @@ typedef struct meg_plan_text {
     uint64_t fingerprint;
     bool has_fingerprint;
     const char *options; /* all words of plan and optimizer, for meg_plan_make */
-    int lines;
-    meg_plan_line *line; /* in the order of the file */
 } meg_plan_text;
-
-extern const meg_plan_section meg_plan_sections[]; /* those that plans have */
 
 /* `what` names the file in messages. */
 meg_status meg_plan_text_read(meg_error *e, const char *what, const char *text, size_t size,
-                              const meg_plan_section *sections, meg_plan_text **out);
+                              meg_plan_text **out);
 void meg_plan_text_free(meg_plan_text *t);
 
 /* Was it made for this graph? */

@@ -119,24 +119,13 @@ static inline void fuzz_safetensors(const char *folder, const uint8_t *data, siz
 
 /* ---- plans ---- */
 
-typedef struct fuzz_stage { /* a section, as plans on many ranks will have it */
-    char nodes[MEG_TEXT];
-    int64_t ranks;
-} fuzz_stage;
-
 static inline void fuzz_plan(const char *folder, const uint8_t *data, size_t size)
 {
-    static const meg_param words[] = {
-        {"nodes", MEG_PARAM_TEXT, offsetof(fuzz_stage, nodes), "", "", NULL, 0, 0},
-        {"ranks", MEG_PARAM_INT, offsetof(fuzz_stage, ranks), NULL, "", NULL, 0, 64},
-        {0},
-    };
-    static const meg_plan_section sections[] = {{"stage", "", words, sizeof(fuzz_stage)}, {0}};
     (void)folder;
     meg_error e = {0}, joined = {0};
     meg_plan_text *t = NULL;
     const char *all;
-    meg_status status = meg_plan_text_read(&e, "f.plan", (const char *)data, size, sections, &t);
+    meg_status status = meg_plan_text_read(&e, "f.plan", (const char *)data, size, &t);
     fuzz_said(status, &e);
     if (status != MEG_OK) return;
     fuzz_said(meg_plan_text_join(t, &joined, "batch=8 momentum=0.5 keep_grads", &all), &joined);

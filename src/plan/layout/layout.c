@@ -112,14 +112,6 @@ meg_part meg_layout_part_of(const meg_layout *l, int rank)
     return position < 0 ? (meg_part){.in = false} : meg_layout_part(l, position);
 }
 
-meg_part *meg_layout_parts(meg_pool *pool, const meg_layout *l)
-{
-    meg_part *part = meg_pool_alloc(pool, (size_t)l->mesh->size * sizeof *part);
-    for (int i = 0; i < l->mesh->size; i++)
-        part[i] = meg_layout_part(l, i);
-    return part;
-}
-
 static int count(const meg_layout *l, meg_split how)
 {
     int product = 1;

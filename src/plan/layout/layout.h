@@ -76,7 +76,6 @@ int64_t *meg_cuts_shared(meg_pool *pool, int64_t extent, int parts, int64_t grai
 
 meg_part meg_layout_part(const meg_layout *l, int position);
 meg_part meg_layout_part_of(const meg_layout *l, int rank);
-meg_part *meg_layout_parts(meg_pool *pool, const meg_layout *l); /* (size) by position */
 int meg_layout_shares(const meg_layout *l);
 int meg_layout_copies(const meg_layout *l);
 

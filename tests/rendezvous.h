@@ -12,9 +12,18 @@
  *     1f1b on two ranks with blocking sends:  rank 0   F0>F1>...      F1's send waits for rank 1,
  *                                             rank 1   F0 B0>...      B0's send waits for rank 0
  */
-#include "plan/schedule/timetable.h"
+#ifndef MEG_TESTS_RENDEZVOUS_H
+#define MEG_TESTS_RENDEZVOUS_H
 
-#include <string.h>
+#include "replay.h"
+
+typedef struct meg_rendezvous { /* how ranks communicate */
+    int ahead;   /* receives are posted when the rank is so many tasks before their consumer */
+    int staging; /* sends of a rank that may wait for their receiver while it goes on; < 0: any
+                    number; 0: blocking */
+    const meg_skip *skip; /* (skips) */
+    int skips;
+} meg_rendezvous;
 
 typedef struct letter { /* a send that waits */
     int task;           /* place in the sender's list */
@@ -166,7 +175,7 @@ static reason why_not(const walk *x, int r)
     return (reason){.peer = -1};
 }
 
-static void look_at(walk *x, int rank)
+static void wake(walk *x, int rank)
 {
     if (x->queued[rank]) return;
     x->queued[rank] = 1;
@@ -179,7 +188,7 @@ static void wake_linked(walk *x, int r, int cursor, bool inputs)
     const meg_task *k = task_at(x, r, cursor);
     const meg_links *l = links_of(x, k, inputs);
     for (int i = l ? l->first[k->stage] : 0; l && i < l->first[k->stage + 1]; i++)
-        look_at(x, meg_timetable_seat(x->t, k->direction, l->stage[i]));
+        wake(x, meg_timetable_seat(x->t, k->direction, l->stage[i]));
 }
 
 static void send_all(walk *x, int r, int cursor)
@@ -208,7 +217,7 @@ static void settle(walk *x, int r)
         wake_linked(x, r, x->ready[r] + i, true);
 }
 
-static void run_rank(walk *x, int r)
+static void walk_rank(walk *x, int r)
 {
     for (settle(x, r); x->cursor[r] < 2 * length_of(x, r); settle(x, r)) {
         if (why_not(x, r).peer >= 0) return;
@@ -244,18 +253,22 @@ static meg_status report(meg_error *e, const walk *x, int r)
 static meg_status walk_through(meg_error *e, walk *x)
 {
     for (int r = x->t->ranks - 1; r >= 0; r--)
-        look_at(x, r);
+        wake(x, r);
     while (x->count > 0) {
         int r = x->todo[--x->count];
         x->queued[r] = 0;
-        run_rank(x, r);
+        walk_rank(x, r);
     }
     for (int r = 0; r < x->t->ranks; r++)
         if (x->ready[r] < 2 * length_of(x, r)) return report(e, x, r);
     return MEG_OK;
 }
 
-meg_status meg_timetable_check(meg_error *e, const meg_timetable *t, const meg_rendezvous *how)
+/* Runs two concatenated steps with messages of rendezvous: a send ends only when its receive is
+ * posted. Fails where a task is missing, doubled or on the wrong rank, and where ranks wait for one
+ * another; the message then names the cycle. `how` NULL: what the engine does, receives posted one
+ * task ahead, any number of sends under way. */
+static inline meg_status meg_timetable_check(meg_error *e, const meg_timetable *t, const meg_rendezvous *how)
 {
     meg_pool *work = meg_pool_new();
     walk x = {.t = t, .how = how ? *how : (meg_rendezvous){.ahead = 1, .staging = -1}};
@@ -277,3 +290,5 @@ meg_status meg_timetable_check(meg_error *e, const meg_timetable *t, const meg_r
     meg_pool_free(work);
     return status;
 }
+
+#endif
