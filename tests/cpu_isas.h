@@ -5,7 +5,7 @@
 #ifndef MEG_TESTS_CPU_ISAS_H
 #define MEG_TESTS_CPU_ISAS_H
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/device.h"
 #include "device/cpu/simd/simd.h"
 

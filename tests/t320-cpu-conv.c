@@ -6,7 +6,7 @@
  * the operands there, the other passes follow. The program runs a second time limited to AVX2, so
  * that blocks of 8 channels are tested on machines with AVX-512, too.
  */
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
 #include "device/cpu/simd/conv/thin.h"
 #include "ops/attrs.h"

@@ -10,7 +10,7 @@
  */
 #include "../tests/plain_op.h"
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/device.h"
 #include "import/safetensors/safetensors.h"
 

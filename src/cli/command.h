@@ -1,4 +1,4 @@
-/* Commands: one const descriptor each, in one file of this folder, one line in commands.def.
+/* Commands: one const descriptor each, in one file of commands/, one line in commands.def.
  *
  *     megalith COMMAND PLACE.. --word value --word=value --flag ..
  *     megalith COMMAND --word value .. PROGRAM ARGUMENTS..               (hands_on)

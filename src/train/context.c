@@ -3,7 +3,7 @@
  */
 #include "train/context.h"
 #include "train/build.h"
-#include "train/cores.h"
+#include "comm/cores.h"
 #include "train/rules.h"
 #include "zoo/zoo.h"
 

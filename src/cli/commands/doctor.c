@@ -4,7 +4,7 @@
 #include "cli/launch/launch.h"
 #include "cli/session.h"
 #include "comm/comm.h"
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
 
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 #include "cli/report/meter.h"
 #include "cli/ranks.h"
 #include "cli/session.h"
-#include "cli/report/trace.h"
+#include "cli/trace.h"
 #include "import/outfile.h"
 #include "import/safetensors/safetensors.h"
 #include "train/content.h"

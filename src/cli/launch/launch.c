@@ -1,7 +1,7 @@
 /* Launching: see launch.h. What is asked for is translated by a table: each launcher has a row, each
  * of its words a line that says when it is needed.
  *
- * No launcher pins: ranks share the cores of a node themselves (train/cores.c), which works alike
+ * No launcher pins: ranks share the cores of a node themselves (comm/cores.c), which works alike
  * everywhere, oversubscribed or not. Open MPI's words are those that both 4 and 5 take.
  */
 #define _GNU_SOURCE /* environ, CPU_COUNT */

@@ -10,7 +10,7 @@
  * (Dao, FlashAttention-2, ICLR 2024.) Threads share query tiles forward and heads backward; each
  * result is made by one of them in a fixed order, so their number does not matter.
  */
-#include "device/cpu/onednn/onednn.h"
+#include "device/cpu/common/onednn.h"
 #include "device/cpu/simd/simd.h"
 #include "device/cpu/simd/tile.h"
 #include "ops/attrs.h"

@@ -13,8 +13,8 @@
  * The weight's home format is what forward likes. Backward may wish another; the weight gradient
  * is made in the home format, if need be by a reorder at its end.
  */
-#include "device/cpu/layer.h"
-#include "device/cpu/onednn/onednn.h"
+#include "device/cpu/common/layer.h"
+#include "device/cpu/common/onednn.h"
 #include "device/cpu/simd/conv/direct.h"
 #include "device/cpu/simd/simd.h"
 #include "device/cpu/simd/conv/thin.h"

@@ -13,7 +13,7 @@
  * A part of an image is one of its own: the convolution is between the two boxes, moved to the
  * origin, and what its windows see beyond the box of outputs is padding.
  */
-#include "device/cpu/layer.h"
+#include "device/cpu/common/layer.h"
 #include "device/cpu/simd/simd.h"
 #include "ops/attrs.h"
 

@@ -11,8 +11,8 @@
  * Forward makes y' = weight x' and turns it round with the bias: with few samples oneDNN's product
  * is two to three times faster with the long side first.
  */
-#include "device/cpu/layer.h"
-#include "device/cpu/onednn/onednn.h"
+#include "device/cpu/common/layer.h"
+#include "device/cpu/common/onednn.h"
 #include "ops/attrs.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
  *
  * Where there are as many products as threads, each thread makes whole ones.
  */
-#include "device/cpu/onednn/onednn.h"
+#include "device/cpu/common/onednn.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * The groups of a convolution are the first axis of formats that begin with g; other formats do not
  * see them. Plain is the same with and without.
  */
-#include "device/cpu/onednn/onednn.h"
+#include "device/cpu/common/onednn.h"
 #include "ops/attrs.h"
 
 #include <stdio.h>

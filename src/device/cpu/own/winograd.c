@@ -10,7 +10,7 @@
  * Here it is decided how the work is cut, so that what is used again stays in a cache, and scratch
  * memory is bounded whatever the batch.
  */
-#include "device/cpu/layer.h"
+#include "device/cpu/common/layer.h"
 #include "device/cpu/simd/simd.h"
 #include "device/cpu/simd/conv/winograd.h"
 #include "ops/attrs.h"

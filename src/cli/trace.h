@@ -8,8 +8,8 @@
  *               communication 2                [send ..]               as many as go on at a time
  *     rank 1    trainer
  */
-#ifndef MEG_CLI_REPORT_TRACE_H
-#define MEG_CLI_REPORT_TRACE_H
+#ifndef MEG_CLI_TRACE_H
+#define MEG_CLI_TRACE_H
 
 #include "cli/session.h"
 

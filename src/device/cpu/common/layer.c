@@ -1,5 +1,5 @@
 /* Convolution and dense layers: see cpu_layer.h. */
-#include "device/cpu/layer.h"
+#include "device/cpu/common/layer.h"
 #include "ops/common/window.h"
 
 const meg_cpu_role meg_cpu_roles[MEG_PASSES] = {

@@ -4,10 +4,10 @@
  * A tensor with one spatial axis is one with two, h = 1: the bytes are the same, and oneDNN has
  * more and faster kernels for images than for lines.
  */
-#ifndef MEG_DEVICE_CPU_ONEDNN_ONEDNN_H
-#define MEG_DEVICE_CPU_ONEDNN_ONEDNN_H
+#ifndef MEG_DEVICE_CPU_COMMON_ONEDNN_H
+#define MEG_DEVICE_CPU_COMMON_ONEDNN_H
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 
 #include <dnnl.h>
 

@@ -2,7 +2,7 @@
  * in any format: in each of them a sample's floats lie side by side, and those of one sample fit to
  * those of all. Other ways of spreading (ops/pointwise/pair.h) are left to plain C.
  */
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
 #include "ops/attrs.h"
 

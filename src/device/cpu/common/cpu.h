@@ -2,8 +2,8 @@
  * (device/cpu/simd/) and compiled per instruction set; the set is chosen at run time: AVX-512 has blocks
  * of 16 channels, AVX2 and the portable build of 8. oneDNN's kernels use the same blocks.
  */
-#ifndef MEG_DEVICE_CPU_CPU_H
-#define MEG_DEVICE_CPU_CPU_H
+#ifndef MEG_DEVICE_CPU_COMMON_CPU_H
+#define MEG_DEVICE_CPU_COMMON_CPU_H
 
 #include "device/device.h"
 #include "ops/ops.h"
@@ -17,7 +17,7 @@ enum {
 typedef struct meg_cpu {
     int block;                   /* 8 or 16: format c8 or c16 */
     const struct meg_simd *simd; /* our own kernels for this machine */
-    struct meg_onednn *onednn;   /* engine and stream (device/cpu/onednn/onednn.c) */
+    struct meg_onednn *onednn;   /* engine and stream (device/cpu/common/onednn.c) */
     int threads;
     int winograd; /* MEG_CPU_NEVER ... */
 } meg_cpu;
@@ -31,7 +31,7 @@ typedef struct meg_cpu_op { /* kernels of one operator, or of one instruction */
     bool (*prepare)(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out);
 } meg_cpu_op;
 
-/* oneDNN (device/cpu/onednn/onednn.c): what cpu.c needs to open and close it. */
+/* oneDNN (device/cpu/common/onednn.c): what cpu.c needs to open and close it. */
 struct meg_onednn *meg_onednn_open(meg_error *e, int threads); /* NULL on error, e->status set */
 void meg_onednn_close(struct meg_onednn *o);
 int meg_onednn_block(void); /* 16 if oneDNN may use AVX-512 here (DNNL_MAX_CPU_ISA), else 8 */

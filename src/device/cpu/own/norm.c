@@ -1,6 +1,6 @@
 /* Batch norm on the cpu device. Values and their gradients are blocked; weights and statistics are
  * as they are. STATE, a few numbers per channel, is left to plain C. */
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
 #include "ops/attrs.h"
 

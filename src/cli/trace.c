@@ -4,7 +4,7 @@
  * whose text the first appends in the end: hosts need not share a folder.
  */
 #define _GNU_SOURCE
-#include "cli/report/trace.h"
+#include "cli/trace.h"
 #include "base/clock.h"
 #include "cli/report/kernel.h"
 #include "cli/report/together.h"

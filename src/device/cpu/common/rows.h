@@ -7,10 +7,10 @@
  *
  * Channels are never cut: an operand has just those of the part.
  */
-#ifndef MEG_DEVICE_CPU_ROWS_H
-#define MEG_DEVICE_CPU_ROWS_H
+#ifndef MEG_DEVICE_CPU_COMMON_ROWS_H
+#define MEG_DEVICE_CPU_COMMON_ROWS_H
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
 
 /* Whether the pass uses an operand that there is. */

@@ -1,5 +1,5 @@
 /* oneDNN: see onednn.h. The API is that of 2.x (Debian has 2.6.3). */
-#include "device/cpu/onednn/onednn.h"
+#include "device/cpu/common/onednn.h"
 
 #include <omp.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Max-unpooling on the cpu device, of whole planes: values blocked, indices plain. */
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The cores of a rank: those of the node are shared by the ranks on it. */
-#ifndef MEG_TRAIN_CORES_H
-#define MEG_TRAIN_CORES_H
+#ifndef MEG_COMM_CORES_H
+#define MEG_COMM_CORES_H
 
 #include "comm/comm.h"
 

@@ -1,6 +1,6 @@
 /* Resize and adaptive average pooling on the cpu device: values blocked, spans of all outputs and
  * readers of all pixels, per axis, laid down when a kernel is prepared. */
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
 #include "ops/common/spans.h"
 

@@ -5,7 +5,7 @@
  *     three ranks that may use all of them   [0 8] [1 9 2] [10 3 11]
  */
 #define _GNU_SOURCE /* CPU_SET */
-#include "train/cores.h"
+#include "comm/cores.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * same box one loop over memory, padding included, is the whole kernel; add and relu also take them
  * with rims, and then go row by row.
  */
-#include "device/cpu/rows.h"
-#include "device/cpu/onednn/onednn.h"
+#include "device/cpu/common/rows.h"
+#include "device/cpu/common/onednn.h"
 #include "ops/attrs.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static bool rectifies(const meg_node *v)
     return ((const meg_add_attr *)v->attr)->relu;
 }
 
-/* Whether input i is as large as the sum; others are spread over it (device/cpu/spread.c). */
+/* Whether input i is as large as the sum; others are spread over it (device/cpu/own/spread.c). */
 static bool like_output(const meg_request *r, int i)
 {
     return meg_box_equal(&r->graph->value[r->node->in[i]].shape,

@@ -1,6 +1,6 @@
 /* Pooling on the cpu device: maxpool, avgpool over windows, gap over all pixels. Values are
  * blocked, but what gap makes, which is small and goes to a dense layer, is plain. */
-#include "device/cpu/rows.h"
+#include "device/cpu/common/rows.h"
 #include "ops/attrs.h"
 
 #include <stdlib.h>

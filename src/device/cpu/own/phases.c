@@ -2,7 +2,7 @@
  * samples. Values and their gradients are blocked and may have rims; moments and weights are plain.
  * The running statistics (STATE), a few numbers per channel, are left to plain C.
  */
-#include "device/cpu/rows.h"
+#include "device/cpu/common/rows.h"
 #include "ops/norm/cells.h"
 
 #include <stdlib.h>

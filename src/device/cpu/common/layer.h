@@ -1,10 +1,10 @@
 /* What convolution and dense layers on the cpu share: which operands a pass means by x, y, weight
  * and bias, and which parts of a node they take.
  */
-#ifndef MEG_DEVICE_CPU_LAYER_H
-#define MEG_DEVICE_CPU_LAYER_H
+#ifndef MEG_DEVICE_CPU_COMMON_LAYER_H
+#define MEG_DEVICE_CPU_COMMON_LAYER_H
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "ops/attrs.h"
 
 enum {

@@ -1,7 +1,7 @@
 /* Group, instance and layer normalisation on the cpu device. Values and their gradients are
  * blocked; weights and statistics are as they are. A weight per element (layernorm axes=all), which
  * would have to be blocked too, is left to plain C. */
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
 #include "ops/norm/setnorm.h"
 

@@ -1,6 +1,6 @@
 /* Slices in space on the cpu device: all channels of consecutive pixels, blocked. Slices of channels
  * are cpu_copy.c's; with steps, or of a value that is plain, they are left to plain C. */
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
 #include "ops/attrs.h"
 

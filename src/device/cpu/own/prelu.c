@@ -1,5 +1,5 @@
 /* The rectifier with learned slopes on the cpu device: values blocked, slopes as they are. */
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
 #include "ops/attrs.h"
 

@@ -1,5 +1,5 @@
 /* Parts of tensors: see cpu_rows.h. */
-#include "device/cpu/rows.h"
+#include "device/cpu/common/rows.h"
 
 #include <string.h>
 

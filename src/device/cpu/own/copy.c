@@ -6,7 +6,7 @@
  *
  * A slice of channels is the same with one input, of which not all is taken.
  */
-#include "device/cpu/rows.h"
+#include "device/cpu/common/rows.h"
 #include "ops/attrs.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Softmax cross-entropy on the cpu device, where samples have many pixels: logits plain, so that a
  * vector holds neighbouring pixels. A classifier's few logits are left to plain C. */
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
 #include "ops/attrs.h"
 

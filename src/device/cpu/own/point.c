@@ -7,7 +7,7 @@
  *
  * Of several gradients the first may lie on dy: the others are made before it.
  */
-#include "device/cpu/cpu.h"
+#include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
 #include "ops/attrs.h"
 
