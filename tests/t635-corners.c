@@ -3,7 +3,7 @@
  * saved.
  */
 #include "graph/graph.h"
-#include "import/onnx.h"
+#include "import/onnx/onnx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
