@@ -1,4 +1,4 @@
-/* Networks x meshes that must give the answer of one rank: pixels, volumes, channels, filters, wide rims,
+/* Networks x meshes that must give the answer of one rank: pixels, volumes, channels, filters, wide halos,
  * optimizer states and weights cut over replicas, stages with different meshes, both directions. Some of
  * it is t770-mesh, in double; all of it is ./do fuzz --mesh-list [ref64|cpu].
  */

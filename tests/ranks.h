@@ -67,7 +67,7 @@ static inline int ranks_check_held(const meg_plan *p)
         for (int k = 0; k < p->held_slots; k++)
             held += p->held[k].value == i;
         bool part = p->options.zero && weight; /* its part of the states, or of all, may be empty */
-        bool all = p->options.zero == MEG_HOMES_PARTS;
+        bool all = p->options.zero == MEG_ZERO_ALL;
         if (held == want || (part && want && (held == 2 || (all && held == 0)))) continue;
         fprintf(stderr, "rank %d: %d held slots of %s, expected %d\n", p->world.rank, held, v->name,
                 want);

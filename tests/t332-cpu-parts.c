@@ -1,5 +1,5 @@
 /* Parts of operators on the cpu device, as meshes ask for them: a part of the outputs, or of the
- * sum; operands that cover just what it needs, and operands with rims. Judged by the plain-C kernels
+ * sum; operands that cover just what it needs, and operands with halos. Judged by the plain-C kernels
  * in double on the same boxes: outputs over the work, gradients over all that the operand holds.
  * Once for each instruction set that this machine has.
  */
@@ -13,7 +13,7 @@ static const double tolerance = 2e-6;
 
 typedef struct sample {
     const char *op, *shapes, *attrs;
-    bool rims; /* takes operands with rims as they are */
+    bool halos; /* takes operands with halos as they are */
     int grain; /* of cuts along pixels */
 } sample;
 
@@ -74,8 +74,8 @@ static meg_work work_of(const plain_op *p, const sample *s, int which)
     return w;
 }
 
-/* A rim of one or two pixels, where the value has them. */
-static meg_box with_rim(meg_box b, const meg_box *shape)
+/* A halo of one or two pixels, where the value has them. */
+static meg_box with_halo(meg_box b, const meg_box *shape)
 {
     for (int axis = MEG_D; axis < MEG_AXES; axis++) {
         b.lo[axis] = b.lo[axis] > 0 ? b.lo[axis] - 1 : 0;
@@ -196,7 +196,7 @@ static void fill(plain_op *p, const sample *s)
 }
 
 /* Operands in the boxes that this trial gives them. */
-static void set_boxes(trial *t, bool rims)
+static void set_boxes(trial *t, bool halos)
 {
     plain_op *p = t->p;
     meg_box aux;
@@ -208,7 +208,7 @@ static void set_boxes(trial *t, bool rims)
         if (is_aux) p->node->op->aux(p->graph, p->node, &t->r.work, i - MEG_AUX, &aux, &type);
         t->r.box[i] = p->t[i].box; /* so that `exact` knows it is there */
         meg_box b = is_aux ? aux : meg_request_exact(&t->r, i);
-        if (rims && id >= 0 && is_large(p, i)) b = with_rim(b, &p->graph->value[id].shape);
+        if (halos && id >= 0 && is_large(p, i)) b = with_halo(b, &p->graph->value[id].shape);
         t->r.box[i] = p->t[i].box = b; /* its storage is larger, which does not matter */
         t->r.dtype[i] = p->type[i] == MEG_F64 ? MEG_F32 : p->type[i];
         t->r.format[i] = meg_format_blocked(cpu_of(t->device)->block);
@@ -216,7 +216,7 @@ static void set_boxes(trial *t, bool rims)
     }
 }
 
-static void check(meg_device *d, const sample *s, int which, bool rims)
+static void check(meg_device *d, const sample *s, int which, bool halos)
 {
     static const meg_pass passes[] = {MEG_FORWARD, MEG_REPLAY, MEG_EVAL, MEG_BACKWARD, MEG_WEIGHT};
     char what[200];
@@ -231,10 +231,10 @@ static void check(meg_device *d, const sample *s, int which, bool rims)
             .code = MEG_KERNEL, .graph = p.graph, .node = p.node, .pass = passes[i]};
         t.r.work = work_of(&p, s, which);
         snprintf(what, sizeof what, "%s %s [%s] %s, cut %d%s", s->op, s->shapes,
-                 s->attrs ? s->attrs : "", meg_pass_name(passes[i]), which, rims ? ", rims" : "");
-        set_boxes(&t, rims);
+                 s->attrs ? s->attrs : "", meg_pass_name(passes[i]), which, halos ? ", halos" : "");
+        set_boxes(&t, halos);
         fill(&p, s);
-        run_pass(&t, !rims || s->rims);
+        run_pass(&t, !halos || s->halos);
         plain_close(&p);
     }
 }
@@ -249,8 +249,8 @@ static void parts(void **state)
 {
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         for (int which = 0; which < (is_linear(&list[i]) ? 64 : 16); which++)
-            for (int rims = 0; rims < (list[i].rims ? 2 : 1); rims++)
-                check(devices(state)[which % TEAMS], &list[i], which, rims);
+            for (int halos = 0; halos < (list[i].halos ? 2 : 1); halos++)
+                check(devices(state)[which % TEAMS], &list[i], which, halos);
 }
 
 static int all(void)

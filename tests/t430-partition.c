@@ -178,7 +178,7 @@ static void test_all_cuts(void **state)
             for (int k = 0; k < 36; k++, cases++) {
                 meg_pool *pool = meg_pool_new();
                 meg_cut c = random_cut(pool, &d, pieces, stages);
-                c.measure = (meg_measure)(k % 3);
+                c.measure = (meg_balance)(k % 3);
                 c.seconds_per_byte = k % 2 * 0.5;
                 if (k % 4 == 3) c.limit = 5 + roll(&d, 40 * pieces / stages);
                 compare(&c, &refused);
@@ -199,7 +199,7 @@ static void test_monotone(void **state)
         meg_pool *pool = meg_pool_new();
         meg_cut c = random_cut(pool, &d, 60, 60);
         double before = 1e300, largest = 0, total = 0;
-        c.measure = (meg_measure)(k % 3);
+        c.measure = (meg_balance)(k % 3);
         c.frames = NULL;
         for (int i = 0; i < c.pieces; i++) {
             const meg_piece *p = &c.piece[i];
@@ -360,7 +360,7 @@ static void test_refused(void **state)
     meg_pool *pool = meg_pool_new();
     meg_error e = {0};
     meg_partition *p = NULL;
-    meg_measure m;
+    meg_balance m;
     meg_cut c = unet(9);
     fails(meg_partition_best(&e, pool, &c, &p), MEG_EARG, &e,
           "stages=9, but unet has only 5 blocks: use 1..5");
@@ -381,9 +381,9 @@ static void test_refused(void **state)
     c.flows = 2;
     fails(meg_partition_best(&e, pool, &c, &p), MEG_EARG, &e,
           "value 5 is made by 'down1' and by 'down2'");
-    assert_int_equal(meg_measure_find(&e, "memory", &m), MEG_OK);
+    assert_int_equal(meg_balance_find(&e, "memory", &m), MEG_OK);
     assert_int_equal(m, MEG_MEASURE_MEMORY);
-    fails(meg_measure_find(&e, "time", &m), MEG_EARG, &e, "known: count compute memory");
+    fails(meg_balance_find(&e, "time", &m), MEG_EARG, &e, "known: count compute memory");
     meg_pool_free(pool);
 }
 
@@ -402,7 +402,7 @@ static void test_speed(void **state)
         for (int stages = 4; stages <= 64; stages *= 16) {
             meg_pool *pool = meg_pool_new();
             meg_cut c = random_cut(pool, &d, 4000, stages);
-            c.measure = (meg_measure)k;
+            c.measure = (meg_balance)k;
             c.seconds_per_byte = 0.01;
             clock_t start = clock();
             meg_partition *p = best(pool, &c);

@@ -63,7 +63,7 @@ static const refused_case cases[] = {
      "batch=4 mesh=c2 replicas=2 zero=3 allreduce=mpi",
      4,
      {"all ranks", "mesh=c2", "allreduce=ring", NULL}},
-    /* channels that are there, but in nothing that begins a cut; wide rims of nothing */
+    /* channels that are there, but in nothing that begins a cut; wide halos of nothing */
     {"resnet-cifar",
      "depth=8 image=3x19x23 classes=5 width=4",
      "batch=2 mesh=1/avgpool:c2/fc:1",

@@ -1,5 +1,5 @@
-/* wide=: one exchange of rims for several layers. The answer is that of one rank, fewer messages are
- * sent, and rims that a rank makes itself cost it no more than their pixels. Flow is checked against all
+/* wide=: one exchange of halos for several layers. The answer is that of one rank, fewer messages are
+ * sent, and halos that a rank makes itself cost it no more than their pixels. Flow is checked against all
  * subsets of small networks.
  */
 #include "plan/layout/mincut.h"
@@ -73,8 +73,8 @@ static void test_same(void **state)
     }
 }
 
-/* Six convolutions in a row: every rim is read by one, so the exchanges can be counted by hand. The
- * image's own rim is read from the data. */
+/* Six convolutions in a row: every halo is read by one, so the exchanges can be counted by hand. The
+ * image's own halo is read from the data. */
 static void test_chain(void **state)
 {
     static const int exchanges[] = {0, 5, 2, 1, 1, 0, 0};
@@ -146,22 +146,22 @@ static void test_flow(void **state)
     for (int round = 0; round < 300; round++) {
         int way[PLACES][PLACES] = {{0}}, best = PLACES, seen;
         meg_pool *pool = meg_pool_new();
-        meg_flow f = meg_flow_new(pool, 2 * PLACES, PLACES * PLACES + PLACES);
+        meg_mincut f = meg_mincut_new(pool, 2 * PLACES, PLACES * PLACES + PLACES);
         bool behind[2 * PLACES];
         for (int i = 0; i < PLACES; i++)
             for (int k = i + 1; k < PLACES; k++) {
                 seed = seed * 1103515245 + 12345;
                 way[i][k] = (seed >> 16) % 3 == 0 && !(i == 0 && k == PLACES - 1);
-                if (way[i][k]) meg_flow_arc(&f, 2 * i + 1, 2 * k, MEG_FLOW_ANY);
+                if (way[i][k]) meg_mincut_arc(&f, 2 * i + 1, 2 * k, MEG_MINCUT_ANY);
             }
         for (int i = 1; i < PLACES - 1; i++)
-            meg_flow_arc(&f, 2 * i, 2 * i + 1, 1);
+            meg_mincut_arc(&f, 2 * i, 2 * i + 1, 1);
         for (int set = 0; set < 1 << PLACES; set += 2) {
             if (set >> (PLACES - 1)) break;
             seen = 0;
             if (!leads(way, set, 0, PLACES - 1, &seen) && ones(set) < best) best = ones(set);
         }
-        meg_flow_cut(&f, 1, 2 * (PLACES - 1), behind);
+        meg_mincut_cut(&f, 1, 2 * (PLACES - 1), behind);
         int cut = 0;
         for (int i = 1; i < PLACES - 1; i++)
             if (behind[2 * i + 1] && !behind[2 * i]) cut |= 1 << i;

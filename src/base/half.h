@@ -8,7 +8,7 @@
 
 /* Exponent and fraction move to where a float has them, which makes a number 2^112 times too small,
  * denormal ones too; inf and nan keep an exponent of ones. No branch: loops over it are vectorised. */
-static inline float meg_half(uint16_t half)
+static inline float meg_float_of_half(uint16_t half)
 {
     uint32_t bits = (uint32_t)(half & 0x7fff) << 13, sign = (uint32_t)(half & 0x8000) << 16;
     uint32_t ones = (half & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;

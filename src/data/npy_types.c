@@ -26,7 +26,7 @@ WHOLES(u4, uint32_t)
 WHOLES(i4, int32_t)
 WHOLES(u8, uint64_t)
 WHOLES(i8, int64_t)
-FLOATS(f2, uint16_t, meg_half)
+FLOATS(f2, uint16_t, meg_float_of_half)
 FLOATS(f4, float, (float))
 FLOATS(f8, double, (float))
 

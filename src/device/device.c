@@ -162,7 +162,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static void run_kernel(meg_device *d, const meg_item *item)
+static void run_kernel(meg_device *d, const meg_queue_item *item)
 {
     const meg_prepared *k = item->kernel;
     if (d->kind->before) d->kind->before(d, k);
@@ -175,13 +175,13 @@ static void run_kernel(meg_device *d, const meg_item *item)
     d->observer(d->context, k, start, now() - start);
 }
 
-static void run_call(meg_device *d, const meg_item *item)
+static void run_call(meg_device *d, const meg_queue_item *item)
 {
     (void)d;
     item->function(item->argument);
 }
 
-static void run_release(meg_device *d, const meg_item *item)
+static void run_release(meg_device *d, const meg_queue_item *item)
 {
     d->kind->released(d, item->memory, item->bytes);
 }
@@ -189,7 +189,7 @@ static void run_release(meg_device *d, const meg_item *item)
 void meg_device_launch(meg_device *d, const meg_prepared *k, void *const at[MEG_OPERANDS],
                        const meg_moment *m)
 {
-    meg_item item = {.run = run_kernel, .kernel = k, .moment = *m};
+    meg_queue_item item = {.run = run_kernel, .kernel = k, .moment = *m};
     memcpy(item.at, at, sizeof item.at);
     meg_queue_put(d->queue, &item);
 }
@@ -197,13 +197,13 @@ void meg_device_launch(meg_device *d, const meg_prepared *k, void *const at[MEG_
 void meg_device_call(meg_device *d, void (*function)(void *), void *argument)
 {
     meg_queue_put(d->queue,
-                  &(meg_item){.run = run_call, .function = function, .argument = argument});
+                  &(meg_queue_item){.run = run_call, .function = function, .argument = argument});
 }
 
 void meg_device_release(meg_device *d, void *memory, int64_t bytes)
 {
     if (!d->kind->released) return;
-    meg_queue_put(d->queue, &(meg_item){.run = run_release, .memory = memory, .bytes = bytes});
+    meg_queue_put(d->queue, &(meg_queue_item){.run = run_release, .memory = memory, .bytes = bytes});
 }
 
 void meg_device_wait(meg_device *d)

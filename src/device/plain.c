@@ -5,7 +5,7 @@
  *     ADD, ZERO, UPDATE   element by element, so any format will do as long as its bytes are known
  *
  * In place: operators that say so (graph/op.h) may overwrite X0 by Y, and DY by DX. Neither box may
- * have a rim around the work: the kernels would clear it first.
+ * have a halo around the work: the kernels would clear it first.
  */
 #include "device/device.h"
 
@@ -25,7 +25,7 @@ static meg_mask gradients(const meg_request *r)
 }
 
 /* Whether operands a and b both cover just the work. */
-static bool no_rim(const meg_request *r, int a, int b)
+static bool no_halo(const meg_request *r, int a, int b)
 {
     return meg_box_equal(&r->box[a], &r->work.out) && meg_box_equal(&r->box[b], &r->work.out);
 }
@@ -45,8 +45,8 @@ static void describe_kernel(const meg_request *r, meg_spec *s)
     bool forward = r->pass == MEG_FORWARD || r->pass == MEG_EVAL || r->pass == MEG_REPLAY;
     if (add && r->pass == MEG_BACKWARD) s->shared = gradients(r);
     if (!op->overwrites) return;
-    if (forward && no_rim(r, MEG_X, MEG_Y) && reads_once(r->node)) s->in_place = MEG_BIT(MEG_Y);
-    if (r->pass == MEG_BACKWARD && no_rim(r, MEG_DY, MEG_DX))
+    if (forward && no_halo(r, MEG_X, MEG_Y) && reads_once(r->node)) s->in_place = MEG_BIT(MEG_Y);
+    if (r->pass == MEG_BACKWARD && no_halo(r, MEG_DY, MEG_DX))
         s->in_place = add ? gradients(r) : MEG_BIT(MEG_DX);
 }
 

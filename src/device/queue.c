@@ -30,16 +30,16 @@ struct meg_queue {
     uint64_t watched;       /* `wake` is called when this many are done; 0: nobody waits */
     void (*wake)(void *context);
     void *context;
-    meg_item ring[RING];
+    meg_queue_item ring[RING];
 };
 
 /* The next item, or NULL when the queue is closing and has no more. */
-static const meg_item *next(meg_queue *q)
+static const meg_queue_item *next(meg_queue *q)
 {
     pthread_mutex_lock(&q->lock);
     while (q->count == 0 && !q->closing)
         pthread_cond_wait(&q->filled, &q->lock);
-    const meg_item *item = q->count ? &q->ring[q->first] : NULL;
+    const meg_queue_item *item = q->count ? &q->ring[q->first] : NULL;
     pthread_mutex_unlock(&q->lock);
     return item;
 }
@@ -62,7 +62,7 @@ static void *work(void *argument)
 #ifdef _OPENMP
     omp_set_num_threads(q->threads); /* of this thread's parallel regions only */
 #endif
-    for (const meg_item *item = next(q); item; item = next(q)) {
+    for (const meg_queue_item *item = next(q); item; item = next(q)) {
         item->run(q->device, item);
         finish(q);
     }
@@ -119,7 +119,7 @@ void meg_queue_free(meg_queue *q)
     discard(q);
 }
 
-void meg_queue_put(meg_queue *q, const meg_item *item)
+void meg_queue_put(meg_queue *q, const meg_queue_item *item)
 {
     pthread_mutex_lock(&q->lock);
     while (q->count == RING)

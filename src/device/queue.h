@@ -11,10 +11,10 @@
 
 #include "device/device.h"
 
-typedef struct meg_item meg_item;
+typedef struct meg_queue_item meg_queue_item;
 
-struct meg_item {
-    void (*run)(meg_device *d, const meg_item *item); /* on the worker */
+struct meg_queue_item {
+    void (*run)(meg_device *d, const meg_queue_item *item); /* on the worker */
     const meg_prepared *kernel;                       /* a launch: kernel, at, moment */
     void *at[MEG_OPERANDS];
     meg_moment moment;
@@ -30,7 +30,7 @@ typedef struct meg_queue meg_queue;
 meg_status meg_queue_new(meg_error *e, meg_device *d, int threads, meg_queue **out);
 void meg_queue_free(meg_queue *q); /* runs what is left first */
 
-void meg_queue_put(meg_queue *q, const meg_item *item); /* copies it */
+void meg_queue_put(meg_queue *q, const meg_queue_item *item); /* copies it */
 void meg_queue_wait(meg_queue *q);                      /* until all that was put is done */
 
 /* How many items were put, are done, since the beginning; is there room for another? */

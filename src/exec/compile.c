@@ -123,7 +123,7 @@ meg_reduction_spec meg_compiled_reduction(const meg_compiled *c, const meg_team 
                                                    &meg_ring_gather};
     return (meg_reduction_spec){
         .algorithm = algorithm[in->half],
-        .rows = in->half ? meg_extent(&slot->box, meg_home_axis(&slot->box)) : 0,
+        .rows = in->half ? meg_extent(&slot->box, meg_shard_axis(&slot->box)) : 0,
         .ranks = team->count,
         .rank = team->rank,
         .groups = c->groups[in->peer],

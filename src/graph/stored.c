@@ -24,7 +24,7 @@ static double number_at(const meg_stored *s, int64_t i)
         return value;
     case MEG_STORED_F16:
         memcpy(&narrow, data + 2 * i, 2);
-        return (double)meg_half(narrow);
+        return (double)meg_float_of_half(narrow);
     case MEG_STORED_BF16:
         memcpy(&narrow, data + 2 * i, 2);
         return (double)meg_brain(narrow);

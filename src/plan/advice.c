@@ -173,7 +173,7 @@ static bool with_zero(search *x, const char *words, int ranks, meg_advice *out)
     char more[MEG_TEXT];
     bool same = ranks == x->ask->ranks && !*words; /* that is what does not fit */
     if (!same && fits(x, words, ranks, out)) return true;
-    if (x->options.zero == MEG_HOMES_PARTS) return false;
+    if (x->options.zero == MEG_ZERO_ALL) return false;
     snprintf(more, sizeof more, "%s%szero=3", words, *words ? " " : "");
     return fits(x, more, ranks, out);
 }

@@ -48,7 +48,7 @@ const meg_param meg_plan_params[] = {
     {"channels", MEG_PARAM_CHOICE, AT(channels), "auto",
      "what a mesh with c cuts: filters, or sums over input channels", "auto|filter|channel", 0, 0},
     {"wide", MEG_PARAM_INT, AT(wide), "1",
-     "layers whose rims of pixels come in one exchange; a rank makes those in between itself", NULL,
+     "layers whose halos of pixels come in one exchange; a rank makes those in between itself", NULL,
      1, 64},
     {"zero", MEG_PARAM_CHOICE, AT(zero), "0",
      "what each of the ranks that share a weight holds a part of: 1: optimizer states; 3: weights "

@@ -54,7 +54,7 @@ static bool shares_weights(const void *state)
 static bool has_parts(const void *state)
 {
     const meg_plan *p = state;
-    return p->options.zero != MEG_HOMES_STATES || !shares_weights(p) ||
+    return p->options.zero != MEG_ZERO_STATES || !shares_weights(p) ||
            meg_optimizer_states(p->optimizer, p->settings) > 0;
 }
 

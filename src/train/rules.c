@@ -38,7 +38,7 @@ typedef struct training {
     const meg_dataset *set; /* NULL: not known yet */
 } training;
 
-static const meg_schedule *schedule_of(const void *state)
+static const meg_lr_schedule *schedule_of(const void *state)
 {
     return &((const training *)state)->options->schedule;
 }
@@ -56,13 +56,13 @@ static bool drops(const void *state)
 /* Does the rate drop before training ends? Nothing ends where nothing is trained. */
 static bool drops_in_time(const void *state)
 {
-    const meg_schedule *s = schedule_of(state);
+    const meg_lr_schedule *s = schedule_of(state);
     return s->kind != MEG_LR_STEP || s->epochs == 0 || s->drop_every < s->epochs;
 }
 
 static bool warms_up_in_time(const void *state)
 {
-    const meg_schedule *s = schedule_of(state);
+    const meg_lr_schedule *s = schedule_of(state);
     return s->epochs == 0 || s->warmup <= s->epochs * (1 + 1e-9);
 }
 

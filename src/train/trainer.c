@@ -389,7 +389,7 @@ static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
     pass_over pass = {t->loader, t->data, t->plan->entry[MEG_ENTRY_TRAIN].batch,
                       t->step / t->per_epoch};
     MEG_TRY(e, take_batch(t, &pass, index, &batch));
-    double lr = meg_schedule_rate(&t->options.schedule, (double)t->step * each, each);
+    double lr = meg_lr_rate(&t->options.schedule, (double)t->step * each, each);
     MEG_TRY(e, run_step(t, &batch, lr));
     t->step++;
     meg_late_step mine = {t->step, batch.count, lr, meg_clock() - begin, begin};

@@ -6,10 +6,10 @@
 #include "exec/engine.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/context.h"
-#include "train/schedule.h"
+#include "train/learning_rate.h"
 
 typedef struct meg_trainer_options {
-    meg_schedule schedule;
+    meg_lr_schedule schedule;
     bool shuffle, flip;
     int64_t shift;
     int64_t shard;             /* bytes of a file of saved weights, at most; 0: one file */

@@ -80,7 +80,7 @@ static bool served(meg_device *d, const meg_request *r, meg_spec *s)
     return false;
 }
 
-/* Where a kernel does not take operands with rims, it may take them without. */
+/* Where a kernel does not take operands with halos, it may take them without. */
 static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
 {
     if (served(d, r, s)) return true;

@@ -1,7 +1,7 @@
 /* Slice: every step-th index from begin to end, along the axes that are named.
  *
  *     slice axes=1 begin=4 end=8            channels 4 to 7
- *     slice axes=2x3 begin=1x0 end=-1x7     h without its rim, w 0 to 6
+ *     slice axes=2x3 begin=1x0 end=-1x7     h without its halo, w 0 to 6
  *     slice end=5                           the first five of the last axis
  *
  * As in Python, negative numbers count from the end and too large ones mean the end. A split is

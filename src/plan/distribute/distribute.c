@@ -19,14 +19,14 @@
 
 /* ---- layouts ---- */
 
-typedef struct spreader {
+typedef struct distributor {
     const meg_plan *plan;
     meg_entry *e;
     meg_error *error;
     const meg_node *v;
     meg_layout *l; /* of its value */
     int dim;       /* of the mesh along the axis at hand */
-} spreader;
+} distributor;
 
 static bool reads_samples(const meg_entry *e, const meg_node *v)
 {
@@ -35,12 +35,12 @@ static bool reads_samples(const meg_entry *e, const meg_node *v)
     return false;
 }
 
-static int64_t grain_of(const spreader *s, int axis)
+static int64_t grain_of(const distributor *s, int axis)
 {
     return s->v->op->grain ? s->v->op->grain(s->e->graph, s->v, axis) : 1;
 }
 
-static void set(spreader *s, int axis, meg_split how, const int64_t *at)
+static void set(distributor *s, int axis, meg_split how, const int64_t *at)
 {
     s->l->on[axis] = (meg_along){how, axis, at};
 }
@@ -52,12 +52,12 @@ const int64_t *meg_plan_samples(const meg_plan *p, int64_t count, int parts)
     return meg_cuts_even(p->pool, count, parts, norm && count / norm >= parts ? norm : 1);
 }
 
-static const int64_t *cut_samples(const spreader *s)
+static const int64_t *cut_samples(const distributor *s)
 {
     return meg_plan_samples(s->plan, s->e->graph->batch, s->dim);
 }
 
-static void along_samples(spreader *s)
+static void along_samples(distributor *s)
 {
     if (s->e->sampled[s->v->out[0]]) set(s, MEG_N, MEG_SPLIT_CUT, cut_samples(s));
     else if (reads_samples(s->e, s->v) && meg_extent(&s->l->whole.sum, MEG_N) == s->e->graph->batch)
@@ -65,7 +65,7 @@ static void along_samples(spreader *s)
 }
 
 /* Of this axis alone: of a small last batch, replicas may have no samples. */
-static meg_status check_axis(const spreader *s, int axis)
+static meg_status check_axis(const distributor *s, int axis)
 {
     meg_layout alone = *s->l;
     for (int a = 0; a < MEG_MESH_AXES; a++)
@@ -74,7 +74,7 @@ static meg_status check_axis(const spreader *s, int axis)
 }
 
 /* As the mesh has it. */
-static const int64_t *cut(const spreader *s, int axis, int64_t extent, int64_t grain)
+static const int64_t *cut(const distributor *s, int axis, int64_t extent, int64_t grain)
 {
     const meg_segment *seg = &s->e->segment[s->e->segment_of[s->v->id]];
     meg_pool *pool = s->plan->pool;
@@ -82,7 +82,7 @@ static const int64_t *cut(const spreader *s, int axis, int64_t extent, int64_t g
                             : meg_cuts_even(pool, extent, s->dim, grain);
 }
 
-static meg_status along_pixels(spreader *s, int axis)
+static meg_status along_pixels(distributor *s, int axis)
 {
     int64_t out = meg_extent(&s->l->whole.out, axis), sum = meg_extent(&s->l->whole.sum, axis);
     int64_t grain = grain_of(s, axis);
@@ -96,7 +96,7 @@ static meg_status along_pixels(spreader *s, int axis)
 }
 
 /* How an input is cut along c, if it is; else NULL. */
-static const int64_t *cut_of(const spreader *s, int value)
+static const int64_t *cut_of(const distributor *s, int value)
 {
     int maker = s->e->graph->value[value].maker;
     if (maker < 0 || s->e->segment_of[maker] != s->e->segment_of[s->v->id]) return NULL;
@@ -104,7 +104,7 @@ static const int64_t *cut_of(const spreader *s, int value)
     return a->how == MEG_SPLIT_CUT ? a->at : NULL;
 }
 
-static void linear_channels(spreader *s)
+static void linear_channels(distributor *s)
 {
     int64_t out = meg_extent(&s->l->whole.out, MEG_C), sum = meg_extent(&s->l->whole.sum, MEG_C);
     int64_t in = meg_extent(&s->e->graph->value[s->v->in[0]].shape, MEG_C);
@@ -125,7 +125,7 @@ static bool fits_grain(const int64_t at[], int dim, int64_t grain)
 }
 
 /* In what multiples its readers may be cut along c. */
-static int64_t readers_grain(const spreader *s)
+static int64_t readers_grain(const distributor *s)
 {
     const meg_entry *e = s->e;
     int64_t most = grain_of(s, MEG_C);
@@ -138,7 +138,7 @@ static int64_t readers_grain(const spreader *s)
 }
 
 /* Queries, keys and values are slices of one product: each rank takes some heads of all three. */
-static bool slice_channels(spreader *s, int64_t out)
+static bool slice_channels(distributor *s, int64_t out)
 {
     int64_t grain = readers_grain(s);
     if (!s->v->op->selects || out < s->dim * grain) return false;
@@ -146,7 +146,7 @@ static bool slice_channels(spreader *s, int64_t out)
     return true;
 }
 
-static void follow_channels(spreader *s)
+static void follow_channels(distributor *s)
 {
     const meg_graph *g = s->e->graph;
     int64_t out = meg_extent(&s->l->whole.out, MEG_C), sum = meg_extent(&s->l->whole.sum, MEG_C);
@@ -162,7 +162,7 @@ static void follow_channels(spreader *s)
     }
 }
 
-static meg_status lay_out(spreader *s)
+static meg_status lay_out(distributor *s)
 {
     meg_entry *e = s->e;
     const meg_segment *seg = &e->segment[e->segment_of[s->v->id]];
@@ -312,7 +312,7 @@ meg_status meg_entry_distribute(const meg_plan *p, meg_entry *e, meg_error *erro
     MEG_TRY(error, check_samples(p, e, error));
     e->layout = meg_pool_alloc(p->pool, ((size_t)e->graph->values + 1) * sizeof *e->layout);
     e->made = meg_pool_alloc(p->pool, ((size_t)e->graph->values + 1) * sizeof *e->made);
-    spreader s = {.plan = p, .e = e, .error = error};
+    distributor s = {.plan = p, .e = e, .error = error};
     for (int i = 0; i < e->graph->nodes; i++) {
         s.v = &e->graph->node[i];
         s.l = &e->layout[s.v->out[0]];

@@ -1,4 +1,4 @@
-/* Parts and rims: what a rank makes of a value, and what it holds of it. A rim is what its nodes read
+/* Parts and halos: what a rank makes of a value, and what it holds of it. A halo is what its nodes read
  * beyond its part; it comes from those that make it, or the rank makes it itself (wide_halo.c).
  */
 #include "plan/distribute/distribute.h"
@@ -47,7 +47,7 @@ bool meg_entry_partial(const meg_entry *e, int value)
     return e->graph->value[value].maker >= 0 && meg_layout_shares(&e->layout[value]) > 1;
 }
 
-/* ---- rims ---- */
+/* ---- halos ---- */
 
 /* A move reads what its own readers want. */
 meg_box meg_entry_need(const meg_entry *e, const meg_node *v, int value, int position)

@@ -1,17 +1,17 @@
-/* Wide rims: one exchange for several layers.
+/* Wide halos: one exchange for several layers.
  *
- * With wide=2 a rank receives every second rim only, twice as wide, and makes those between itself:
+ * With wide=2 a rank receives every second halo only, twice as wide, and makes those between itself:
  *
  *     wide=1   a ==1==> conv b ==1==> conv c       ==1==>: a message from each neighbour, 1 pixel wide
- *     wide=2   a ==2==> conv b ------> conv c      b is made with its rim: those pixels, twice
+ *     wide=2   a ==2==> conv b ------> conv c      b is made with its halo: those pixels, twice
  *
  * (Jain et al., Hy-Fi, ISC 2022: halo-D2.) What is made lies within the image, so that kernels pad as
  * they always do. What is made twice has two gradients, and each is a share: the sum of all that is
  * sent back is right. Sums over pixels read parts alone.
  *
- * Which values are exchanged? From the last node back, `depth` counts the rims in a row that a value
+ * Which values are exchanged? From the last node back, `depth` counts the halos in a row that a value
  * would have to be made with. Where it exceeds `wide`, the fewest values are chosen without which
- * nothing that is too deep leads to a rim further on: behind a residual block its sum, not the inputs
+ * nothing that is too deep leads to a halo further on: behind a residual block its sum, not the inputs
  * of its convolutions, past which the sum of the block before would still have to grow.
  */
 #include "plan/layout/mincut.h"
@@ -19,7 +19,7 @@
 
 typedef struct edge { /* a node reads another's value, within a segment */
     int to;
-    bool rim; /* more than the part */
+    bool halo; /* more than the part */
 } edge;
 
 typedef struct widener {
@@ -35,7 +35,7 @@ typedef struct widener {
 
 /* ---- what there is ---- */
 
-static bool has_rim(const meg_entry *e, const meg_node *reader, int value)
+static bool has_halo(const meg_entry *e, const meg_node *reader, int value)
 {
     const meg_mesh *mesh = meg_entry_mesh(e, 0, e->segment_of[reader->id]);
     for (int i = 0; i < mesh->size; i++) {
@@ -54,20 +54,20 @@ static bool beyond(const meg_box *part, const meg_box *need)
     return false;
 }
 
-/* Does it put together channels that are cut, of just its own pixels? With a rim it would want them of
- * all neighbours as well: more messages than the one for its own rim. */
+/* Does it put together channels that are cut, of just its own pixels? With a halo it would want them of
+ * all neighbours as well: more messages than the one for its own halo. */
 static bool gathers(const meg_entry *e, const meg_node *v)
 {
     const meg_mesh *mesh = meg_entry_mesh(e, 0, e->segment_of[v->id]);
     for (int k = 0; k < v->inputs; k++) {
         int x = v->in[k], maker = e->graph->value[x].maker;
-        bool rim = maker < 0 || e->segment_of[maker] != e->segment_of[v->id] ||
+        bool halo = maker < 0 || e->segment_of[maker] != e->segment_of[v->id] ||
                    e->layout[x].on[MEG_C].how != MEG_SPLIT_CUT;
-        for (int i = 0; i < mesh->size && !rim; i++) {
+        for (int i = 0; i < mesh->size && !halo; i++) {
             meg_box part = meg_entry_part(e, x, i).work.out, need = meg_entry_need(e, v, x, i);
-            rim = beyond(&part, &need);
+            halo = beyond(&part, &need);
         }
-        if (!rim) return true;
+        if (!halo) return true;
     }
     return false;
 }
@@ -102,7 +102,7 @@ static void find_edges(widener *x)
             for (int r = e->reader_first[v->out[k]]; r < e->reader_first[v->out[k] + 1]; r++) {
                 int to = e->reader[r];
                 if (e->segment_of[to] != e->segment_of[i]) continue;
-                x->edge[count++] = (edge){to, has_rim(e, &g->node[to], v->out[k])};
+                x->edge[count++] = (edge){to, has_halo(e, &g->node[to], v->out[k])};
             }
     }
     x->first[g->nodes] = count;
@@ -110,13 +110,13 @@ static void find_edges(widener *x)
 
 /* ---- how deep ---- */
 
-/* Of what a reader asks for: its own rims, and one more. */
+/* Of what a reader asks for: its own halos, and one more. */
 static int depth_of(const widener *x, const edge *r)
 {
-    return (x->grows[r->to] ? x->depth[r->to] : 0) + r->rim;
+    return (x->grows[r->to] ? x->depth[r->to] : 0) + r->halo;
 }
 
-static bool count_rims(widener *x)
+static bool count_halos(widener *x)
 {
     bool too_deep = false;
     for (int i = x->nodes - 1; i >= 0; i--) {
@@ -149,17 +149,17 @@ static bool may_cut(const widener *x, int node)
     return true;
 }
 
-static void add_node(const widener *x, meg_flow *f, int node, int from, int to)
+static void add_node(const widener *x, meg_mincut *f, int node, int from, int to)
 {
     bool deep = x->depth[node] > x->most;
     if (!x->grows[node] || x->depth[node] == 0) return;
-    meg_flow_arc(f, before(node), behind(node), may_cut(x, node) ? 1 : MEG_FLOW_ANY);
-    if (deep) meg_flow_arc(f, from, before(node), MEG_FLOW_ANY);
+    meg_mincut_arc(f, before(node), behind(node), may_cut(x, node) ? 1 : MEG_MINCUT_ANY);
+    if (deep) meg_mincut_arc(f, from, before(node), MEG_MINCUT_ANY);
     for (const edge *r = x->edge + x->first[node]; r < x->edge + x->first[node + 1]; r++) {
         bool grows = x->grows[r->to] && x->depth[r->to] > 0;
         if (grows && !(deep && x->depth[r->to] > x->most))
-            meg_flow_arc(f, behind(node), before(r->to), MEG_FLOW_ANY);
-        if (r->rim && !deep) meg_flow_arc(f, behind(node), to, MEG_FLOW_ANY);
+            meg_mincut_arc(f, behind(node), before(r->to), MEG_MINCUT_ANY);
+        if (r->halo && !deep) meg_mincut_arc(f, behind(node), to, MEG_MINCUT_ANY);
     }
 }
 
@@ -167,18 +167,18 @@ static void exchange_some(widener *x)
 {
     int places = 2 * x->nodes + 2, from = places - 2, to = places - 1;
     meg_pool *pool = meg_pool_new();
-    meg_flow f = meg_flow_new(pool, places, 2 * x->nodes + 2 * x->first[x->nodes] + 1);
+    meg_mincut f = meg_mincut_new(pool, places, 2 * x->nodes + 2 * x->first[x->nodes] + 1);
     bool *below = meg_pool_alloc(pool, (size_t)places);
     for (int i = 0; i < x->nodes; i++)
         add_node(x, &f, i, from, to);
-    meg_flow_cut(&f, from, to, below);
+    meg_mincut_cut(&f, from, to, below);
     for (int i = 0; i < x->nodes; i++)
         if (below[behind(i)] && !below[before(i)]) x->grows[i] = false;
     meg_pool_free(pool);
 }
 
 /* Readers come first, so that what they make is known. */
-static void make_rims(const meg_plan *p, meg_entry *e, const widener *x)
+static void make_halos(const meg_plan *p, meg_entry *e, const widener *x)
 {
     for (int i = x->nodes - 1; i >= 0; i--) {
         const meg_node *v = &e->graph->node[i];
@@ -207,9 +207,9 @@ meg_status meg_entry_widen(const meg_plan *p, meg_entry *e, meg_error *error)
               "wide=%d, but no pixels are cut: use mesh=2x1 or the like, or leave wide out", wide);
     widener x = {.e = e, .pool = meg_pool_new(), .most = wide};
     find_edges(&x);
-    while (count_rims(&x))
+    while (count_halos(&x))
         exchange_some(&x);
-    make_rims(p, e, &x);
+    make_halos(p, e, &x);
     meg_pool_free(x.pool);
     return MEG_OK;
 }

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-meg_flow meg_flow_new(meg_pool *pool, int places, int most_arcs)
+meg_mincut meg_mincut_new(meg_pool *pool, int places, int most_arcs)
 {
-    meg_flow f = {.places = places};
+    meg_mincut f = {.places = places};
     f.first = meg_pool_alloc(pool, (size_t)places * sizeof *f.first);
     f.arc = meg_pool_alloc(pool, 2 * (size_t)most_arcs * sizeof *f.arc);
     for (int i = 0; i < places; i++)
@@ -13,20 +13,20 @@ meg_flow meg_flow_new(meg_pool *pool, int places, int most_arcs)
     return f;
 }
 
-static void add(meg_flow *f, int from, int to, int room)
+static void add(meg_mincut *f, int from, int to, int room)
 {
     f->arc[f->arcs] = (meg_arc){to, f->first[from], room};
     f->first[from] = f->arcs++;
 }
 
-void meg_flow_arc(meg_flow *f, int from, int to, int room)
+void meg_mincut_arc(meg_mincut *f, int from, int to, int room)
 {
     add(f, from, to, room);
     add(f, to, from, 0);
 }
 
 /* The arc by which each place is reached first from `from`; -1: not at all. */
-static bool reach(const meg_flow *f, int from, int to, int by[], int queue[])
+static bool reach(const meg_mincut *f, int from, int to, int by[], int queue[])
 {
     int count = 0;
     for (int i = 0; i < f->places; i++)
@@ -43,9 +43,9 @@ static bool reach(const meg_flow *f, int from, int to, int by[], int queue[])
     return false;
 }
 
-static void fill(meg_flow *f, int from, int to, const int by[])
+static void fill(meg_mincut *f, int from, int to, const int by[])
 {
-    int room = MEG_FLOW_ANY;
+    int room = MEG_MINCUT_ANY;
     for (int at = to; at != from; at = f->arc[by[at] ^ 1].to)
         if (f->arc[by[at]].room < room) room = f->arc[by[at]].room;
     for (int at = to; at != from; at = f->arc[by[at] ^ 1].to) {
@@ -54,7 +54,7 @@ static void fill(meg_flow *f, int from, int to, const int by[])
     }
 }
 
-void meg_flow_cut(meg_flow *f, int from, int to, bool behind[])
+void meg_mincut_cut(meg_mincut *f, int from, int to, bool behind[])
 {
     int *by = calloc((size_t)f->places, sizeof *by),
         *queue = calloc((size_t)f->places, sizeof *queue);

@@ -13,21 +13,21 @@ typedef struct meg_arc {
     int room;     /* what may still flow; the arc that goes back is the neighbour, number ^ 1 */
 } meg_arc;
 
-typedef struct meg_flow {
+typedef struct meg_mincut {
     int places, arcs;
     int *first; /* (places) */
     meg_arc *arc;
-} meg_flow;
+} meg_mincut;
 
 enum {
-    MEG_FLOW_ANY = 1 << 28 /* room for everything */
+    MEG_MINCUT_ANY = 1 << 28 /* room for everything */
 };
 
-meg_flow meg_flow_new(meg_pool *pool, int places, int most_arcs);
-void meg_flow_arc(meg_flow *f, int from, int to, int room);
+meg_mincut meg_mincut_new(meg_pool *pool, int places, int most_arcs);
+void meg_mincut_arc(meg_mincut *f, int from, int to, int room);
 
 /* Fills the network. behind: (places) those that still lead to `to` afterwards: arcs into them from
  * others are the cut that is nearest to it. */
-void meg_flow_cut(meg_flow *f, int from, int to, bool behind[]);
+void meg_mincut_cut(meg_mincut *f, int from, int to, bool behind[]);
 
 #endif

@@ -90,12 +90,12 @@ static void backward_pass(meg_lower *l, const meg_node *v, meg_pass pass, const 
     l->block = MEG_BLOCK_BACKWARD;
 }
 
-/* The rim's gradient goes to its makers; that of what others had of this value comes. */
+/* The halo's gradient goes to its makers; that of what others had of this value comes. */
 static void take_coming(meg_lower *l, const meg_node *v)
 {
     for (int o = 0; o < v->outputs; o++) {
         int x = v->out[o];
-        if (l->rim[x] >= 0) meg_lower_send_back(l, l->rim[x]);
+        if (l->halo[x] >= 0) meg_lower_send_back(l, l->halo[x]);
         meg_lower_take_back(l, x);
     }
 }

@@ -199,7 +199,7 @@ static void share(meg_lower *l, const meg_node *v)
 }
 
 /* What was made becomes what is held. */
-static void spread(meg_lower *l, const meg_node *v)
+static void hold(meg_lower *l, const meg_node *v)
 {
     for (int k = 0; k < v->outputs; k++) {
         int y = v->out[k];
@@ -231,13 +231,13 @@ static void forward_node(meg_lower *l, const meg_node *v)
     if (total < 0) share(l, v);
     if (l->entry->train && meg_op_has(v->op, MEG_STATE_PASS) && adds_to_state(l, v))
         update_state(l, v);
-    spread(l, v);
+    hold(l, v);
 }
 
 static void forward_move(meg_lower *l, const meg_node *v)
 {
     l->uses[v->in[0]]--;
-    spread(l, v);
+    hold(l, v);
 }
 
 /* What is summed over the samples of all replicas and read within the step, once for all

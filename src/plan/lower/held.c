@@ -13,7 +13,7 @@ static bool shared(const meg_lower *l, int value)
 /* The same in all entries, since held memory is: evaluation has one direction always. */
 bool meg_lower_scattered(const meg_lower *l, int value)
 {
-    return l->plan->options.zero == MEG_HOMES_PARTS && shared(l, value) &&
+    return l->plan->options.zero == MEG_ZERO_ALL && shared(l, value) &&
            l->read_in[value] != MEG_SEVERAL &&
            l->plan->entry[MEG_ENTRY_TRAIN].timetable->directions == 1;
 }
@@ -23,15 +23,15 @@ bool meg_lower_parted(const meg_lower *l, int value)
 {
     const meg_plan *p = l->plan;
     bool states = meg_optimizer_states(p->optimizer, p->settings) > 0;
-    return p->options.zero != MEG_HOMES_WHOLE && shared(l, value) &&
+    return p->options.zero != MEG_ZERO_NOTHING && shared(l, value) &&
            (states || meg_lower_scattered(l, value));
 }
 
 /* An even part along the first axis that can be cut, so that it lies in one piece; it may be empty. */
-meg_box meg_lower_home(const meg_lower *l, int value, meg_box box)
+meg_box meg_lower_shard_box(const meg_lower *l, int value, meg_box box)
 {
     const meg_team *team = &l->sharers[value];
-    int axis = meg_home_axis(&box), own = 0;
+    int axis = meg_shard_axis(&box), own = 0;
     while (own < team->count - 1 && team->rank[own] != l->plan->world.rank)
         own++;
     int64_t lo = box.lo[axis], extent = meg_extent(&box, axis);
@@ -66,7 +66,7 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
     meg_slot s = {.role = role,
                   .value = value,
                   .index = index,
-                  .box = part ? meg_lower_home(l, value, box) : box,
+                  .box = part ? meg_lower_shard_box(l, value, box) : box,
                   .dtype = meg_entry_dtype(l->entry, x->dtype),
                   .region = MEG_HELD};
     int *known = &l->held[value * MEG_HELD_KEYS + key_of(role, index)];

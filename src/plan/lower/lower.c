@@ -179,7 +179,7 @@ static void lower_station(meg_plan *p, meg_entry *e, meg_station *t, bool foreig
     l.pool = meg_pool_new();
     prepare(&l);
     meg_lower_parts(&l);
-    if (e->train) meg_lower_keep(&l);
+    if (e->train) meg_lower_stash(&l);
     meg_lower_exchanges(&l);
     make_room(&l);
     meg_lower_states(&l);

@@ -38,7 +38,7 @@ typedef struct meg_duplicate { /* a value in another format or box than its home
     int value, slot;
 } meg_duplicate;
 
-typedef struct meg_exchange { /* a value's rim, or a value that moves to another segment */
+typedef struct meg_exchange { /* a value's halo, or a value that moves to another segment */
     int from, to;             /* values: the same, or input and output of the move */
     bool back;                /* gradients come back */
     int tag;                  /* of the value; the gradient's follows after all micro-batches */
@@ -100,7 +100,7 @@ typedef struct meg_lower {
 
     int exchanges;
     meg_exchange *exchange;          /* those that the rank takes part in */
-    int *rim, *moved;                /* value: its exchange as a rim, by a move to it; -1: none */
+    int *halo, *moved;                /* value: its exchange as a halo, by a move to it; -1: none */
     int *states_first, *states_last; /* segment: slots of the states that its nodes write; -1 */
     int *settled; /* parameters whose gradients are summed, in the order of completion */
     int settled_count;
@@ -115,7 +115,7 @@ int meg_lower_rank(const meg_lower *l, int segment); /* whose part of it is lowe
 
 /* ---- stash.c ---- */
 
-void meg_lower_keep(meg_lower *l);
+void meg_lower_stash(meg_lower *l);
 bool meg_lower_wants(const meg_lower *l, const meg_node *v, meg_pass pass); /* a backward pass */
 /* Does the node contribute to the gradient of a value that it reads? */
 bool meg_lower_gives(const meg_lower *l, const meg_node *v, int value);
@@ -162,7 +162,7 @@ meg_team meg_lower_channels(const meg_lower *l, int segment);
 /* Are the weight's optimizer states cut over those that share it? Is all of it? */
 bool meg_lower_parted(const meg_lower *l, int value);
 bool meg_lower_scattered(const meg_lower *l, int value);
-meg_box meg_lower_home(const meg_lower *l, int value, meg_box box); /* this rank's shard of the box */
+meg_box meg_lower_shard_box(const meg_lower *l, int value, meg_box box); /* this rank's shard of the box */
 /* Held memory: found, or made in this format. */
 int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format format,
                    int64_t bytes);

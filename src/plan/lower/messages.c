@@ -1,4 +1,4 @@
-/* What goes from rank to rank on behalf of values: rims of what neighbours have made, and values
+/* What goes from rank to rank on behalf of values: halos of what neighbours have made, and values
  * that move to another segment, straight from those that make them to each that reads them, however
  * far apart they are:
  *
@@ -47,7 +47,7 @@ static meg_box *held_boxes(const meg_lower *l, const meg_mesh *mesh, int value)
     return box;
 }
 
-static bool has_rim(const meg_layout *made, const meg_box box[])
+static bool has_halo(const meg_layout *made, const meg_box box[])
 {
     for (int i = 0; i < made->mesh->size; i++) {
         meg_part part = meg_layout_part(made, i);
@@ -109,7 +109,7 @@ static int add_move(meg_lower *l, const meg_node *v, int number)
     return number + 1;
 }
 
-static int add_rim(meg_lower *l, int value, int number)
+static int add_halo(meg_lower *l, int value, int number)
 {
     const meg_entry *e = l->entry;
     int maker = l->g->value[value].maker;
@@ -117,13 +117,13 @@ static int add_rim(meg_lower *l, int value, int number)
     meg_layout made = summed(l, value);
     meg_held held = {.mesh = made.mesh, .in_place = true};
     held.box = held_boxes(l, held.mesh, value);
-    if (!has_rim(&made, held.box)) return number;
+    if (!has_halo(&made, held.box)) return number;
     if (!l->mine[maker]) return number + 1;
     meg_transfer t = meg_transfer_new(l->pool, &made, &held);
     meg_exchange x = {.from = value, .to = value, .tag = tag_of(l, number)};
     x.back = returns(l, value);
     pick(l, &x, &t, false);
-    add_exchange(l, x, &l->rim[value]);
+    add_exchange(l, x, &l->halo[value]);
     return number + 1;
 }
 
@@ -133,14 +133,14 @@ void meg_lower_exchanges(meg_lower *l)
     size_t values = (size_t)g->values + 1;
     int number = 0;
     l->exchange = meg_pool_alloc(l->pool, values * sizeof *l->exchange);
-    l->rim = meg_pool_alloc(l->pool, values * sizeof(int));
+    l->halo = meg_pool_alloc(l->pool, values * sizeof(int));
     l->moved = meg_pool_alloc(l->pool, values * sizeof(int));
     for (size_t i = 0; i < values; i++)
-        l->rim[i] = l->moved[i] = -1;
+        l->halo[i] = l->moved[i] = -1;
     for (int i = 0; i < g->nodes; i++)
         for (int k = 0; k < g->node[i].outputs; k++)
             number = meg_is_move(&g->node[i]) ? add_move(l, &g->node[i], number)
-                                              : add_rim(l, g->node[i].out[k], number);
+                                              : add_halo(l, g->node[i].out[k], number);
 }
 
 /* ---- messages ---- */
@@ -201,7 +201,7 @@ static void send_pieces(meg_lower *l, const meg_exchange *x)
 
 void meg_lower_send(meg_lower *l, int value)
 {
-    if (l->rim[value] >= 0) send_pieces(l, &l->exchange[l->rim[value]]);
+    if (l->halo[value] >= 0) send_pieces(l, &l->exchange[l->halo[value]]);
     for (int i = 0; i < l->exchanges; i++)
         if (l->exchange[i].from == value && l->exchange[i].to != value)
             send_pieces(l, &l->exchange[i]);

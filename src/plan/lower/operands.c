@@ -49,7 +49,7 @@ static int find_duplicate(const meg_lower *l, int value, meg_format format, cons
 /* Values that kernels make have these tags; a weight is none. */
 static int fetch(meg_lower *l, int value)
 {
-    meg_box all = l->out->box[value], home = meg_lower_home(l, value, all);
+    meg_box all = l->out->box[value], home = meg_lower_shard_box(l, value, all);
     meg_slot s = {.role = MEG_ROLE_VALUE,
                   .value = value,
                   .box = all,
@@ -142,7 +142,7 @@ void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_sp
 
 void meg_lower_fill_halo(meg_lower *l, int value)
 {
-    const meg_exchange *x = l->rim[value] >= 0 ? &l->exchange[l->rim[value]] : NULL;
+    const meg_exchange *x = l->halo[value] >= 0 ? &l->exchange[l->halo[value]] : NULL;
     for (int k = 0; x && k < x->receives; k++) {
         assert(x->came[k] >= 0);
         meg_lower_fill(l, l->home[value], x->came[k]);

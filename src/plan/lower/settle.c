@@ -210,7 +210,7 @@ static void take_summed(meg_lower *l)
     if (value < 0) return;
     meg_block_kind here = l->block;
     l->summed = -1;
-    meg_box home = meg_lower_home(l, value, l->out->box[value]);
+    meg_box home = meg_lower_shard_box(l, value, l->out->box[value]);
     if (!meg_box_empty(&home)) take_in(l, value, l->summed_slot);
     l->block = here;
 }

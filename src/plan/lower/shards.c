@@ -48,8 +48,8 @@ static int piece_of(meg_lower *l, int slot, int64_t first, int64_t count)
 static void update_part(meg_lower *l, int value, int gradient)
 {
     int weight = l->home[value];
-    meg_box all = l->out->box[value], home = meg_lower_home(l, value, all);
-    int64_t count = meg_box_size(&home), first = count ? meg_box_at(&all, home.lo) : 0;
+    meg_box all = l->out->box[value], shard = meg_lower_shard_box(l, value, all);
+    int64_t count = meg_box_size(&shard), first = count ? meg_box_at(&all, shard.lo) : 0;
     if (count)
         update_slots(l, value, piece_of(l, weight, first, count),
                      piece_of(l, gradient, first, count));
@@ -59,9 +59,9 @@ static void update_part(meg_lower *l, int value, int gradient)
 /* The gradient is the part's, or the whole sum's. */
 static void update_scattered(meg_lower *l, int value, int gradient)
 {
-    meg_box home = meg_lower_home(l, value, l->out->box[value]);
-    if (!meg_box_equal(&l->out->slot[gradient].box, &home))
-        gradient = meg_lower_cut(l, gradient, &home, MEG_FORMAT_PLAIN);
+    meg_box shard = meg_lower_shard_box(l, value, l->out->box[value]);
+    if (!meg_box_equal(&l->out->slot[gradient].box, &shard))
+        gradient = meg_lower_cut(l, gradient, &shard, MEG_FORMAT_PLAIN);
     update_slots(l, value, meg_lower_shard(l, value), gradient);
 }
 
@@ -135,7 +135,7 @@ void meg_lower_ahead(meg_lower *l, int node, bool back)
     }; /* nodes; with a convolution, its norm and the next convolution */
     int count = 0, step = back ? -1 : 1;
     int64_t ahead = 0;
-    if (l->plan->options.zero != MEG_HOMES_PARTS || l->entry->idle) return;
+    if (l->plan->options.zero != MEG_ZERO_ALL || l->entry->idle) return;
     for (int i = node; i >= 0 && i < l->g->nodes && count <= AHEAD; i += step) {
         if (!l->mine[i]) continue;
         int64_t bytes = weights(l, &l->g->node[i], back, false);

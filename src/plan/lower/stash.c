@@ -100,7 +100,7 @@ static bool can_replay(const meg_lower *l, const meg_node *v)
     return true;
 }
 
-void meg_lower_keep(meg_lower *l)
+void meg_lower_stash(meg_lower *l)
 {
     find_gradients(l);
     find_needs(l);

@@ -11,10 +11,10 @@
 
 static const char *const MEASURES[] = {"count", "compute", "memory"};
 
-meg_status meg_measure_find(meg_error *e, const char *name, meg_measure *out)
+meg_status meg_balance_find(meg_error *e, const char *name, meg_balance *out)
 {
     for (int i = 0; i < 3; i++)
-        if (strcmp(MEASURES[i], name) == 0) return *out = (meg_measure)i, MEG_OK;
+        if (strcmp(MEASURES[i], name) == 0) return *out = (meg_balance)i, MEG_OK;
     return meg_fail(e, MEG_EARG, "there is no measure '%s'; known: count compute memory", name);
 }
 

@@ -29,18 +29,18 @@ typedef struct meg_flow { /* piece `to` reads what piece `from` < to makes */
     int64_t bytes; /* of one micro-batch */
 } meg_flow;
 
-typedef enum meg_measure {
+typedef enum meg_balance {
     MEG_MEASURE_COUNT,   /* pieces of a stage */
     MEG_MEASURE_COMPUTE, /* its seconds, and those of what it receives */
     MEG_MEASURE_MEMORY   /* its bytes: held + frames x kept */
-} meg_measure;
+} meg_balance;
 
 typedef struct meg_cut {      /* what is asked */
     const char *model, *noun; /* for messages: "unet", "blocks" */
     int pieces, flows, stages;
     const meg_piece *piece;
     const meg_flow *flow;
-    meg_measure measure;
+    meg_balance measure;
     const int *frames;       /* (stages) micro-batches in flight, as the timetable says; NULL: 1 */
     int64_t limit;           /* bytes that a stage may have, whatever the measure; 0: any */
     double seconds_per_byte; /* received, in both passes; 0: messages are free */
@@ -64,7 +64,7 @@ typedef struct meg_partition {
 } meg_partition;
 
 /* "count", "compute", "memory"; else an error that lists them. */
-meg_status meg_measure_find(meg_error *e, const char *name, meg_measure *out);
+meg_status meg_balance_find(meg_error *e, const char *name, meg_balance *out);
 
 /* The best cut. Fails where there are fewer pieces than stages, or none fits the limit. */
 meg_status meg_partition_best(meg_error *e, meg_pool *pool, const meg_cut *c, meg_partition **out);

@@ -10,11 +10,11 @@ typedef struct meg_profile { /* what planning knows of a device */
     meg_dtype real;
 } meg_profile;
 
-typedef enum meg_homes { /* zero=: what is cut over the ranks that share a weight */
-    MEG_HOMES_WHOLE,
-    MEG_HOMES_STATES, /* of the optimizer */
-    MEG_HOMES_PARTS   /* weights and gradients, too */
-} meg_homes;
+typedef enum meg_zero { /* zero=: what is cut over the ranks that share a weight */
+    MEG_ZERO_NOTHING,
+    MEG_ZERO_STATES, /* of the optimizer */
+    MEG_ZERO_ALL   /* weights and gradients, too */
+} meg_zero;
 
 typedef enum meg_channels { /* channels=: what a mesh with c cuts */
     MEG_CHANNELS_AUTO,
@@ -28,9 +28,9 @@ typedef struct meg_plan_options {
     int64_t bucket;                                 /* bytes */
     int level, balance;                             /* of stages */
     char schedule[MEG_TEXT], assign[MEG_TEXT], allreduce[MEG_TEXT], mesh[MEG_TEXT];
-    int64_t wide;    /* rims in a row that come in one exchange */
+    int64_t wide;    /* halos in a row that come in one exchange */
     int channels;    /* meg_channels */
-    int zero;        /* meg_homes */
+    int zero;        /* meg_zero */
     int recompute;   /* 0 auto, 1 none */
     bool keep_grads; /* gradients stay readable after the step */
     bool phases;     /* reducing operators as several nodes, as a plan that cuts them has them */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-int meg_home_axis(const meg_box *box)
+int meg_shard_axis(const meg_box *box)
 {
     int axis = 0;
     while (axis < MEG_AXES - 1 && meg_extent(box, axis) == 1)

@@ -127,7 +127,7 @@ typedef struct meg_station {
     int rank; /* whose part it is: this rank's, but an idle one's is that of one with samples */
     int *position;      /* segment: on its mesh; -1: not there */
     meg_work *work;     /* node: what the rank makes of it */
-    meg_box *box;       /* value: what the rank has of it: what it makes, or holds, and its rim */
+    meg_box *box;       /* value: what the rank has of it: what it makes, or holds, and its halo */
     int micros;         /* micro-batches that pass through it */
     int frames;         /* how many of them it holds at once */
     int64_t frame;      /* bytes of a frame */
@@ -164,7 +164,7 @@ typedef struct meg_entry {
     bool whole;            /* nothing is cut but samples */
     meg_layout *layout;    /* value: as its maker's ranks make it, on the first direction's mesh */
     const meg_box *
-        *made; /* value: what each position makes of it, the rim included; NULL: its part */
+        *made; /* value: what each position makes of it, the halo included; NULL: its part */
     int *reader_first, *reader;     /* value: the nodes that read it */
     const meg_timetable *timetable; /* who runs which task when */
     int stations, lines, teams;
@@ -177,7 +177,7 @@ typedef struct meg_entry {
 } meg_entry;
 
 const char *meg_block_name(meg_block_kind b);
-int meg_home_axis(
+int meg_shard_axis(
     const meg_box *box); /* along which ranks have even parts: the first that can be cut */
 
 /* What an instruction asks of the device. The same words go to `describe` when the plan is made

@@ -56,7 +56,7 @@ static void clear(float *data, int64_t floats)
     if (floats > 0) memset(data, 0, (size_t)floats * sizeof *data);
 }
 
-void meg_cpu_clear_rim(float *data, const meg_box *box, const meg_box *part, int block)
+void meg_cpu_clear_halo(float *data, const meg_box *box, const meg_box *part, int block)
 {
     if (!data || meg_box_equal(box, part)) return;
     int64_t width = meg_extent(box, MEG_W) * block, height = meg_extent(box, MEG_H);

@@ -1,4 +1,4 @@
-/* Parts of tensors: kernels that go row by row take operands with rims.
+/* Parts of tensors: kernels that go row by row take operands with halos.
  *
  *     box of the operand      part          rows of the part that lie side by side are one row:
  *     . . . . . .                           here the three rows of y, if x's box is no wider
@@ -25,7 +25,7 @@ meg_simd_side meg_cpu_side(const meg_box *box, const meg_box *part, int block);
 /* The part's rows, as long as all `sides` allow. These are changed accordingly. */
 meg_simd_part meg_cpu_part(const meg_box *part, int block, meg_simd_side *const side[], int sides);
 
-/* Zeroes what a tensor has beyond the part; nothing if it is absent (NULL) or has no rim. */
-void meg_cpu_clear_rim(float *data, const meg_box *box, const meg_box *part, int block);
+/* Zeroes what a tensor has beyond the part; nothing if it is absent (NULL) or has no halo. */
+void meg_cpu_clear_halo(float *data, const meg_box *box, const meg_box *part, int block);
 
 #endif

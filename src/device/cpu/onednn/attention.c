@@ -46,7 +46,7 @@ static int64_t least(int64_t a, int64_t b)
 
 /* ---- describe ---- */
 
-/* The node whole, but for samples; all operands as they are, none with a rim. */
+/* The node whole, but for samples; all operands as they are, none with a halo. */
 static bool fits(const meg_request *r)
 {
     meg_mask used = meg_request_reads(r) | meg_request_writes(r);

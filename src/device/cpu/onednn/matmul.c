@@ -15,7 +15,7 @@ typedef struct matmul {
     int64_t count, rows, inner, cols; /* count: products */
 } matmul;
 
-/* The node whole, but for samples; all operands as they are, none with a rim. */
+/* The node whole, but for samples; all operands as they are, none with a halo. */
 static bool fits(const meg_request *r)
 {
     meg_mask used = meg_request_reads(r) | meg_request_writes(r);

@@ -74,7 +74,7 @@ static bool prepare_copy(meg_device *d, const meg_request *r, const meg_spec *s,
 
 const meg_cpu_op meg_cpu_copy = {MEG_COPY, NULL, describe_copy, prepare_copy};
 
-/* ---- parts: rims, pieces of messages ---- */
+/* ---- parts: halos, pieces of messages ---- */
 
 typedef struct side { /* of a copy or a sum: where the elements of a box lie */
     meg_box box;
@@ -285,7 +285,7 @@ static meg_box channels_of(const meg_request *r, int i)
     return part;
 }
 
-/* All channels; pixels may have rims. */
+/* All channels; pixels may have halos. */
 static bool fits_concat(const meg_request *r)
 {
     bool back = r->pass == MEG_BACKWARD;
@@ -363,7 +363,7 @@ static void run_concat(const meg_prepared *k, void *const at[MEG_OPERANDS], cons
             job.from[x] = at[(back ? MEG_DY : MEG_X) + x];
         if (!job.to) continue;
         o->kernel(&job);
-        if (back) meg_cpu_clear_rim(job.to, &k->request.box[MEG_DX + i], &o->part[i], o->block);
+        if (back) meg_cpu_clear_halo(job.to, &k->request.box[MEG_DX + i], &o->part[i], o->block);
     }
 }
 

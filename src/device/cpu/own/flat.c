@@ -1,7 +1,7 @@
 /* What the cpu device does element by element, in any format: add and relu with their gradients,
  * and the instructions ADD, ZERO and UPDATE. Operands lie in the same format. Where they cover the
  * same box one loop over memory, padding included, is the whole kernel; add and relu also take them
- * with rims, and then go row by row.
+ * with halos, and then go row by row.
  */
 #include "device/cpu/common/rows.h"
 #include "device/cpu/common/onednn.h"
@@ -13,7 +13,7 @@
 typedef struct own {
     meg_simd_flat job;
     void (*kernel)(const meg_simd_flat *j);
-    /* of operands with rims; NULL: there are none */
+    /* of operands with halos; NULL: there are none */
     void (*by_rows)(const meg_simd_flat_part *j);
     meg_simd_part part;
     meg_simd_side side[MEG_OPERANDS];
@@ -171,24 +171,24 @@ static void run_backward(const meg_prepared *k, void *const at[MEG_OPERANDS], co
     }
     if (job.outputs > 0) run_job(o, &job, x, y);
     for (int i = 0; i < inputs; i++)
-        meg_cpu_clear_rim(at[MEG_DX + i], &k->request.box[MEG_DX + i], &k->request.work.out, block);
+        meg_cpu_clear_halo(at[MEG_DX + i], &k->request.box[MEG_DX + i], &k->request.work.out, block);
 }
 
 /* Sets how rows lie; false: all operands cover just the work. */
 static bool set_rows(own *o, const meg_cpu *cpu, const meg_request *r, const meg_spec *s)
 {
-    bool rims = false;
+    bool halos = false;
     int sides = 0, block = meg_format_block(s->format[r->pass == MEG_BACKWARD ? MEG_DY : MEG_Y]);
     meg_simd_side *side[MEG_OPERANDS];
     for (int i = 0; i < MEG_SCRATCH; i++) {
         if (!meg_cpu_uses(r, i)) continue;
-        rims = rims || !meg_box_equal(&r->box[i], &r->work.out);
+        halos = halos || !meg_box_equal(&r->box[i], &r->work.out);
         o->side[i] = meg_cpu_side(&r->box[i], &r->work.out, block);
         side[sides++] = &o->side[i];
     }
     o->part = meg_cpu_part(&r->work.out, block, side, sides);
     o->even = block == cpu->block;
-    return rims;
+    return halos;
 }
 
 static bool prepare_node(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out)

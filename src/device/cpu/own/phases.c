@@ -1,5 +1,5 @@
 /* The phases of batch norm on the cpu device: mean, var, norm, where ranks share pixels or groups of
- * samples. Values and their gradients are blocked and may have rims; moments and weights are plain.
+ * samples. Values and their gradients are blocked and may have halos; moments and weights are plain.
  * The running statistics (STATE), a few numbers per channel, are left to plain C.
  */
 #include "device/cpu/common/rows.h"
@@ -167,7 +167,7 @@ static void run(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_m
         j.dmoment = at[MEG_DY];
     }
     o->kernel(&j);
-    meg_cpu_clear_rim(j.dx, &r->box[MEG_DX], &o->part, meg_format_block(k->spec.format[MEG_DX]));
+    meg_cpu_clear_halo(j.dx, &r->box[MEG_DX], &o->part, meg_format_block(k->spec.format[MEG_DX]));
 }
 
 static void (*kernel_of(const meg_simd *simd, const meg_request *r))(const meg_simd_phase *j)

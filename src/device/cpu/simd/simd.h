@@ -154,7 +154,7 @@ typedef struct meg_simd_pool { /* windows over d, h, w; max, average */
     int64_t samples, channels, blocks;
     int64_t in[3], out[3], taps[3], dilation[3];
     const meg_simd_span *span[3]; /* of every output index */
-    meg_simd_side at;             /* of y and dy, which may have rims */
+    meg_simd_side at;             /* of y and dy, which may have halos */
     int threads;
     const float *x;  /* (samples, blocks, in, block) */
     float *y;        /* (samples, blocks, out, block) */

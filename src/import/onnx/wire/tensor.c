@@ -296,7 +296,7 @@ double meg_onnx_number(const meg_onnx_tensor *t, int64_t i)
     if (t->type == MEG_ONNX_DOUBLE) memcpy(&number, data + 8 * i, 8);
     if (t->type == MEG_ONNX_FLOAT16 || t->type == MEG_ONNX_BFLOAT16) {
         memcpy(&narrow, data + 2 * i, 2);
-        number = (double)(t->type == MEG_ONNX_FLOAT16 ? meg_half(narrow) : meg_brain(narrow));
+        number = (double)(t->type == MEG_ONNX_FLOAT16 ? meg_float_of_half(narrow) : meg_brain(narrow));
     }
     return number;
 }
