@@ -36,7 +36,7 @@ static void test_pictures(void **state)
     (void)state;
     char line[256], name[32];
     int pictures = 0, rows = 0;
-    FILE *f = fopen(MEG_SOURCE_DIR "/src/plan/schedules.def", "r");
+    FILE *f = fopen(MEG_SOURCE_DIR "/src/plan/schedule/schedules.def", "r");
     assert_non_null(f);
     while (fgets(line, sizeof line, f)) {
         meg_pipe p = {0};

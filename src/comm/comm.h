@@ -32,6 +32,7 @@ typedef struct meg_threads_options {
     int ranks;
     int per_node;    /* ranks on each imaginary node; 0: all on one */
     bool rendezvous; /* a send is done only when it was received: shows who relies on buffers */
+    int tags;        /* as few as some MPI may have; 0: as many as there are numbers */
 } meg_threads_options;
 
 /* One communicator for each rank, each for a thread of its own. All are freed by their threads, or

@@ -54,6 +54,7 @@ typedef struct hall {
     pthread_mutex_t lock;
     int size, users;
     bool rendezvous;
+    int tags;
     int *node;
     joint *joints;
     seat seat[];
@@ -314,7 +315,7 @@ static meg_status allreduce(meg_comm *c, meg_error *e, const meg_numbers *data, 
 
 /* ---- halls ---- */
 
-static hall *hall_new(int size, bool rendezvous)
+static hall *hall_new(int size, bool rendezvous, int tags)
 {
     hall *h = calloc(1, sizeof *h + (size_t)size * sizeof *h->seat);
     if (!h) return NULL;
@@ -325,6 +326,7 @@ static hall *hall_new(int size, bool rendezvous)
     }
     h->size = h->users = size;
     h->rendezvous = rendezvous;
+    h->tags = tags ? tags : INT32_MAX;
     pthread_mutex_init(&h->lock, NULL);
     for (int r = 0; r < size; r++)
         meg_waker_condition(&h->seat[r].rang);
@@ -376,7 +378,7 @@ static meg_status enter(meg_error *e, hall *h, int rank, meg_comm **out)
     int nodes = 0;
     for (int r = 0; r < h->size; r++)
         nodes = h->node[r] >= nodes ? h->node[r] + 1 : nodes;
-    t->base = (meg_comm){&KIND, rank, h->size, nodes, INT32_MAX, h->node, "threads"};
+    t->base = (meg_comm){&KIND, rank, h->size, nodes, h->tags, h->node, "threads"};
     t->hall = h;
     *out = &t->base;
     return MEG_OK;
@@ -385,7 +387,7 @@ static meg_status enter(meg_error *e, hall *h, int rank, meg_comm **out)
 meg_status meg_comm_threads(meg_error *e, const meg_threads_options *o, meg_comm *out[])
 {
     MEG_CHECK(e, o->ranks >= 1, MEG_EARG, "a communicator of %d ranks: use at least 1", o->ranks);
-    hall *h = hall_new(o->ranks, o->rendezvous);
+    hall *h = hall_new(o->ranks, o->rendezvous, o->tags);
     MEG_CHECK(e, h, MEG_ENOMEM, "no memory for a communicator of %d ranks", o->ranks);
     for (int r = 0; r < o->ranks; r++)
         h->node[r] = o->per_node > 0 ? r / o->per_node : 0;
@@ -412,7 +414,7 @@ static int members(const meg_comm *c, const int colour[], int mine, int member[]
 /* A hall for some ranks of an old one; nodes are numbered anew, in the order of their ranks. */
 static hall *hall_part(meg_comm *c, const int member[], int count)
 {
-    hall *h = hall_new(count, hall_of(c)->rendezvous);
+    hall *h = hall_new(count, hall_of(c)->rendezvous, hall_of(c)->tags);
     int nodes = 0;
     for (int i = 0; h && i < count; i++) {
         int first = 0;

@@ -8,6 +8,7 @@
 #include "exec/compile.h"
 #include "exec/prove.h"
 #include "exec/traffic.h"
+#include "plan/program/tags.h"
 #include "plan/program/walk.h"
 
 #include <math.h>
@@ -46,6 +47,10 @@ static meg_status build(meg_engine *x, meg_error *e)
     MEG_CHECK(e, w->ranks == ranks && w->rank == rank, MEG_EARG,
               "the plan is for rank %d of %d, but this is rank %d of %d", w->rank, w->ranks, rank,
               ranks);
+    MEG_CHECK(e, ranks == 1 || x->plan->tags < meg_comm_tags(x->comm), MEG_EUNSUPPORTED,
+              "the plan tells %d kinds of messages apart, but %s has tags for %d: use fewer "
+              "micro-batches, or fewer stages",
+              x->plan->tags, meg_comm_library(x->comm), meg_comm_tags(x->comm) - 1);
     MEG_TRY(e, meg_prove(x->comm, e, x->plan));
     MEG_TRY(e, meg_device_arena(x->device, e, x->plan->arena, x->fill, &arena));
     x->arena = arena;

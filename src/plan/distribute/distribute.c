@@ -295,6 +295,31 @@ static meg_status check_use(const meg_plan *p, const meg_entry *e, meg_error *er
     return MEG_OK;
 }
 
+/* May several ranks hold the weight? */
+static bool is_shared(const meg_entry *e, int value)
+{
+    int first = e->reader_first[value], end = e->reader_first[value + 1];
+    bool shared = e->timetable->directions > 1;
+    for (int i = first; i < end && !shared; i++) {
+        int segment = e->segment_of[e->reader[i]];
+        shared = meg_entry_mesh(e, 0, segment)->size > 1 || segment != e->segment_of[e->reader[first]];
+    }
+    return shared;
+}
+
+/* Weights that ranks share, and what they make shares of: the same on all ranks. */
+static void number_tags(const meg_plan *p, meg_entry *e)
+{
+    e->tag_number = meg_pool_alloc(p->pool, ((size_t)e->graph->values + 1) * sizeof(int));
+    for (int i = 0; i < e->graph->values; i++) {
+        const meg_value *x = &e->graph->value[i];
+        bool sum = x->maker >= 0 &&
+                   (meg_entry_partial(e, i) || e->graph->node[x->maker].op->per_step);
+        bool weight = x->kind == MEG_PARAMETER && is_shared(e, i);
+        e->tag_number[i] = sum || weight ? e->tagged++ : -1;
+    }
+}
+
 meg_status meg_entry_distribute(const meg_plan *p, meg_entry *e, meg_error *error)
 {
     int directions = e->timetable->directions;
@@ -319,5 +344,6 @@ meg_status meg_entry_distribute(const meg_plan *p, meg_entry *e, meg_error *erro
         MEG_TRY(error, lay_out(&s));
     }
     MEG_TRY(error, check_use(p, e, error));
+    number_tags(p, e);
     return meg_entry_widen(p, e, error);
 }

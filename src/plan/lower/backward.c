@@ -116,7 +116,7 @@ static void share(meg_lower *l, int value)
         l->holders[slot]++;
     }
     meg_team team = meg_lower_shares(l, value, false);
-    int tag = MEG_TAG_GRADIENT + 4 * value + l->out->direction;
+    int tag = meg_tag_of_value(l->entry, value, MEG_TAG_SUM_BACK + l->out->direction);
     meg_instr r = meg_lower_reduce(l, slot, &team, tag);
     meg_lower_emit(l, &r);
 }

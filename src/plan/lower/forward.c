@@ -193,7 +193,8 @@ static void share(meg_lower *l, const meg_node *v)
         l->format[y] = MEG_FORMAT_PLAIN;
     }
     meg_team team = meg_lower_shares(l, y, false);
-    meg_instr r = meg_lower_reduce(l, l->home[y], &team, MEG_TAG_VALUE + 4 * y + l->out->direction);
+    meg_instr r = meg_lower_reduce(
+        l, l->home[y], &team, meg_tag_of_value(l->entry, y, MEG_TAG_SUM + l->out->direction));
     r.max = v->op->max;
     meg_lower_emit(l, &r);
 }
@@ -250,7 +251,8 @@ static void count_labels(meg_lower *l)
         if (!l->mine[i] || !v->op->per_step) continue;
         meg_team team = meg_lower_shares(l, v->out[0], true);
         if (team.count == 1 || !meg_lower_last(l)) continue;
-        meg_instr r = meg_lower_reduce(l, l->home[v->out[0]], &team, MEG_TAG_VALUE + 4 * v->out[0]);
+        meg_instr r = meg_lower_reduce(l, l->home[v->out[0]], &team,
+                                       meg_tag_of_value(l->entry, v->out[0], MEG_TAG_SUM));
         meg_lower_emit(l, &r);
     }
 }

@@ -354,13 +354,13 @@ static void lay_out(meg_plan *p, meg_entry *e)
     e->bytes[MEG_STEP] = 0;
 }
 
-/* Every kind of message has tags of its own: more than there are would mix them up. */
+/* How many there are on this machine, the engine asks. */
 static meg_status check_tags(const meg_station *t, meg_error *e)
 {
     for (int i = 0; i < t->instrs; i++) {
         const meg_instr *in = &t->instr[i];
         bool message = in->code == MEG_SEND || in->code == MEG_RECV;
-        MEG_CHECK(e, !message || in->tag + t->entry->micro <= MEG_TAG_VALUE, MEG_EUNSUPPORTED,
+        MEG_CHECK(e, !message || in->tag >= 0, MEG_EUNSUPPORTED,
                   "%s: too many messages between stages with micro=%d: use fewer micro-batches",
                   t->entry->name, t->entry->micro);
     }
@@ -392,6 +392,8 @@ meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out)
         MEG_TRY(e, check_tags(&out->station[i], e));
         MEG_TRY(e, check_sums(p, &out->station[i], e));
     }
+    int tags = meg_entry_tags(out);
+    if (tags > p->tags) p->tags = tags;
     write_lines(p, out);
     meg_entry_place(out);
     return meg_entry_check(out, e);

@@ -22,6 +22,7 @@
 
 #include "plan/distribute/distribute.h"
 #include "plan/layout/transfer.h"
+#include "plan/program/tags.h"
 
 typedef struct meg_instrs { /* of instructions, one per block */
     int count;
@@ -48,13 +49,6 @@ typedef struct meg_exchange { /* a value's halo, or a value that moves to anothe
     int *came;                  /* (receives) slots; -1: it stays on the rank */
     int *returned;              /* (sends) slots of the gradients */
 } meg_exchange;
-
-enum {
-    MEG_TAG_VALUE = 1 << 20, /* messages between stages come before */
-    MEG_TAG_GRADIENT = 1 << 23,
-    MEG_TAG_BUCKET = 1 << 24,
-    MEG_TAG_STATES = (1 << 24) + (1 << 20)
-};
 
 enum {
     MEG_SEVERAL = -2 /* segments */

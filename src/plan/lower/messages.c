@@ -85,12 +85,6 @@ static void add_exchange(meg_lower *l, meg_exchange x, int *of)
     l->exchange[l->exchanges++] = x;
 }
 
-static int tag_of(const meg_lower *l, int number)
-{
-    int micro = l->entry->micro;
-    return number < MEG_TAG_VALUE / micro / 2 ? 2 * number * micro : MEG_TAG_VALUE; /* refused */
-}
-
 static int add_move(meg_lower *l, const meg_node *v, int number)
 {
     const meg_entry *e = l->entry;
@@ -102,7 +96,7 @@ static int add_move(meg_lower *l, const meg_node *v, int number)
     meg_held held = {.mesh = meg_entry_mesh(e, l->out->direction, e->segment_of[v->id])};
     held.box = held_boxes(l, held.mesh, y);
     meg_transfer t = meg_transfer_new(l->pool, &made, &held);
-    meg_exchange exchange = {.from = x, .to = y, .tag = tag_of(l, number)};
+    meg_exchange exchange = {.from = x, .to = y, .tag = meg_tag_of_exchange(e, number)};
     exchange.back = returns(l, y);
     pick(l, &exchange, &t, from->stage == to->stage);
     add_exchange(l, exchange, &l->moved[y]);
@@ -120,7 +114,7 @@ static int add_halo(meg_lower *l, int value, int number)
     if (!has_halo(&made, held.box)) return number;
     if (!l->mine[maker]) return number + 1;
     meg_transfer t = meg_transfer_new(l->pool, &made, &held);
-    meg_exchange x = {.from = value, .to = value, .tag = tag_of(l, number)};
+    meg_exchange x = {.from = value, .to = value, .tag = meg_tag_of_exchange(e, number)};
     x.back = returns(l, value);
     pick(l, &x, &t, false);
     add_exchange(l, x, &l->halo[value]);

@@ -120,7 +120,7 @@ static void share_states(meg_lower *l)
         l->block = MEG_BLOCK_BEGIN;
         if (!has_first_sample(l, i)) meg_lower_zero(l, all);
         l->block = MEG_BLOCK_UPDATE;
-        meg_instr r = meg_lower_reduce(l, all, &team, MEG_TAG_STATES + i);
+        meg_instr r = meg_lower_reduce(l, all, &team, meg_tag_of_states(l->entry, i));
         meg_lower_emit(l, &r);
     }
 }
@@ -143,7 +143,8 @@ static void close_bucket(meg_lower *l)
     meg_team team = sharers(l, first, &own);
     if (!own || team.count == 1 || meg_lower_scattered(l, first)) return;
     int range = held_range(l, meg_lower_gradient(l, first), meg_lower_gradient(l, last));
-    meg_instr r = meg_lower_reduce(l, range, &team, MEG_TAG_BUCKET + first);
+    meg_instr r = meg_lower_reduce(l, range, &team,
+                                   meg_tag_of_value(l->entry, first, MEG_TAG_GRADIENT));
     r.last = true;
     meg_lower_emit(l, &r);
 }
@@ -272,7 +273,7 @@ static void sum_tied(meg_lower *l)
         int value = l->settled[i];
         meg_team team = sharers(l, value, &own);
         if (own || team.count == 1 || !settles(l, value)) continue;
-        int tag = MEG_TAG_VALUE + 4 * value + 3;
+        int tag = meg_tag_of_value(l->entry, value, MEG_TAG_GRADIENT);
         meg_instr r = meg_lower_reduce(l, meg_lower_gradient(l, value), &team, tag);
         meg_lower_emit(l, &r);
     }

@@ -53,7 +53,7 @@ static void update_part(meg_lower *l, int value, int gradient)
     if (count)
         update_slots(l, value, piece_of(l, weight, first, count),
                      piece_of(l, gradient, first, count));
-    meg_lower_all_gather(l, weight, &l->sharers[value], MEG_TAG_GRADIENT + 4 * value + 3);
+    meg_lower_all_gather(l, weight, &l->sharers[value], meg_tag_of_value(l->entry, value, MEG_TAG_GATHER_UPDATED));
 }
 
 /* The gradient is the part's, or the whole sum's. */
@@ -156,7 +156,7 @@ int meg_lower_sum(meg_lower *l, int value, int slot)
     }
     if (l->summing < 0) l->summing = meg_lower_reduce_scratch(l, largest(l));
     meg_instr r = meg_lower_reduce_in(l, slot, l->summing, &l->sharers[value],
-                                      MEG_TAG_GRADIENT + 4 * value);
+                                      meg_tag_of_value(l->entry, value, MEG_TAG_GRADIENT));
     r.half = MEG_HALF_SCATTER;
     meg_lower_emit(l, &r);
     return slot;

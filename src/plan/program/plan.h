@@ -100,6 +100,7 @@ struct meg_plan {
     meg_entry entry[MEG_ENTRIES]; /* tail: .batch == 0 where there is none */
     int64_t bytes[MEG_REGIONS];   /* the largest entry's */
     int64_t arena;
+    int tags;       /* of messages: 0 .. tags - 1 (tags.h) */
     double seconds; /* of a train step */
 };
 

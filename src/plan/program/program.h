@@ -24,12 +24,11 @@
 #include "plan/schedule/timetable.h"
 
 enum {
-    MEG_STAGES = 256,                                      /* at most */
-    MEG_SEGMENTS = 512,                                    /* at most */
-    MEG_ALIGN = 64,                                        /* of slots, in bytes */
-    MEG_REDUCE_PIECE = 512 << 10,                          /* bytes of a message of a reduction */
-    MEG_REDUCE_PIECES = 4,                                 /* that are under way at once */
-    MEG_TAG_OUTCOME = (1 << 24) + (1 << 20) + MEG_SEGMENTS /* of losses; all others are below */
+    MEG_STAGES = 256,             /* at most */
+    MEG_SEGMENTS = 512,           /* at most */
+    MEG_ALIGN = 64,               /* of slots, in bytes */
+    MEG_REDUCE_PIECE = 512 << 10, /* bytes of a message of a reduction */
+    MEG_REDUCE_PIECES = 4         /* that are under way at once */
 };
 
 typedef enum meg_region {
@@ -80,7 +79,7 @@ typedef struct meg_instr {
     double seconds;
     char impl[48];
     int peer; /* SEND, RECV: a rank; REDUCE: a team of the entry */
-    int tag;  /* of these: what tells the message from others; SEND, RECV: plus the micro-batch */
+    int tag;  /* of these: see tags.h; SEND, RECV: plus the micro-batch */
     bool max; /* REDUCE: the largest instead of the sum */
     meg_half half;
     bool last; /* only for the last micro-batch of the station */
@@ -166,6 +165,8 @@ typedef struct meg_entry {
     const meg_box *
         *made; /* value: what each position makes of it, the halo included; NULL: its part */
     int *reader_first, *reader;     /* value: the nodes that read it */
+    int *tag_number, tagged;        /* value: its number among the `tagged` ones that ranks may sum or
+                                       gather; -1: it is none (tags.h) */
     const meg_timetable *timetable; /* who runs which task when */
     int stations, lines, teams;
     meg_station *station;
