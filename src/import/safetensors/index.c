@@ -2,7 +2,7 @@
  * the files: every tensor must be where it says, and nowhere else.
  */
 #include "import/json.h"
-#include "import/safetensors/safetensors_file.h"
+#include "import/safetensors/file.h"
 
 #include <inttypes.h>
 #include <limits.h>

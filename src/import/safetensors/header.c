@@ -1,21 +1,15 @@
-/* Reading safetensors: see safetensors.h. The file is mapped, so that only what is used is read.
- * Nothing in the header is believed: it may come from anywhere. All checks happen at opening, so
- * that access cannot fail but for types we do not have.
+/* The header of a safetensors file: see safetensors.h. Nothing in it is believed: it may come from
+ * anywhere. All checks happen here, when the file is opened, so that access cannot fail but for types
+ * that we do not have.
  */
-#include "import/safetensors/safetensors_file.h"
+#include "import/safetensors/file.h"
 
-#include "import/foreign.h"
 #include "import/json.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are used as they are");
 
@@ -158,12 +152,6 @@ static int by_place(const void *a, const void *b)
     return (x->end > y->end) - (x->end < y->end);
 }
 
-int meg_saved_by_name(const void *a, const void *b)
-{
-    const meg_saved_entry *x = a, *y = b;
-    return strcmp(x->name, y->name);
-}
-
 static meg_status check_entry(const meg_safetensors *f, meg_error *e, const meg_saved_entry *t)
 {
     MEG_CHECK(e, t->begin <= t->end && t->end <= f->data_bytes, MEG_EDATA,
@@ -203,26 +191,7 @@ static meg_status check_entries(meg_safetensors *f, meg_error *e)
     return MEG_OK;
 }
 
-/* ---- files ---- */
-
-meg_status meg_saved_map(meg_safetensors *f, meg_error *e)
-{
-    struct stat info;
-    void *map = MAP_FAILED;
-    int fd = open(f->path, O_RDONLY | O_CLOEXEC);
-    MEG_CHECK(e, fd >= 0, MEG_EIO, "cannot open %s: %s", f->path, strerror(errno));
-    bool known = fstat(fd, &info) == 0, regular = known && S_ISREG(info.st_mode);
-    if (regular && info.st_size > 0)
-        map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    int why = errno;
-    close(fd);
-    MEG_CHECK(e, regular, MEG_EIO, "cannot read %s: it is not a file", f->path);
-    MEG_CHECK(e, info.st_size > 0, MEG_EDATA, "%s is empty", f->path);
-    MEG_CHECK(e, map != MAP_FAILED, MEG_EIO, "cannot map %s: %s", f->path, strerror(why));
-    f->map = map;
-    f->bytes = (size_t)info.st_size;
-    return MEG_OK;
-}
+/* ---- the file ---- */
 
 meg_status meg_saved_read(meg_safetensors *f, meg_error *e)
 {
@@ -241,112 +210,4 @@ meg_status meg_saved_read(meg_safetensors *f, meg_error *e)
     MEG_TRY(e, parse_header(f, e, &j));
     MEG_CHECK(e, f->count <= INT_MAX, MEG_EUNSUPPORTED, "%s has too many tensors", f->path);
     return check_entries(f, e);
-}
-
-static bool ends_with(const char *text, const char *tail)
-{
-    size_t length = strlen(text), part = strlen(tail);
-    return length >= part && strcmp(text + length - part, tail) == 0;
-}
-
-static bool exists(const char *path)
-{
-    return access(path, F_OK) == 0;
-}
-
-/* The file that a path stands for: itself; in a folder, what others call it; where only an index is
- * beside it, that. */
-static char *resolve(meg_pool *pool, const char *path)
-{
-    struct stat info;
-    char *file = meg_pool_text(pool, "%s", path);
-    bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    if (folder) file = meg_pool_text(pool, "%s/model.safetensors", path);
-    char *index = meg_pool_text(pool, "%s" MEG_SAVED_INDEX, file);
-    if (!exists(file) && exists(index)) return index;
-    return folder && !exists(file) ? meg_pool_text(pool, "%s", path) : file;
-}
-
-meg_safetensors *meg_saved_new(const char *path)
-{
-    meg_pool *pool = meg_pool_new();
-    meg_safetensors *f = meg_pool_alloc(pool, sizeof *f);
-    f->pool = pool;
-    f->path = meg_pool_text(pool, "%s", path);
-    return f;
-}
-
-meg_status meg_safetensors_open(meg_error *e, const char *path, meg_safetensors **out)
-{
-    meg_safetensors *f = meg_saved_new(path);
-    f->path = resolve(f->pool, path);
-    bool index = ends_with(f->path, MEG_SAVED_INDEX);
-    meg_status status = index ? meg_saved_read_index(f, e) : meg_saved_read(f, e);
-    if (status != MEG_OK) {
-        status = meg_foreign_weights(e, f->path);
-        meg_safetensors_close(f);
-        return meg_trail(e, status, __func__);
-    }
-    *out = f;
-    return MEG_OK;
-}
-
-void meg_safetensors_close(meg_safetensors *f)
-{
-    if (!f) return;
-    for (size_t i = 0; i < f->shard_count; i++)
-        meg_safetensors_close(f->shards[i]);
-    free(f->shards);
-    if (f->map) munmap(f->map, f->bytes);
-    free(f->entries);
-    free(f->notes);
-    meg_pool_free(f->pool);
-}
-
-/* ---- access ---- */
-
-int meg_safetensors_count(const meg_safetensors *f)
-{
-    return (int)f->count;
-}
-
-const char *meg_safetensors_name(const meg_safetensors *f, int i)
-{
-    return i >= 0 && (size_t)i < f->count ? f->entries[i].name : NULL;
-}
-
-static int name_order(const void *name, const void *t)
-{
-    return strcmp(name, ((const meg_saved_entry *)t)->name);
-}
-
-int meg_safetensors_find(const meg_safetensors *f, const char *name)
-{
-    if (!f->count) return -1;
-    const meg_saved_entry *t = bsearch(name, f->entries, f->count, sizeof *t, name_order);
-    return t ? (int)(t - f->entries) : -1;
-}
-
-const char *meg_safetensors_note(const meg_safetensors *f, const char *key)
-{
-    for (size_t i = 0; i < f->note_count; i++)
-        if (strcmp(f->notes[i].key, key) == 0) return f->notes[i].value;
-    return f->shard_count ? meg_safetensors_note(f->shards[0], key) : NULL;
-}
-
-meg_status meg_safetensors_at(const meg_safetensors *f, meg_error *e, int i, meg_saved *out)
-{
-    MEG_CHECK(e, i >= 0 && (size_t)i < f->count, MEG_EARG, "%s: tensor %d, but it has %zu", f->path,
-              i, f->count);
-    const meg_saved_entry *t = &f->entries[i];
-    MEG_CHECK(e, t->type->ours >= 0, MEG_EUNSUPPORTED,
-              "%s: tensor '%.100s' has type %.20s; supported: F32 F64 I32 U8", f->path, t->name,
-              t->dtype);
-    MEG_CHECK(e, t->rank <= MEG_SAVED_RANK, MEG_EUNSUPPORTED,
-              "%s: tensor '%.100s' has %d axes; at most %d are supported", f->path, t->name,
-              t->rank, MEG_SAVED_RANK);
-    *out = (meg_saved){
-        .name = t->name, .dtype = (meg_dtype)t->type->ours, .rank = t->rank, .data = t->data};
-    memcpy(out->dims, t->dims, sizeof t->dims);
-    return MEG_OK;
 }

@@ -1,6 +1,6 @@
 /* Inside an open safetensors file: one file, or the shards of an index as one. */
-#ifndef MEG_IMPORT_SAFETENSORS_SAFETENSORS_FILE_H
-#define MEG_IMPORT_SAFETENSORS_SAFETENSORS_FILE_H
+#ifndef MEG_IMPORT_SAFETENSORS_FILE_H
+#define MEG_IMPORT_SAFETENSORS_FILE_H
 
 #include "base/pool.h"
 #include "import/safetensors/safetensors.h"
@@ -39,9 +39,11 @@ struct meg_safetensors {
 
 int meg_saved_by_name(const void *a, const void *b); /* order of entries */
 
-/* An empty one, to be opened by one of these; closed by meg_safetensors_close. */
+/* An empty one; closed by meg_safetensors_close. */
 meg_safetensors *meg_saved_new(const char *path);
 meg_status meg_saved_map(meg_safetensors *f, meg_error *e); /* the file of f->path */
+
+/* Fills it in: of the file of f->path (header.c), or of the index there and its shards (index.c). */
 meg_status meg_saved_read(meg_safetensors *f, meg_error *e);
 meg_status meg_saved_read_index(meg_safetensors *f, meg_error *e);
 
