@@ -10,6 +10,7 @@
  * the loss; what cannot be brought back is told to the listener.
  */
 #include "graph/freeze.h"
+#include "import/onnx/onnx.h"
 #include "import/onnx/operators/arithmetic.h"
 #include "import/onnx/operators/attention.h"
 #include "import/onnx/fold/draws.h"

@@ -16,7 +16,7 @@
 #define MEG_IMPORT_ONNX_BUILD_BUILD_H
 
 #include "graph/op.h"
-#include "import/onnx/onnx.h"
+#include "import/onnx/build/options.h"
 #include "import/onnx/wire/file.h"
 
 typedef struct meg_onnx_draw meg_onnx_draw;           /* random numbers: see onnx_draws.c */

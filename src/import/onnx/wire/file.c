@@ -1,10 +1,8 @@
-/* Opening ONNX files: see onnx_file.h. Nothing in the file is believed. All checks happen at
+/* Opening ONNX files: see file.h. Nothing in the file is believed. All checks happen at
  * opening, so that access cannot fail. Memory stays within a small multiple of the file's size:
  * every entry of every list has bytes of its own in the file, and there are limits beyond that.
  */
 #include "import/onnx/wire/file.h"
-
-#include "import/onnx/wire/tensor.h"
 
 #include <math.h>
 #include <stdlib.h>

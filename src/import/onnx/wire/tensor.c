@@ -1,4 +1,4 @@
-/* Tensors of ONNX files: see onnx_tensor.h. Their numbers lie in one of three places:
+/* Tensors of ONNX files: see tensor.h. Their numbers lie in one of three places:
  *
  *     raw_data                 bytes, used where they are
  *     float_data, int64_data   lists of the wire format; packed fixed numbers are used where they

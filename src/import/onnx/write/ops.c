@@ -1,7 +1,7 @@
 /* The operators as ONNX, set 20, writes them: one row each. Attributes are found by the names that
  * users write, so that an operator's struct may stay its own business.
  */
-#include "import/onnx/write/out.h"
+#include "import/onnx/write/writers.h"
 #include "ops/attrs.h"
 
 #include <assert.h>

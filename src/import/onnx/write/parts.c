@@ -1,29 +1,16 @@
 /* Operators that ONNX, set 20, writes as several nodes. The last of them notes what they are together,
- * so that this framework reads them as one again (onnx_own.c); others compute the parts.
+ * so that this framework reads them as one again (import/onnx/operators/own.c); others compute the parts.
  *
  *     attention          MatMul, Mul, (Trilu, Add,) Softmax, MatMul, head by head
  *     adaptive_avgpool   along each axis a product with a matrix of means
  *     gather             GatherND, each sample its own; ids below 0 give zeros
  *     max_unpool         MaxUnpool, which wants the batch in its output_shape
  */
-#include "import/onnx/write/out.h"
+#include "import/onnx/write/writers.h"
 #include "ops/attrs.h"
 
 #include <math.h>
 #include <string.h>
-
-void meg_onnx_note_own(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
-{
-    char attrs[1024] = "", names[4096] = "";
-    if (v->op->params) meg_options_print(v->op->params, v->attr, attrs, sizeof attrs);
-    for (int i = 0; i < v->inputs; i++) {
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof names - used, "%s%s", i ? "\n" : "", o->name[v->in[i]]);
-    }
-    meg_made_note(m, "megalith.op", v->op->name);
-    meg_made_note(m, "megalith.words", attrs);
-    meg_made_note(m, "megalith.inputs", names);
-}
 
 /* ---- nodes in between ---- */
 

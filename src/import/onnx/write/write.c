@@ -1,4 +1,4 @@
-/* From a graph and its weights to an ONNX file, operator set 20: see onnx.h.
+/* From a graph and its weights to an ONNX file, operator set 20: see write.h.
  *
  * The loss and all that reads labels stays behind. Everything but the weights is built in memory
  * first (proto.h), then streamed. Readers that use protobuf refuse files of 2 GB and more: from
@@ -7,8 +7,8 @@
  *     net.onnx         nodes, names, where each weight lies
  *     net.onnx.data    weights, each at a multiple of 64 bytes
  */
-#include "import/onnx/onnx.h"
-#include "import/onnx/write/out.h"
+#include "import/onnx/write/write.h"
+#include "import/onnx/write/writers.h"
 #include "import/outfile.h"
 
 #include <inttypes.h>
@@ -17,160 +17,10 @@
 
 enum {
     IR = 9, /* the version that brought operator set 20 */
-    OPSET = 20,
-    FLOAT = 1,
-    WHOLE = 7
+    OPSET = 20
 };
 
 static const int64_t INSIDE_MAX = 1900000000; /* bytes of weights inside the file */
-
-/* ---- parts of messages ---- */
-
-static void entry(meg_wire *w, uint32_t number, const char *key, const char *value)
-{
-    meg_wire part = {0};
-    meg_wire_text(&part, 1, key);
-    meg_wire_text(&part, 2, value);
-    meg_wire_message(w, number, &part);
-}
-
-static meg_wire attribute(const char *name, int type)
-{
-    meg_wire a = {0};
-    meg_wire_text(&a, 1, name);
-    meg_wire_int(&a, 20, type);
-    return a;
-}
-
-void meg_made_int(meg_onnx_made *m, const char *name, int64_t value)
-{
-    meg_wire a = attribute(name, 2);
-    meg_wire_int(&a, 3, value);
-    meg_wire_message(&m->attributes, 5, &a);
-}
-
-void meg_made_real(meg_onnx_made *m, const char *name, double value)
-{
-    meg_wire a = attribute(name, 1);
-    meg_wire_float(&a, 2, (float)value);
-    meg_wire_message(&m->attributes, 5, &a);
-}
-
-void meg_made_text(meg_onnx_made *m, const char *name, const char *value)
-{
-    meg_wire a = attribute(name, 3);
-    meg_wire_text(&a, 4, value);
-    meg_wire_message(&m->attributes, 5, &a);
-}
-
-void meg_made_ints(meg_onnx_made *m, const char *name, int count, const int64_t at[])
-{
-    meg_wire a = attribute(name, 7);
-    for (int i = 0; i < count; i++)
-        meg_wire_int(&a, 8, at[i]);
-    meg_wire_message(&m->attributes, 5, &a);
-}
-
-void meg_made_note(meg_onnx_made *m, const char *key, const char *value)
-{
-    entry(&m->attributes, 9, key, value);
-}
-
-void meg_onnx_put(meg_onnx_out *o, meg_onnx_made *m, const char *name)
-{
-    meg_wire n = {0};
-    for (int i = 0; i < m->inputs; i++)
-        meg_wire_text(&n, 1, m->in[i]);
-    meg_wire_text(&n, 2, m->out);
-    if (m->second) meg_wire_text(&n, 2, m->second);
-    meg_wire_text(&n, 3, name);
-    meg_wire_text(&n, 4, m->op);
-    meg_wire_append(&n, &m->attributes);
-    meg_wire_message(&o->wire, 1, &n);
-}
-
-const char *meg_onnx_put_turned(meg_onnx_out *o, const meg_node *v, const char *x, const char *out,
-                                bool to_front)
-{
-    int rank = o->graph->value[v->out[0]].rank;
-    int64_t perm[MEG_AXES] = {0};
-    for (int i = 1; i < rank; i++)
-        perm[i] = to_front ? (i == 1 ? rank - 1 : i - 1) : (i == rank - 1 ? 1 : i + 1);
-    if (!out) out = meg_pool_text(o->pool, "%s/turned", v->name);
-    meg_onnx_made m = {.op = "Transpose", .inputs = 1, .in = {x}, .out = out};
-    meg_made_ints(&m, "perm", rank, perm);
-    meg_onnx_put(o, &m, meg_pool_text(o->pool, "%s/%s", v->name, to_front ? "back" : "turn"));
-    meg_wire_free(&m.attributes);
-    return out;
-}
-
-/* ---- constants and weights ---- */
-
-static meg_wire tensor(const char *name, int type, int rank, const int64_t dims[])
-{
-    meg_wire t = {0};
-    for (int i = 0; i < rank; i++)
-        meg_wire_int(&t, 1, dims[i]);
-    meg_wire_int(&t, 2, type);
-    meg_wire_text(&t, 8, name);
-    return t;
-}
-
-static const char *extra_name(meg_onnx_out *o, const meg_node *v)
-{
-    return meg_pool_text(o->pool, "%s/constant%d", v->name, o->extras++);
-}
-
-const char *meg_onnx_put_wholes(meg_onnx_out *o, const meg_node *v, int count, const int64_t at[])
-{
-    const char *name = extra_name(o, v);
-    meg_wire t = tensor(name, WHOLE, count > 0, (int64_t[]){count});
-    meg_wire_data(&t, 9, at, (count ? count : 1) * (int64_t)sizeof *at);
-    meg_wire_message(&o->wire, 5, &t);
-    return name;
-}
-
-const char *meg_onnx_put_reals(meg_onnx_out *o, const meg_node *v, int count, const float at[])
-{
-    const char *name = extra_name(o, v);
-    meg_wire t = tensor(name, FLOAT, 1, (int64_t[]){count});
-    meg_wire_data(&t, 9, at, count * (int64_t)sizeof *at);
-    meg_wire_message(&o->wire, 5, &t);
-    return name;
-}
-
-const char *meg_onnx_put_real(meg_onnx_out *o, const meg_node *v, double value)
-{
-    const char *name = extra_name(o, v);
-    float number = (float)value;
-    meg_wire t = tensor(name, FLOAT, 0, NULL);
-    meg_wire_data(&t, 9, &number, sizeof number);
-    meg_wire_message(&o->wire, 5, &t);
-    return name;
-}
-
-void meg_onnx_put_weight(meg_onnx_out *o, int value, int rank, const int64_t dims[])
-{
-    const meg_value *x = &o->graph->value[value];
-    int64_t bytes = 4 * meg_box_size(&x->shape);
-    if (o->written[value]) return;
-    o->written[value] = true;
-    o->reshaped[value] = x->turned || rank != x->rank ||
-                         memcmp(dims, x->dims, (size_t)rank * sizeof *dims) != 0;
-    o->order[o->weights++] = value;
-    meg_wire t = tensor(x->name, FLOAT, rank, dims);
-    if (o->data) {
-        char number[32];
-        entry(&t, 13, "location", o->data);
-        snprintf(number, sizeof number, "%" PRId64, o->offset);
-        entry(&t, 13, "offset", number);
-        snprintf(number, sizeof number, "%" PRId64, bytes);
-        entry(&t, 13, "length", number);
-        meg_wire_int(&t, 14, 1);
-        o->offset = (o->offset + bytes + 63) / 64 * 64;
-    } else meg_wire_hole(&t, 9, bytes, value);
-    meg_wire_message(&o->wire, 5, &t);
-}
 
 /* ---- the graph ---- */
 
@@ -186,7 +36,7 @@ static void port(meg_onnx_out *o, uint32_t number, int value, bool last)
         else meg_wire_int(&dim, 1, x->dims[from]);
         meg_wire_message(&shape, 1, &dim);
     }
-    meg_wire_int(&type, 1, x->dtype == MEG_I32 ? 6 : FLOAT);
+    meg_wire_int(&type, 1, x->dtype == MEG_I32 ? MEG_ONNX_INT32 : MEG_ONNX_FLOAT);
     meg_wire_message(&type, 2, &shape);
     meg_wire_message(&kind, 1, &type);
     meg_wire_text(&info, 1, o->name[value]);
@@ -276,7 +126,7 @@ static meg_status put_kinds(meg_onnx_out *o)
         if (o->written[i] && !plain) put_kind(x, out);
     }
     fclose(out);
-    if (size) entry(&o->wire, 16, "megalith.kinds", text);
+    if (size) meg_onnx_put_entry(&o->wire, 16, "megalith.kinds", text);
     free(text);
     return MEG_OK;
 }

@@ -1,11 +1,9 @@
-/* An ONNX file under construction: what onnx_write.c and the table of operators
- * (onnx_write_ops.c) share.
- */
-#ifndef MEG_IMPORT_ONNX_WRITE_OUT_H
-#define MEG_IMPORT_ONNX_WRITE_OUT_H
+/* An ONNX file under construction, and how parts are put into it. */
+#ifndef MEG_IMPORT_ONNX_WRITE_PUT_H
+#define MEG_IMPORT_ONNX_WRITE_PUT_H
 
 #include "graph/op.h"
-#include "import/onnx/wire/proto.h"
+#include "import/onnx/wire/model.h"
 
 typedef struct meg_onnx_out {
     meg_error *error;
@@ -43,6 +41,9 @@ void meg_made_note(meg_onnx_made *m, const char *key, const char *value);
 const char *meg_onnx_put_turned(meg_onnx_out *o, const meg_node *v, const char *x, const char *out,
                                 bool to_front);
 
+/* Adds an entry of texts: a note, a place in another file. */
+void meg_onnx_put_entry(meg_wire *w, uint32_t number, const char *key, const char *value);
+
 /* Appends the node. */
 void meg_onnx_put(meg_onnx_out *o, meg_onnx_made *m, const char *name);
 
@@ -56,20 +57,5 @@ void meg_onnx_put_weight(meg_onnx_out *o, int value, int rank, const int64_t dim
 
 /* Notes which operator the node is the last part of, so that it is read as such. */
 void meg_onnx_note_own(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
-
-/* Operators of several nodes: onnx_write_parts.c. */
-meg_status meg_onnx_write_attention(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
-meg_status meg_onnx_write_adaptive(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
-meg_status meg_onnx_write_gather(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
-meg_status meg_onnx_write_unpool(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
-
-/* One row per operator of ours. */
-typedef struct meg_onnx_writer {
-    const char *op, *onnx;
-    /* Adds attributes and inputs; `m` comes with the node's own. May put nodes before it. */
-    meg_status (*write)(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
-} meg_onnx_writer;
-
-extern const meg_onnx_writer meg_onnx_writers[]; /* ends with a row without op */
 
 #endif
