@@ -6,7 +6,9 @@
  * An operator lacks if it has no row, has a graph inside, or is computed of constants only and gets
  * data. Data is what depends on an input of the graph; its shape does not.
  */
-#include "import/onnx/build/build.h"
+#include "import/onnx/lacks.h"
+#include "import/onnx/operators/operators.h"
+#include "import/onnx/rows.h"
 
 #include <stdio.h>
 

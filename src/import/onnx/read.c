@@ -10,15 +10,13 @@
  * the loss; what cannot be brought back is told to the listener.
  */
 #include "graph/freeze.h"
-#include "import/onnx/onnx.h"
-#include "import/onnx/operators/arithmetic.h"
-#include "import/onnx/operators/attention.h"
+#include "import/onnx/arithmetic.h"
 #include "import/onnx/fold/draws.h"
-#include "import/onnx/fold/fold.h"
-#include "import/onnx/build/view.h"
+#include "import/onnx/lacks.h"
+#include "import/onnx/onnx.h"
+#include "import/onnx/operators/operators.h"
+#include "import/onnx/rows.h"
 
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -26,34 +24,6 @@ enum {
     NEWEST = 27,
     EXTENT_MAX = 1 << 24 /* of an input, as options have it */
 };
-
-static const meg_onnx_row *const TABLES[] = {meg_onnx_layers, meg_onnx_products,  meg_onnx_norms,
-                                             meg_onnx_points, meg_onnx_functions, meg_onnx_masks,
-                                             meg_onnx_shapes, meg_onnx_constants, meg_onnx_helpers,
-                                             meg_onnx_draws,  meg_onnx_reduces};
-
-static const meg_onnx_row *row_at(int i)
-{
-    for (size_t t = 0; t < sizeof TABLES / sizeof *TABLES; t++)
-        for (const meg_onnx_row *row = TABLES[t]; row->op; row++)
-            if (i-- == 0) return row;
-    return NULL;
-}
-
-const meg_onnx_row *meg_onnx_row_of(const meg_onnx_node *n)
-{
-    const meg_onnx_row *row = NULL;
-    bool standard = meg_span_is(n->domain, "") || meg_span_is(n->domain, "ai.onnx");
-    for (int i = 0; standard && (row = row_at(i)); i++)
-        if (meg_span_is(n->op, row->op)) break;
-    return row;
-}
-
-const char *meg_onnx_operator(int i)
-{
-    const meg_onnx_row *row = row_at(i);
-    return row ? row->op : NULL;
-}
 
 #define AT(field) offsetof(meg_onnx_options, field)
 
@@ -68,74 +38,6 @@ const meg_param meg_onnx_params[] = {
      NULL, 0, 0},
     {"train", MEG_PARAM_TEXT, AT(train), "", "those that are, after all", NULL, 0, 0},
     {0}};
-
-/* ---- names ---- */
-
-static uint64_t hash(meg_span s)
-{
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
-    for (; s.at < s.end; s.at++)
-        h = (h ^ *s.at) * 0x100000001b3u;
-    return h;
-}
-
-/* The place of a name, or the free one where it would go. */
-static int *place_of(const meg_onnx_build *b, meg_span name)
-{
-    size_t at = hash(name) & (b->places - 1);
-    while (b->place[at] >= 0 && !meg_span_equal(b->symbol[b->place[at]].name, name))
-        at = (at + 1) & (b->places - 1);
-    return &b->place[at];
-}
-
-meg_onnx_symbol *meg_onnx_symbol_of(const meg_onnx_build *b, meg_span name)
-{
-    int at = *place_of(b, name);
-    return at >= 0 ? &b->symbol[at] : NULL;
-}
-
-meg_status meg_onnx_define(meg_onnx_build *b, meg_span name, int maker,
-                           const meg_onnx_tensor *constant)
-{
-    int *place = place_of(b, name);
-    if (name.at == name.end) return MEG_OK; /* an output that nobody wants */
-    MEG_CHECK(b->error, *place < 0 && b->symbols < b->symbol_room, MEG_EDATA,
-              "%s: '%.*s' is made twice", b->file->path, MEG_SPAN_TEXT(name));
-    b->symbol[b->symbols] = (meg_onnx_symbol){.name = name,
-                                              .constant = constant,
-                                              .value = -1,
-                                              .front = -1,
-                                              .parameter = -1,
-                                              .maker = maker,
-                                              .user = -1};
-    *place = b->symbols++;
-    return MEG_OK;
-}
-
-static meg_status read_names(meg_onnx_build *b)
-{
-    meg_onnx_file *f = b->file;
-    size_t count = f->tensors + f->inputs, outputs = 0;
-    for (size_t i = 0; i < f->nodes; i++)
-        outputs += (size_t)f->node[i].outputs;
-    count += outputs + 2 * f->nodes; /* those that PyTorch merged are parted again */
-    b->symbol_room = (int)count + 1;
-    for (b->places = 16; b->places < 2 * count; b->places *= 2)
-        continue;
-    b->symbol = meg_pool_alloc(f->pool, (count + 1) * sizeof *b->symbol);
-    b->place = meg_pool_alloc(f->pool, b->places * sizeof *b->place);
-    for (size_t i = 0; i < b->places; i++)
-        b->place[i] = -1;
-    for (size_t i = 0; i < f->tensors; i++)
-        MEG_TRY(b->error, meg_onnx_define(b, f->tensor[i].name, -1, &f->tensor[i]));
-    for (size_t i = 0; i < f->inputs; i++) /* those with a default are constants (IR 3) */
-        if (*place_of(b, f->input[i].name) < 0)
-            MEG_TRY(b->error, meg_onnx_define(b, f->input[i].name, -1, NULL));
-    for (size_t i = 0; i < f->nodes; i++)
-        for (int k = 0; k < f->node[i].outputs; k++)
-            MEG_TRY(b->error, meg_onnx_define(b, f->node[i].out[k], (int)i, NULL));
-    return MEG_OK;
-}
 
 /* ---- needs ---- */
 
@@ -407,7 +309,7 @@ static meg_status build(meg_onnx_build *b)
               (long long)b->file->opset, OLDEST, NEWEST);
     for (size_t i = 0; i < b->file->tensors; i++) /* which may share numbers: no sum is too large */
         b->weights += b->file->tensor[i].size < INT32_MAX ? b->file->tensor[i].size : INT32_MAX;
-    MEG_TRY(b->error, read_names(b));
+    MEG_TRY(b->error, meg_onnx_name_all(b));
     MEG_TRY(b->error, want_outputs(b, out, &count));
     meg_onnx_find_own(b);
     find_needs(b);

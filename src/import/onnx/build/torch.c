@@ -1,4 +1,4 @@
-/* What PyTorch's exporters tell of initializers: see onnx_kinds.c.
+/* What PyTorch's exporters tell of initializers: see initializers.c.
  *
  * torch.export writes a signature, a line for each parameter and buffer of the model, and notes from
  * which values each tensor was folded. Its optimizer turns weights of dense layers, puts axes to those of
@@ -6,7 +6,7 @@
  * was folded from gives it its name back; failing that, the module of the node that reads it, if the
  * signature has a parameter there that is missing. The older exporter, TorchScript, writes names only.
  */
-#include "import/onnx/fold/fold.h"
+#include "import/onnx/build/kinds.h"
 #include "import/onnx/wire/texts.h"
 
 #include <math.h>
@@ -286,7 +286,7 @@ static meg_status own_symbol(meg_onnx_build *b, target *t, const meg_onnx_tensor
  * has the first. */
 static bool is_named_later(const signature *sign, const target *t, const meg_onnx_symbol *s)
 {
-    const target *own = target_of(sign, s->label.at ? s->label : s->name);
+    const target *own = target_of(sign, meg_onnx_weight_name(s));
     return own && t->line < own->line;
 }
 
@@ -328,7 +328,7 @@ static target *bias_of(const meg_onnx_build *b, const signature *sign, const meg
                        const meg_onnx_symbol *weight)
 {
     static const char tail[] = "weight";
-    meg_span name = weight->label.at ? weight->label : weight->name;
+    meg_span name = meg_onnx_weight_name(weight);
     if (!meg_ends(name, tail)) return missing_of(b, sign, n, 2);
     name.end -= strlen(tail);
     const char *bias = meg_pool_text(b->file->pool, "%.*sbias", MEG_SPAN_TEXT(name));

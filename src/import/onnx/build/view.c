@@ -1,21 +1,246 @@
-/* The batch is the first axis here and stays there. PyTorch's attention moves it about in between:
- *
- *     (n, t, c) -> (t, n, c) -> (t, n, 3, c) -> (3, t, n, c) -> (t, n h, d) -> (n h, t, d) -> (n, h, t, d)
- *
- * So a name of the file may be a *view* of a value: Transpose, Reshape, Squeeze and Unsqueeze only
- * change how axes are made of the value's factors. Where a number is computed, the view becomes a
- * value with the batch in front, the operator is read as if the file had that, and its result is seen
- * through the same axes. Views end where the batch comes first again.
+/* Views: how the axes of a file lie in a value of the graph (view.h). What is done with axes is
+ * done with a view's atoms; a value that has them in order is made only when one is asked for.
  */
 #include "import/onnx/build/view.h"
-#include "import/onnx/fold/fold.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- shapes ---- */
+/* ---- axes ---- */
 
-static meg_status lost_batch(const meg_onnx_build *b, const meg_onnx_node *n)
+int64_t meg_onnx_view_extent(const meg_onnx_view *v, int axis)
+{
+    int64_t extent = 1;
+    for (int i = v->begin[axis]; i < v->begin[axis + 1]; i++)
+        extent *= v->extent[v->order[i]];
+    return extent;
+}
+
+int meg_onnx_view_dims(const meg_onnx_view *v, int64_t out[MEG_ONNX_RANK])
+{
+    for (int i = 0; i < v->axes; i++)
+        out[i] = meg_onnx_view_extent(v, i);
+    return v->axes;
+}
+
+int meg_onnx_view_batch(const meg_onnx_view *v)
+{
+    for (int k = 0; k < v->axes; k++)
+        for (int i = v->begin[k]; i < v->begin[k + 1]; i++)
+            if (v->order[i] == 0) return k;
+    return -1;
+}
+
+/* An atom per axis of a value, each an axis of the file, in order; `last`: the file has axis 1 last. */
+static meg_onnx_view view_of_value(const meg_onnx_build *b, int value, bool last)
+{
+    const meg_value *x = &b->graph->value[value];
+    meg_onnx_view v = {.value = value, .axes = x->rank, .lazy = true};
+    int atom[MEG_AXES]; /* of each axis; -1: an extent of 1 has none */
+    for (int i = 0; i < x->rank; i++) {
+        atom[i] = i == 0 || x->dims[i] > 1 ? v.atoms : -1;
+        if (atom[i] >= 0) v.extent[v.atoms++] = x->dims[i];
+    }
+    for (int i = 0, at = 0; i < x->rank; i++) {
+        int from = !last || i == 0 ? i : i == x->rank - 1 ? 1 : i + 1;
+        if (atom[from] >= 0) v.order[at++] = atom[from];
+        v.begin[i + 1] = at;
+    }
+    return v;
+}
+
+meg_onnx_view meg_onnx_view_of(const meg_onnx_build *b, const meg_onnx_symbol *s)
+{
+    if (s->view) return *s->view;
+    return view_of_value(b, s->value >= 0 ? s->value : s->front, s->value < 0);
+}
+
+/* Splits atom a into (first, rest). */
+static bool split_atom(meg_onnx_view *v, int a, int64_t first)
+{
+    if (a == 0 || v->atoms == MEG_ONNX_ATOMS || first < 1 || v->extent[a] % first) return false;
+    int count = v->begin[v->axes], at = 0;
+    memmove(v->extent + a + 1, v->extent + a, (size_t)(v->atoms - a) * sizeof *v->extent);
+    v->extent[a] = first, v->extent[a + 1] /= first;
+    v->atoms++;
+    for (int i = 0; i < count; i++)
+        if (v->order[i] > a) v->order[i]++;
+        else if (v->order[i] == a) at = i;
+    memmove(v->order + at + 2, v->order + at + 1, (size_t)(count - at - 1) * sizeof *v->order);
+    v->order[at + 1] = a + 1;
+    for (int k = 0; k <= v->axes; k++)
+        v->begin[k] += v->begin[k] > at;
+    return true;
+}
+
+/* A batch of 1 fits anywhere. It is an axis of its own where there is one for it, else belongs to the
+ * axis that follows it, (t, n, h d) -> (t, n h, d), but never to the last, which has features. */
+static bool takes_one(const meg_onnx_list *to, int k, int64_t next)
+{
+    return next == 1 && (to->at[k] == 1 || k >= to->count - 2);
+}
+
+/* Walks the atoms in the file's order, splits where an axis ends. */
+bool meg_onnx_view_split(meg_onnx_view *v, const meg_onnx_list *to)
+{
+    int at = 0, begin[MEG_ONNX_RANK + 1] = {0};
+    for (int k = 0; k < to->count; k++) {
+        int64_t have = 1;
+        while (at < v->begin[v->axes]) {
+            int64_t next = v->extent[v->order[at]];
+            if (have == to->at[k] && !takes_one(to, k, next)) break;
+            if (to->at[k] % (have * next) != 0 &&
+                (to->at[k] % have != 0 || !split_atom(v, v->order[at], to->at[k] / have)))
+                return false;
+            have *= v->extent[v->order[at++]];
+            if (to->at[k] == 1) break;
+        }
+        if (have != to->at[k]) return false;
+        begin[k + 1] = at;
+    }
+    if (at != v->begin[v->axes]) return false;
+    v->axes = to->count;
+    memcpy(v->begin, begin, sizeof begin);
+    return true;
+}
+
+void meg_onnx_view_turn(meg_onnx_view *v, const int64_t perm[])
+{
+    meg_onnx_view old = *v;
+    int at = 0;
+    for (int k = 0; k < v->axes; k++) {
+        int from = (int)perm[k];
+        for (int i = old.begin[from]; i < old.begin[from + 1]; i++)
+            v->order[at++] = old.order[i];
+        v->begin[k + 1] = at;
+    }
+}
+
+/* ---- values ---- */
+
+/* Runs of atoms that are neighbours in the value and in the wanted order are one axis of a transpose. */
+typedef struct runs {
+    int count;
+    int first[MEG_ONNX_ATOMS]; /* its first atom, in the wanted order */
+    int64_t extent[MEG_ONNX_ATOMS];
+} runs;
+
+static runs runs_of(const meg_onnx_view *v, const int order[])
+{
+    runs r = {0};
+    for (int i = 0; i < v->atoms; i++) {
+        if (i > 1 && order[i] == order[i - 1] + 1) { /* the batch stays alone */
+            r.extent[r.count - 1] *= v->extent[order[i]];
+            continue;
+        }
+        r.first[r.count] = order[i];
+        r.extent[r.count++] = v->extent[order[i]];
+    }
+    return r;
+}
+
+meg_status meg_onnx_view_arrange(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_view *v,
+                                 const int order[], meg_onnx_list *dims, int *out)
+{
+    runs r = runs_of(v, order);
+    int64_t in_order[MEG_ONNX_ATOMS];
+    char axes[64] = "axes=";
+    bool moved = false;
+    if (r.count > MEG_AXES || dims->count > MEG_AXES)
+        return meg_onnx_refuse(b, n, "it moves more than %d axes at once", MEG_AXES);
+    for (int i = 0; i < r.count; i++) { /* the run's place in the value: how many begin before it */
+        int place = 0;
+        for (int k = 0; k < r.count; k++)
+            place += r.first[k] < r.first[i];
+        in_order[place] = r.extent[i];
+        moved = moved || place != i;
+        snprintf(axes + strlen(axes), sizeof axes - strlen(axes), "%s%d", i ? "x" : "", place);
+    }
+    *out = v->value;
+    if (moved) {
+        *out = meg_onnx_shaped(b, *out, r.count, in_order);
+        if (*out >= 0)
+            *out = meg_graph_add(b->graph, "transpose", meg_onnx_fresh(b, "transpose"), axes, 1,
+                                 out);
+    }
+    if (*out >= 0) *out = meg_onnx_shaped(b, *out, dims->count, dims->at);
+    return b->graph->error.status;
+}
+
+int meg_onnx_view_atoms(const meg_onnx_view *v, int from, int to, int out[])
+{
+    int count = 0;
+    for (int i = v->begin[from]; i < v->begin[to]; i++)
+        if (v->order[i] != 0) out[count++] = v->order[i];
+    return count;
+}
+
+/* Is the batch alone the first axis? */
+static bool batch_first(const meg_onnx_view *v)
+{
+    return v->axes <= MEG_AXES && v->axes > 0 && v->begin[1] == 1 && v->order[0] == 0;
+}
+
+bool meg_onnx_is_lazy(const meg_onnx_view *v)
+{
+    return v->lazy && batch_first(v);
+}
+
+/* Is the value the file's with its last axis in front, number by number? */
+static bool lies_in_front(const meg_onnx_view *v)
+{
+    int at = 1, last = v->axes - 1;
+    bool same = batch_first(v) && v->axes > 2;
+    for (int i = v->begin[last]; same && i < v->begin[last + 1]; i++)
+        same = v->order[i] == at++;
+    for (int i = 1; same && i < v->begin[last]; i++)
+        same = v->order[i] == at++;
+    return same;
+}
+
+static bool lies_straight(const meg_onnx_view *v)
+{
+    for (int i = 0; i < v->begin[v->axes]; i++)
+        if (v->order[i] != i) return false;
+    return batch_first(v);
+}
+
+meg_status meg_onnx_settle(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbol *s)
+{
+    const meg_onnx_view *v = s->view;
+    meg_onnx_list dims = {.count = v->axes};
+    if (!meg_onnx_is_lazy(v)) return MEG_OK;
+    meg_onnx_view_dims(v, dims.at);
+    MEG_TRY(b->error, meg_onnx_view_arrange(b, n, v, v->order, &dims, &s->value));
+    s->view = NULL;
+    return MEG_OK;
+}
+
+/* Binds the node's output: a value where the numbers lie so, else a view. */
+meg_status meg_onnx_view_bind(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_view *v)
+{
+    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
+    meg_onnx_list dims = {.count = v->axes};
+    if (!y) return MEG_OK;
+    y->value = y->front = -1;
+    y->view = NULL;
+    meg_onnx_view_dims(v, dims.at);
+    if (lies_straight(v) || (batch_first(v) && !v->lazy))
+        return meg_onnx_view_arrange(b, n, v, v->order, &dims, &y->value);
+    if (lies_in_front(v)) {
+        memmove(dims.at + 2, dims.at + 1, (size_t)(v->axes - 2) * sizeof *dims.at);
+        dims.at[1] = meg_onnx_view_extent(v, v->axes - 1);
+        y->front = meg_onnx_shaped(b, v->value, v->axes, dims.at);
+        return b->graph->error.status;
+    }
+    y->view = meg_pool_alloc(b->file->pool, sizeof *y->view);
+    *y->view = *v;
+    return MEG_OK;
+}
+
+/* ---- nodes that move or join the batch ---- */
+
+meg_status meg_onnx_refuse_batch(const meg_onnx_build *b, const meg_onnx_node *n)
 {
     return meg_onnx_refuse(b, n,
                            "it moves, splits or joins the batch, which must stay the first axis");
@@ -36,358 +261,6 @@ meg_status meg_onnx_view_transpose(meg_onnx_build *b, const meg_onnx_node *n, co
 meg_status meg_onnx_view_reshape(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_list *to)
 {
     meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0));
-    if (!meg_onnx_view_split(&v, to)) return lost_batch(b, n);
+    if (!meg_onnx_view_split(&v, to)) return meg_onnx_refuse_batch(b, n);
     return meg_onnx_view_bind(b, n, &v);
-}
-
-/* Removes or adds an axis without atoms. */
-static void drop_axis(meg_onnx_view *v, int axis)
-{
-    memmove(v->begin + axis, v->begin + axis + 1, (size_t)(v->axes - axis) * sizeof *v->begin);
-    v->axes--;
-}
-
-static void insert_axis(meg_onnx_view *v, int axis)
-{
-    memmove(v->begin + axis + 1, v->begin + axis, (size_t)(v->axes + 1 - axis) * sizeof *v->begin);
-    v->axes++;
-}
-
-static meg_status read_squeeze(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
-{
-    meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0));
-    meg_onnx_list axes;
-    unsigned gone = 0;
-    (void)row;
-    MEG_TRY(b->error, meg_onnx_list_of(b, n, "axes", 1, &axes));
-    for (int i = 0; i < axes.count; i++) {
-        int axis = meg_onnx_axis(axes.at[i], v.axes);
-        if (axis < 0 || axis == meg_onnx_view_batch(&v) || meg_onnx_view_extent(&v, axis) != 1)
-            return lost_batch(b, n);
-        gone |= 1u << axis;
-    }
-    for (int axis = v.axes - 1; axis >= 0; axis--) {
-        bool one = axes.count < 0 && axis != meg_onnx_view_batch(&v) &&
-                   meg_onnx_view_extent(&v, axis) == 1;
-        if (!one && !(gone >> axis & 1)) continue;
-        if (v.begin[axis] != v.begin[axis + 1]) return lost_batch(b, n); /* an atom of extent 1 */
-        drop_axis(&v, axis);
-    }
-    return meg_onnx_view_bind(b, n, &v);
-}
-
-static meg_status read_unsqueeze(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
-{
-    meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0));
-    meg_onnx_list axes;
-    unsigned made = 0;
-    (void)row;
-    MEG_TRY(b->error, meg_onnx_list_of(b, n, "axes", 1, &axes));
-    int count = v.axes + (axes.count < 0 ? 0 : axes.count);
-    for (int i = 0; count <= MEG_ONNX_RANK && i < axes.count; i++) {
-        int axis = meg_onnx_axis(axes.at[i], count);
-        made |= axis < 0 ? 0 : 1u << axis;
-    }
-    if (count > MEG_ONNX_RANK || __builtin_popcount(made) != axes.count)
-        return meg_onnx_refuse(b, n, "axes that do not exist, or too many");
-    for (int axis = 0; axis < count; axis++)
-        if (made >> axis & 1) insert_axis(&v, axis);
-    return meg_onnx_view_bind(b, n, &v);
-}
-
-static meg_status read_transpose(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
-{
-    int64_t perm[MEG_ONNX_RANK];
-    int rank = meg_onnx_rank(b, meg_onnx_in(b, n, 0));
-    int count = meg_onnx_ints(n, "perm", perm, MEG_ONNX_RANK);
-    (void)row;
-    for (int i = 0; count < 0 && i < rank; i++)
-        perm[i] = rank - 1 - i;
-    if (count >= 0 && count != rank) return meg_onnx_refuse(b, n, "perm has %d numbers", count);
-    return meg_onnx_view_transpose(b, n, perm);
-}
-
-static meg_status read_reshape(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
-{
-    int64_t dims[MEG_ONNX_RANK];
-    meg_onnx_list to;
-    meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
-    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &to));
-    int rank = meg_onnx_dims(b, s, dims);
-    if (!meg_onnx_resolve(dims, rank, meg_onnx_int(n, "allowzero", 0) == 0, &to))
-        return meg_onnx_refuse(b, n, "the new shape does not have as many elements as the input");
-    meg_onnx_view v = meg_onnx_view_of(b, s);
-    if (!meg_onnx_view_split(&v, &to) && meg_onnx_is_lazy(s->view)) {
-        MEG_TRY(b->error, meg_onnx_settle(b, n, s));
-        return row->read(b, n);
-    }
-    return meg_onnx_view_reshape(b, n, &to);
-}
-
-/* All entries of the only axis, in their order, with other extents: what PyTorch writes for
- * as_strided over the mean of all pixels. */
-static meg_status gather_all(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_tensor *t)
-{
-    int64_t dims[MEG_ONNX_RANK], at;
-    meg_onnx_list to = {.count = t->rank};
-    meg_onnx_dims(b, meg_onnx_in(b, n, 0), dims);
-    MEG_TRY(b->error, meg_onnx_work(b, n, t->size));
-    bool all = t->size == dims[0];
-    for (int64_t i = 0; all && i < t->size; i++)
-        all = meg_onnx_whole(t, i, &at) && (at < 0 ? at + dims[0] : at) == i;
-    if (!all)
-        return meg_onnx_refuse(b, n,
-                               "over the whole batch only all numbers in their order can be "
-                               "gathered (as_strided)");
-    memcpy(to.at, t->dims, sizeof to.at);
-    return meg_onnx_view_reshape(b, n, &to);
-}
-
-/* One entry of an axis: the axis comes behind the batch, is cut, and is gone. */
-static meg_status read_gather(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
-{
-    meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0)), y = v;
-    const meg_onnx_tensor *t;
-    int64_t at;
-    int order[MEG_ONNX_ATOMS] = {0}, x;
-    char words[96];
-    (void)row;
-    MEG_TRY(b->error, meg_onnx_constant(b, n, 1, &t));
-    int axis = meg_onnx_axis(meg_onnx_int(n, "axis", 0), v.axes);
-    if (t && t->rank > 0 && v.axes == 1) return gather_all(b, n, t);
-    if (!t || t->rank != 0 || !meg_onnx_whole(t, 0, &at) || axis < 0 ||
-        axis == meg_onnx_view_batch(&v))
-        return meg_onnx_refuse(b, n, "only one entry, not of the batch, can be gathered");
-    int own = meg_onnx_view_atoms(&v, axis, axis + 1, order + 1);
-    int before = meg_onnx_view_atoms(&v, 0, axis, order + 1 + own);
-    meg_onnx_view_atoms(&v, axis + 1, v.axes, order + 1 + own + before);
-    meg_onnx_list dims = {3, {v.extent[0], meg_onnx_view_extent(&v, axis), 1}};
-    for (int i = 1 + own; i < v.atoms; i++)
-        dims.at[2] *= v.extent[order[i]];
-    if (at < 0) at += dims.at[1];
-    if (at < 0 || at >= dims.at[1]) return meg_onnx_refuse(b, n, "an index that does not exist");
-    MEG_TRY(b->error, meg_onnx_view_arrange(b, n, &v, order, &dims, &x));
-    snprintf(words, sizeof words, "axes=1 begin=%" PRId64 " end=%" PRId64, at, at + 1);
-    y.value = meg_graph_add(b->graph, "slice", meg_onnx_fresh(b, "slice"), words, 1, &x);
-    if (y.value < 0) return b->graph->error.status;
-    /* What is left has its atoms in the file's order. */
-    int next = 0;
-    y.atoms = v.atoms - own;
-    for (int i = 0, k = 1; i < v.begin[v.axes]; i++) {
-        if (i >= v.begin[axis] && i < v.begin[axis + 1]) continue;
-        int atom = v.order[i] == 0 ? 0 : k++;
-        y.extent[atom] = v.extent[v.order[i]];
-        y.order[next++] = atom;
-    }
-    for (int k = axis; k < v.axes; k++)
-        y.begin[k] = v.begin[k + 1] - own;
-    y.axes--;
-    return meg_onnx_view_bind(b, n, &y);
-}
-
-/* ---- computing ---- */
-
-/* The view as (n, .., last axis): tokens and features. */
-static meg_status as_tokens(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_view *v,
-                            int *out)
-{
-    int order[MEG_ONNX_ATOMS] = {0}, last = v->axes - 1;
-    int64_t tokens = 1;
-    if (meg_onnx_view_batch(v) == last) return lost_batch(b, n);
-    int count = 1 + meg_onnx_view_atoms(v, 0, last, order + 1);
-    for (int i = 1; i < count; i++)
-        tokens *= v->extent[order[i]];
-    meg_onnx_view_atoms(v, last, v->axes, order + count);
-    meg_onnx_list dims = {3, {v->extent[0], tokens, meg_onnx_view_extent(v, last)}};
-    return meg_onnx_view_arrange(b, n, v, order, &dims, out);
-}
-
-/* As (n, .., rows, columns) for a product of matrices. */
-static meg_status as_matrices(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_view *v,
-                              int *out)
-{
-    int order[MEG_ONNX_ATOMS] = {0}, lead = v->axes - 2;
-    int64_t each = 1;
-    if (lead < 1 || meg_onnx_view_batch(v) >= lead) return lost_batch(b, n);
-    int count = 1 + meg_onnx_view_atoms(v, 0, lead, order + 1);
-    for (int i = 1; i < count; i++)
-        each *= v->extent[order[i]];
-    meg_onnx_view_atoms(v, lead, v->axes, order + count);
-    meg_onnx_list dims = {
-        4, {v->extent[0], each, meg_onnx_view_extent(v, lead), meg_onnx_view_extent(v, lead + 1)}};
-    return meg_onnx_view_arrange(b, n, v, order, &dims, out);
-}
-
-/* The axes of `like`, but for the last `own`, over a value (n, .., own axes). */
-static meg_onnx_view view_like(const meg_onnx_build *b, int value, const meg_onnx_view *like,
-                               int own)
-{
-    const meg_value *x = &b->graph->value[value];
-    meg_onnx_view v = {.value = value, .atoms = 1, .axes = like->axes, .extent = {like->extent[0]}};
-    int at = 0, shared = like->axes - own;
-    for (int k = 0; k < shared; k++) {
-        for (int i = like->begin[k]; i < like->begin[k + 1]; i++) {
-            v.order[at++] = like->order[i] == 0 ? 0 : v.atoms;
-            if (like->order[i] != 0) v.extent[v.atoms++] = like->extent[like->order[i]];
-        }
-        v.begin[k + 1] = at;
-    }
-    for (int k = 0; k < own; k++) {
-        int64_t extent = x->dims[x->rank - own + k];
-        if (extent > 1) v.order[at++] = v.atoms;
-        if (extent > 1) v.extent[v.atoms++] = extent;
-        v.begin[shared + k + 1] = at;
-    }
-    return v;
-}
-
-/* What the ordinary reader bound becomes a view like `like`. */
-static meg_status see_through(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_view *like,
-                              int own)
-{
-    meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
-    int value;
-    if (!y || (y->value < 0 && y->front < 0)) return MEG_OK;
-    MEG_TRY(b->error, meg_onnx_straighten(b, y, &value));
-    meg_onnx_view v = view_like(b, value, like, own);
-    return meg_onnx_view_bind(b, n, &v);
-}
-
-/* Are all axes the same, the batch in the same place? */
-static bool same_axes(const meg_onnx_view *a, const meg_onnx_view *c, int own)
-{
-    bool same = a->axes == c->axes && meg_onnx_view_batch(a) == meg_onnx_view_batch(c);
-    for (int k = 0; same && k < a->axes - own; k++)
-        same = meg_onnx_view_extent(a, k) == meg_onnx_view_extent(c, k);
-    return same;
-}
-
-typedef meg_status arranging(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_view *v,
-                             int *out);
-
-/* Reads the node with its data as plain values, then looks at its output as at its input. */
-static meg_status read_plainly(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row,
-                               arranging *how, int own)
-{
-    meg_onnx_symbol *s[2] = {NULL, NULL}, old[2];
-    meg_onnx_view first = {.axes = 0};
-    meg_status status = MEG_OK;
-    for (int i = 0; status == MEG_OK && i < 2; i++) {
-        meg_onnx_symbol *in = meg_onnx_in(b, n, i);
-        if (!in || in->constant || (i == 1 && in == s[0])) continue;
-        if (in->value < 0 && in->front < 0 && !in->view)
-            break; /* the reader tells what is missing */
-        meg_onnx_view v = meg_onnx_view_of(b, in);
-        if (first.axes && !same_axes(&first, &v, own == 2 ? 2 : 0)) return lost_batch(b, n);
-        if (!first.axes) first = v;
-        old[i] = *in;
-        status = how(b, n, &v, &in->value);
-        if (status == MEG_OK) s[i] = in;
-        else *in = old[i];
-        in->front = -1;
-        in->view = NULL;
-    }
-    if (status == MEG_OK) status = row->read(b, n);
-    for (int i = 0; i < 2; i++)
-        if (s[i]) {
-            s[i]->value = old[i].value;
-            s[i]->front = old[i].front;
-            s[i]->view = old[i].view;
-        }
-    MEG_TRY(b->error, status);
-    const meg_onnx_node *after = meg_onnx_after(b, n); /* its bias, which went into the layer */
-    if (after && b->skip[after - b->file->node])
-        MEG_TRY(b->error, see_through(b, after, &first, own));
-    return see_through(b, n, &first, own);
-}
-
-static meg_status read_tokens(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
-{
-    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
-    int rank = s && !s->constant ? meg_onnx_rank(b, s) : 0;
-    int64_t axis = meg_onnx_int(n, "axis", -1);
-    if (meg_onnx_has(n, "axis") && meg_onnx_axis(axis, rank) != rank - 1)
-        return meg_onnx_refuse(b, n,
-                               "axis=%" PRId64 ": the batch is not the first axis here, so only "
-                               "the last is supported",
-                               axis);
-    return read_plainly(b, n, row, as_tokens, 1);
-}
-
-/* With a constant beside it that has no more than the last axis. */
-static meg_status read_pair(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
-{
-    for (int i = 0; i < 2; i++) {
-        const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
-        const meg_onnx_tensor *t = s ? s->constant : NULL;
-        if (t && t->size > 1 && t->size != t->dims[t->rank - 1])
-            return meg_onnx_refuse(b, n,
-                                   "the batch is not the first axis here: a constant may have one");
-    }
-    return read_plainly(b, n, row, as_tokens, 1);
-}
-
-static meg_status read_matmul(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
-{
-    const meg_onnx_symbol *right = meg_onnx_in(b, n, 1);
-    bool weight = right && right->constant;
-    return read_plainly(b, n, row, weight ? as_tokens : as_matrices, weight ? 1 : 2);
-}
-
-static meg_status read_same(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
-{
-    (void)row;
-    meg_onnx_bind_same(b, n, meg_onnx_in(b, n, 0));
-    return MEG_OK;
-}
-
-static const struct {
-    const char *op;
-    meg_status (*read)(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row);
-    bool pair; /* its second input may be the view */
-} READERS[] = {{"Transpose", read_transpose, 0},
-               {"Reshape", read_reshape, 0},
-               {"Squeeze", read_squeeze, 0},
-               {"Unsqueeze", read_unsqueeze, 0},
-               {"Gather", read_gather, 0},
-               {"MatMul", read_matmul, 1},
-               {"Gemm", read_tokens, 0},
-               {"LayerNormalization", read_tokens, 0},
-               {"Softmax", read_tokens, 0},
-               {"LogSoftmax", read_tokens, 0},
-               {"Gelu", read_tokens, 0},
-               {"Relu", read_tokens, 0},
-               {"Tanh", read_tokens, 0},
-               {"Sigmoid", read_tokens, 0},
-               {"LeakyRelu", read_tokens, 0},
-               {"Clip", read_tokens, 0},
-               {"Dropout", read_tokens, 0},
-               {"Add", read_pair, 1},
-               {"Mul", read_pair, 1},
-               {"Sub", read_pair, 1},
-               {"Div", read_pair, 1},
-               {"Identity", read_same, 0}};
-
-/* Views that could be values stay so as long as axes are only moved. */
-bool meg_onnx_has_view(const meg_onnx_build *b, const meg_onnx_node *n)
-{
-    bool moves = meg_span_is(n->op, "Transpose") || meg_span_is(n->op, "Reshape") ||
-                 meg_span_is(n->op, "Squeeze") || meg_span_is(n->op, "Unsqueeze");
-    for (int i = 0; i < n->inputs; i++) {
-        const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
-        if (s && s->view && (moves || !meg_onnx_is_lazy(s->view))) return true;
-    }
-    return false;
-}
-
-meg_status meg_onnx_read_view(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
-{
-    const meg_onnx_symbol *first = meg_onnx_in(b, n, 0);
-    bool seen = first && first->view;
-    for (size_t i = 0; i < sizeof READERS / sizeof *READERS; i++)
-        if (meg_span_is(n->op, READERS[i].op) && (seen || READERS[i].pair))
-            return READERS[i].read(b, n, row);
-    if (seen && meg_onnx_is_function(n)) return read_tokens(b, n, row);
-    if (meg_span_is(n->op, "Shape") || meg_span_is(n->op, "CastLike")) return row->read(b, n);
-    return meg_onnx_refuse(b, n, "the batch must be the first axis of its inputs");
 }

@@ -1,4 +1,8 @@
-/* Values whose batch is not the first axis in the file: see onnx_view.c. */
+/* Views: how the axes of the file lie in a value of the graph. Where the batch is not the first axis of
+ * the file, there is no value that looks as the file has it; and where axes are only moved or split, none
+ * is made until someone asks for it. How operators are read whose inputs are views is the business of
+ * operators/through_views.c.
+ */
 #ifndef MEG_IMPORT_ONNX_BUILD_VIEW_H
 #define MEG_IMPORT_ONNX_BUILD_VIEW_H
 
@@ -17,17 +21,6 @@ typedef struct meg_onnx_view {
     int axes, begin[MEG_ONNX_RANK + 1], order[MEG_ONNX_ATOMS];
     bool lazy; /* becomes a value when one is asked for, if the batch is the first axis then */
 } meg_onnx_view;
-
-/* Does the node read such a value, or make one? Then it is read here. */
-bool meg_onnx_has_view(const meg_onnx_build *b, const meg_onnx_node *n);
-meg_status meg_onnx_read_view(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row);
-
-/* Of Transpose and Reshape that move or join the batch. */
-meg_status meg_onnx_view_transpose(meg_onnx_build *b, const meg_onnx_node *n, const int64_t perm[]);
-meg_status meg_onnx_view_reshape(meg_onnx_build *b, const meg_onnx_node *n,
-                                 const meg_onnx_list *to);
-
-/* ---- onnx_atoms.c ---- */
 
 /* A view of all that a symbol is. */
 meg_onnx_view meg_onnx_view_of(const meg_onnx_build *b, const meg_onnx_symbol *s);
@@ -53,5 +46,13 @@ int meg_onnx_view_atoms(const meg_onnx_view *v, int from, int to, int out[]);
 /* Other axes over the same numbers (false: they do not fit), or the same in another order. */
 bool meg_onnx_view_split(meg_onnx_view *v, const meg_onnx_list *to);
 void meg_onnx_view_turn(meg_onnx_view *v, const int64_t perm[]);
+
+/* Of Transpose and Reshape that move or join the batch. */
+meg_status meg_onnx_view_transpose(meg_onnx_build *b, const meg_onnx_node *n, const int64_t perm[]);
+meg_status meg_onnx_view_reshape(meg_onnx_build *b, const meg_onnx_node *n,
+                                 const meg_onnx_list *to);
+
+/* Says that the batch cannot be treated so. */
+meg_status meg_onnx_refuse_batch(const meg_onnx_build *b, const meg_onnx_node *n);
 
 #endif

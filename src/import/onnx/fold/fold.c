@@ -5,8 +5,7 @@
  *     Expand, Trilu, Equal, Where           the mask of causal attention
  *
  * Real numbers are computed in double, all others in 64 bits; results are float, where that is exact,
- * double or int64. Those that
- * only move numbers are strided copies. Weights stay what they are: see meg_onnx_is_weight.
+ * double or int64. Those that only move numbers are strided copies. Weights stay what they are: see meg_onnx_is_weight.
  */
 #include "import/onnx/fold/fold.h"
 
@@ -17,8 +16,6 @@
 enum {
     SIZE_MAX_FOLDED = 1 << 22, /* elements: a mask of 2048 tokens, and no more than 32 MB */
     WEIGHT_MAX = 1 << 28,
-    SUM_MAX = 1 << 20, /* of all nodes; and PER_WEIGHT more for each number that the file stores: */
-    PER_WEIGHT = 32,   /* each layer may have its mask, but small files are read in no time */
     OPERANDS = 3
 };
 
@@ -58,20 +55,6 @@ static double real_at(const meg_onnx_tensor *t, int64_t i)
     return t->size == 1 ? meg_onnx_meant(t, i) : meg_onnx_number(t, i);
 }
 
-/* How many numbers all nodes of the file may compute. */
-static int64_t sum_max(const meg_onnx_build *b)
-{
-    return SUM_MAX + PER_WEIGHT * b->weights;
-}
-
-meg_status meg_onnx_work(meg_onnx_build *b, const meg_onnx_node *n, int64_t numbers)
-{
-    b->computed += numbers;
-    if (b->computed <= sum_max(b)) return MEG_OK;
-    return meg_onnx_refuse(b, n, "the file's nodes compute or read more than %" PRId64 " constants",
-                           sum_max(b));
-}
-
 /* Room for the result, whose extents are set; false: it is too large, or all of them together. */
 static bool make_room(folding *f)
 {
@@ -84,8 +67,7 @@ static bool make_room(folding *f)
         if (f->size > f->most) return false;
     }
     if (empty) f->size = 0;
-    f->b->computed += f->size;
-    if (f->b->computed > sum_max(f->b)) return false;
+    if (!meg_onnx_affords(f->b, f->size)) return false;
     meg_pool *pool = f->b->file->pool;
     if (f->real) f->r = meg_pool_alloc(pool, ((size_t)f->size + 1) * sizeof *f->r);
     else f->i = meg_pool_alloc(pool, ((size_t)f->size + 1) * sizeof *f->i);

@@ -1,4 +1,4 @@
-/* Operators of ONNX on single numbers, for constants (onnx_fold.c): in double, or in 64 bits, where a
+/* Operators of ONNX on single numbers, for constants (fold.c): in double, or in 64 bits, where a
  * result that does not fit is none.
  */
 #include "import/onnx/fold/fold.h"

@@ -8,9 +8,7 @@
  * read one by one. Which of both is known when the last node's turn comes: the others wait for it, nobody
  * else reads them.
  */
-#include "import/onnx/operators/attention.h"
-#include "import/onnx/fold/fold.h"
-#include "import/onnx/build/view.h"
+#include "import/onnx/operators/operators.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Operators of ONNX that are functions of one input (ops/pointwise/points.c), powers, and the largest or smallest
  * of several: by tables, from ONNX's names and attributes to ours.
  */
-#include "import/onnx/fold/fold.h"
+#include "import/onnx/operators/operators.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  *     GlobalAveragePool keeps extents of 1 that the global pool here does not have: where a flatten
  *     follows they do not matter, elsewhere it is an average pool over all.
  */
-#include "import/onnx/fold/fold.h"
+#include "import/onnx/operators/operators.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -8,7 +8,7 @@
  *
  * Masks that are constants are states, which nobody trains.
  */
-#include "import/onnx/fold/fold.h"
+#include "import/onnx/operators/operators.h"
 
 #include <string.h>
 

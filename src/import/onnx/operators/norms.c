@@ -1,7 +1,7 @@
 /* Normalisations of ONNX, and dropout. Scales and offsets must be constants of the file; they become
  * parameters, and running statistics become states.
  */
-#include "import/onnx/fold/fold.h"
+#include "import/onnx/operators/operators.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,7 +16,7 @@ static const char *variance_of(const meg_onnx_build *b, const meg_onnx_node *n)
 }
 
 /* A scale that another normalisation has, too. Where the file says what is whose, merged ones are parted
- * again (onnx_torch.c), and this one is tied. */
+ * again (build/torch.c), and this one is tied. */
 static bool is_shared(const meg_onnx_symbol *s)
 {
     bool said = s->kind == MEG_ONNX_PARAMETER && !s->guessed;

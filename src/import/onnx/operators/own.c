@@ -1,8 +1,8 @@
 /* Files of this framework: groups of nodes whose last one notes which operator they are together
- * (onnx_write_parts.c). The note wins: the group is read as that operator, what led to it is not
+ * (import/onnx/write/parts.c). The note wins: the group is read as that operator, what led to it is not
  * needed any more.
  */
-#include "import/onnx/build/build.h"
+#include "import/onnx/operators/operators.h"
 
 #include <string.h>
 

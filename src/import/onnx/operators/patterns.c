@@ -4,7 +4,7 @@
  *
  * The last node of the group becomes the operator, the others are skipped.
  */
-#include "import/onnx/build/build.h"
+#include "import/onnx/operators/operators.h"
 
 #include <math.h>
 

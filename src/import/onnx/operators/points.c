@@ -1,7 +1,7 @@
 /* Operators of ONNX that work point by point. Of two inputs one may be a constant: a parameter, if
- * the file says so or its name does (onnx_kinds.c), else it stays as it is.
+ * the file says so or its name does (build/initializers.c), else it stays as it is.
  */
-#include "import/onnx/fold/fold.h"
+#include "import/onnx/operators/operators.h"
 
 #include <math.h>
 #include <string.h>

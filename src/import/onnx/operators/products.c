@@ -6,7 +6,7 @@
  *     x or W a vector   a matrix of one row    the axis is taken away again
  *     (n, r, k) x (n, k, j)                    both data: matmul
  */
-#include "import/onnx/fold/fold.h"
+#include "import/onnx/operators/operators.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static meg_status read_gemm(meg_onnx_build *b, const meg_onnx_node *n)
     matrix m;
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
     MEG_TRY(b->error, want_matrix(b, n, 1, meg_onnx_int(n, "transB", 0) != 0, &m));
-    int rank = b->graph->value[l.in[0]].rank; /* 3: tokens of samples, see onnx_view.c */
+    int rank = b->graph->value[l.in[0]].rank; /* 3: tokens of samples, see through_views.c */
     if (meg_onnx_int(n, "transA", 0) || rank < 2 || rank > 3)
         return meg_onnx_refuse(b, n,
                                "only rows times a matrix is supported, without transA, which "

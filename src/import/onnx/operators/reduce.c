@@ -6,7 +6,7 @@
  *                                gradient, as PyTorch's amax has it
  *     ReduceMin                  -max(-x)
  */
-#include "import/onnx/build/build.h"
+#include "import/onnx/operators/operators.h"
 
 typedef struct reduction {
     meg_onnx_build *b;

@@ -3,8 +3,7 @@
  * The batch is the first axis and stays there: models are read for one batch and trained with
  * another, so an operator that would move or split it is refused.
  */
-#include "import/onnx/fold/fold.h"
-#include "import/onnx/build/view.h"
+#include "import/onnx/operators/operators.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -36,24 +35,6 @@ static meg_status read_flatten(meg_onnx_build *b, const meg_onnx_node *n)
 }
 
 /* ---- reshape ---- */
-
-bool meg_onnx_resolve(const int64_t from[], int rank, bool zeros, meg_onnx_list *to)
-{
-    int64_t size = 1, known = 1;
-    int open = -1;
-    for (int i = 0; i < rank; i++)
-        size *= from[i];
-    for (int i = 0; i < to->count; i++) {
-        if (to->at[i] == 0 && zeros && i < rank) to->at[i] = from[i];
-        if (to->at[i] == -1 && open < 0) {
-            open = i;
-            continue;
-        }
-        if (to->at[i] < 1 || __builtin_mul_overflow(known, to->at[i], &known)) return false;
-    }
-    if (open >= 0) to->at[open] = size / known, known *= to->at[open];
-    return known == size;
-}
 
 static meg_status add_reshape(meg_onnx_build *b, const meg_onnx_node *n, int x,
                               const meg_onnx_list *to)
@@ -285,7 +266,7 @@ static meg_status turn_kernel(meg_onnx_build *b, const meg_onnx_node *n, const m
 {
     MEG_TRY(b->error, meg_onnx_fold_weight(b, n));
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, n->out[0]);
-    if (y) y->trained = true, y->label = s->label.at ? s->label : s->name;
+    if (y) y->trained = true, y->label = meg_onnx_weight_name(s);
     return MEG_OK;
 }
 
@@ -305,7 +286,7 @@ static meg_status turn_constant(meg_onnx_build *b, const meg_onnx_node *n, const
     return MEG_OK;
 }
 
-/* Moves of the last axis are only noted: see onnx_build.h. */
+/* Moves of the last axis are only noted: see build.h. */
 static meg_status read_transpose(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "transpose", .inputs = 1};

@@ -5,8 +5,7 @@
  *
  * The batch stays what it is: entries of it cannot be taken, and nothing is put in front of it.
  */
-#include "import/onnx/fold/fold.h"
-#include "import/onnx/wire/tensor.h"
+#include "import/onnx/operators/operators.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -7,8 +7,9 @@
  * of the graph, of leaves that have the data's axes. The gradient then reaches the weights themselves.
  * Anything else that such an output is used for is refused, by the weight's name.
  */
-#include "import/onnx/operators/arithmetic.h"
-#include "import/onnx/fold/fold.h"
+#include "import/onnx/arithmetic.h"
+#include "import/onnx/operators/operators.h"
+#include "import/onnx/rows.h"
 
 static const char *const OPS[] = {"Add",  "Sub",     "Mul",  "Div",     "Exp",
                                   "Log",  "Neg",     "Sqrt", "Abs",     "Reciprocal",

@@ -2,7 +2,7 @@
  * of. nanoGPT's mask, a float buffer of ones below the diagonal that is compared with 0, has no kind in
  * a file of TorchScript and is no parameter all the same.
  */
-#include "import/onnx/build/build.h"
+#include "import/onnx/build/kinds.h"
 
 /* Operators whose outputs do not follow their inputs smoothly. */
 static bool is_step(const meg_onnx_node *n)

@@ -2,8 +2,7 @@
  * x.view(x.size(0), -1) write Shape, Gather, Unsqueeze, Concat, Reshape: all but the last are known
  * as soon as the shape of the input is.
  */
-#include "import/onnx/fold/fold.h"
-#include "import/onnx/build/view.h"
+#include "import/onnx/operators/operators.h"
 
 #include <string.h>
 
@@ -235,51 +234,6 @@ static bool same_but_ones(const meg_onnx_tensor *a, const meg_onnx_tensor *c)
     }
 }
 
-static int new_rank(const meg_onnx_node *n, const meg_onnx_tensor *t, const meg_onnx_list *axes,
-                    int64_t dims[MEG_ONNX_RANK])
-{
-    unsigned marked = 0;
-    bool more = meg_span_is(n->op, "Unsqueeze");
-    int count = t->rank + (more ? axes->count : 0), rank = 0, from = 0;
-    for (int i = 0; count <= MEG_ONNX_RANK && i < axes->count; i++) {
-        int axis = meg_onnx_axis(axes->at[i], count);
-        bool fits = axis >= 0 && !(marked >> axis & 1) && (more || t->dims[axis] == 1);
-        if (!fits) return -1;
-        marked |= 1u << axis;
-    }
-    if (count > MEG_ONNX_RANK) return -1;
-    for (int i = 0; i < count; i++) {
-        bool mark = axes->count < 0 ? t->dims[i] == 1 : marked >> i & 1;
-        if (more || !mark) dims[rank++] = more && mark ? 1 : t->dims[from];
-        from += !more || !mark;
-    }
-    return rank;
-}
-
-meg_status meg_onnx_new_dims(const meg_onnx_build *b, const meg_onnx_node *n,
-                             const meg_onnx_tensor *t, int64_t dims[MEG_ONNX_RANK], int *rank)
-{
-    meg_onnx_list list;
-    bool reshape = meg_span_is(n->op, "Reshape");
-    MEG_TRY(b->error, meg_onnx_list_of(b, n, reshape ? NULL : "axes", 1, &list));
-    if (meg_span_is(n->op, "Flatten")) {
-        int64_t axis = meg_onnx_int(n, "axis", 1);
-        if (axis < 0) axis += t->rank;
-        list = (meg_onnx_list){2, {1, 1}};
-        for (int i = 0; i < t->rank; i++)
-            list.at[i >= axis] *= t->dims[i];
-        reshape = true;
-    }
-    if (reshape &&
-        (list.count < 0 ||
-         !meg_onnx_resolve(t->dims, t->rank, meg_onnx_int(n, "allowzero", 0) == 0, &list)))
-        return meg_onnx_refuse(b, n, "the new shape does not have as many elements as the input");
-    *rank = reshape ? list.count : new_rank(n, t, &list, dims);
-    if (*rank < 0) return meg_onnx_refuse(b, n, "axes that do not exist, or too many");
-    if (reshape) memcpy(dims, list.at, sizeof list.at);
-    return MEG_OK;
-}
-
 meg_status meg_onnx_reshape_weight(meg_onnx_build *b, const meg_onnx_node *n)
 {
     const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
@@ -386,7 +340,7 @@ const meg_onnx_row meg_onnx_constants[] = {
     {"SequenceAt", "", 2, 2, read_sequence_at},
     {0}};
 
-/* Computed where all inputs are known: see onnx_fold.c. */
+/* Computed where all inputs are known: see fold/fold.c. */
 const meg_onnx_row meg_onnx_helpers[] = {{"ConstantOfShape", "value", 1, 1, read_helper},
                                          {"Range", "", 3, 3, read_helper},
                                          {"Trilu", "upper", 1, 2, read_helper},

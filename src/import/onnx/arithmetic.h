@@ -1,6 +1,6 @@
-/* Arithmetic of trained weights: see onnx_arithmetic.c. */
-#ifndef MEG_IMPORT_ONNX_OPERATORS_ARITHMETIC_H
-#define MEG_IMPORT_ONNX_OPERATORS_ARITHMETIC_H
+/* Arithmetic of trained weights: see arithmetic.c. */
+#ifndef MEG_IMPORT_ONNX_ARITHMETIC_H
+#define MEG_IMPORT_ONNX_ARITHMETIC_H
 
 #include "import/onnx/build/build.h"
 
