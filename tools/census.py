@@ -6,8 +6,10 @@
                         registries (*.def) are the exception: they name every entry, and entries may look
                         one another up
     rooms               files of the largest folder of src
-    types               names that are defined as a type in two files
-    names of operators  compared as strings outside ops/ and import/
+    types               names with the prefix meg_ that are defined as a type in two files; a type that a
+                        header leaves open (typedef struct x x) may have a body in each of its kinds
+    walkers             functions outside plan/program/walk.c that go through the lines of an entry
+    names of operators  compared as strings outside ops/, import/ and zoo/
     arena               lines above device/ that turn a slot into an address
 
 It reads the sources, and the symbols of the objects that the build left, so build first.
@@ -78,15 +80,6 @@ def rooms(edges):
     return of
 
 
-def pairs(edges):
-    """A file and its header are one: what is between .c and .h of one name does not count."""
-    stem = lambda path: path.rpartition(".")[0]
-    of = collections.defaultdict(set)
-    for a, others in edges.items():
-        of[stem(a)] |= {stem(b) for b in others} - {stem(a)}
-    return of
-
-
 def cycles(edges):
     """Sets of nodes that reach each other: Tarjan's algorithm, without recursion."""
     index, low, stack, on, found, count = {}, {}, [], set(), [], 0
@@ -127,42 +120,44 @@ def cycles(edges):
 # ---- counts ----
 
 def twice_defined():
-    where = collections.defaultdict(set)
+    where, open_types = collections.defaultdict(set), set()
     for path in sources():
-        for name in re.findall(r"^(?:typedef )?(?:struct|enum|union) (\w+) \{", text(path), re.M):
+        for name in re.findall(r"^(?:typedef )?(?:struct|enum|union) (meg_\w+) \{", text(path), re.M):
             where[name].add(path)
-        for name in re.findall(r"^\} (\w+);", text(path), re.M):
+        for name in re.findall(r"^\} (meg_\w+);", text(path), re.M):
             where[name].add(path)
-    return sorted(f"{name}: {' '.join(sorted(p))}" for name, p in where.items() if len(p) > 1)
+        open_types |= set(re.findall(r"^typedef struct (meg_\w+) \1;", text(path), re.M))
+    return sorted(f"{name}: {' '.join(sorted(p))}" for name, p in where.items()
+                  if len(p) > 1 and name not in open_types)
 
 
-def operators():
-    return set(re.findall(r"^\s*X\((\w+)", text("ops/ops.def"), re.M)) if os.path.exists(
-        os.path.join(SRC, "ops/ops.def")) else set()
+def lines_with(pattern, rooms, besides=()):
+    """path:line: text of every match in files of these folders."""
+    found = []
+    for path in sources():
+        if path.split("/")[0] in rooms and path not in besides:
+            for i, line in enumerate(text(path).splitlines(), 1):
+                if re.search(pattern, line):
+                    found.append(f"{path}:{i}: {line.strip()[:90]}")
+    return found
+
+
+ABOVE = ("exec", "train", "cli", "plan")
+
+
+def walkers():
+    """Lowering writes the lines, and print shows them as they are."""
+    return lines_with(r"(?:->|\.)lines\b.*(?:\+\+|--)|entry->lines", ABOVE,
+                      ("plan/program/walk.c", "plan/lower/lower.c", "plan/program/program.c"))
 
 
 def compared_names():
-    names = operators()
-    found = []
-    for path in sources():
-        if path.split("/")[0] in ("ops", "import", "zoo"):
-            continue
-        for i, line in enumerate(text(path).splitlines(), 1):
-            for word in re.findall(r'(?:strcmp|same|is_op|op_is|meg_is)\([^;]*?"(\w+)"', line):
-                if word in names:
-                    found.append(f"{path}:{i}: {line.strip()[:90]}")
-    return found
+    names = "|".join(re.findall(r"^MEG_OP\((\w+)\)", text("ops/ops.def"), re.M))
+    return lines_with(rf'strcmp\(.*"(?:{names})"', ("graph", "device", "comm", "data", *ABOVE))
 
 
 def arena_pointers():
-    found = []
-    for path in sources():
-        if path.split("/")[0] in ("exec", "train", "cli", "plan"):
-            for i, line in enumerate(text(path).splitlines(), 1):
-                if re.search(r"\barena(?:\.|->)(?:base|memory|data|bytes_at)|meg_engine_address|"
-                             r"\baddress_of\(|slot_address", line):
-                    found.append(f"{path}:{i}: {line.strip()[:90]}")
-    return found
+    return lines_with(r"->arena \+|meg_engine_held\(|\baddress\(|read_total\(", ("exec", "train", "cli"))
 
 
 def largest_room():
@@ -186,12 +181,13 @@ def main():
     if not call:
         raise SystemExit(f"census: there are no objects in {arguments.build}: ./do build")
     for title, found in (
-            ("include cycles between files", cycles(pairs(include))),
+            ("include cycles between files", cycles(include)),
             ("include cycles between rooms", cycles(rooms(include))),
-            ("call cycles between files", cycles(pairs(call))),
+            ("call cycles between files", cycles(call)),
             ("call cycles between rooms", cycles(rooms(call))),
             ("rooms of more than 20 files", largest_room()),
             ("names of types that are defined twice", twice_defined()),
+            ("walks over a program besides the one", walkers()),
             ("operators' names compared outside ops, import and zoo", compared_names()),
             ("addresses in the arena above device", arena_pointers())):
         tell(title, found, arguments.verbose)

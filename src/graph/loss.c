@@ -102,7 +102,7 @@ int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logi
                              (int[]){logits, label, count, weights});
     if (g->correct < 0)
         g->correct = real ? meg_graph_add(g, "absolute_error", "absolute_error",
-                                          strcmp(op, "bce_logits") == 0 ? "sigmoid=yes" : "", 3,
+                                          known->by_sigmoid ? "sigmoid=yes" : "", 3,
                                           (int[]){logits, label, count})
                           : meg_graph_add(g, "correct", "correct", w.labels, 2,
                                           (int[]){logits, label});

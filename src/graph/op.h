@@ -127,6 +127,8 @@ typedef struct meg_op {
     bool selects;    /* channels of its input: parts of a product that is cut by heads */
     bool by_pixels;  /* each pixel for itself, or their sum: need not be taken apart to be cut there */
     bool adds;       /* its inputs of equal shape get the same gradient */
+    bool looks_up;   /* its first input are numbers of rows of its second */
+    bool by_sigmoid; /* a loss of logits whose chances are their sigmoids */
 
     /* May this axis of the output be cut, and in multiples of what? 0: no. NULL: any, by 1. */
     int64_t (*grain)(const meg_graph *g, const meg_node *v, int axis);

@@ -47,7 +47,7 @@ int64_t meg_wants_below(const meg_graph *g)
     int64_t least = 0;
     for (int i = 0; i < g->nodes; i++) {
         const meg_node *v = &g->node[i];
-        if (strcmp(v->op->name, "embedding") != 0 || g->value[v->in[0]].kind != MEG_INPUT) continue;
+        if (!v->op->looks_up || g->value[v->in[0]].kind != MEG_INPUT) continue;
         int64_t rows = meg_extent(&g->value[v->in[1]].shape, MEG_N);
         if (least == 0 || rows < least) least = rows;
     }

@@ -21,7 +21,7 @@ enum {
 static bool is_elementwise(const meg_onnx_node *n)
 {
     for (size_t i = 0; i < sizeof OPS / sizeof *OPS; i++)
-        if (meg_span_is(n->op, OPS[i])) return true;
+        if (meg_bytes_is(n->op, OPS[i])) return true;
     return false;
 }
 
@@ -128,7 +128,7 @@ meg_status meg_onnx_read_arithmetic(meg_onnx_build *b, const meg_onnx_node *n)
     static const char *const joins[] = {"Add", "Sub", "Mul", "Div"};
     bool joined = false;
     for (size_t i = 0; i < sizeof joins / sizeof *joins; i++)
-        joined = joined || meg_span_is(n->op, joins[i]);
+        joined = joined || meg_bytes_is(n->op, joins[i]);
     if (!joined || n->inputs != 2) return refuse(b, n);
     int which = meg_onnx_in(b, n, 0) && meg_onnx_in(b, n, 0)->arithmetic ? 0 : 1, like;
     meg_onnx_symbol *s = meg_onnx_in(b, n, which), *x = meg_onnx_in(b, n, 1 - which);

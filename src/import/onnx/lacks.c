@@ -27,10 +27,10 @@ static const reason UNKNOWN = {"this operator is not supported", ""},
                     OF_DATA = {"it is supported of constants only", "; of constants it is"};
 
 typedef struct lack { /* an operator */
-    meg_span domain, op;
+    meg_bytes domain, op;
     const reason *why;
     int nodes;
-    meg_span name[NAMES];
+    meg_bytes name[NAMES];
 } lack;
 
 typedef struct lacks {
@@ -49,7 +49,7 @@ static const reason *reason_of(const meg_onnx_node *n, bool data)
     return data && row->read == meg_onnx_helpers->read ? &OF_DATA : NULL;
 }
 
-static meg_span node_name(const meg_onnx_node *n)
+static meg_bytes node_name(const meg_onnx_node *n)
 {
     return n->name.at == n->name.end && n->outputs ? n->out[0] : n->name;
 }
@@ -59,7 +59,7 @@ static void note(lacks *l, const meg_onnx_node *n, const reason *why)
     int i = 0;
     if (!l->first) l->first = n;
     while (i < l->count &&
-           !(meg_span_equal(l->of[i].op, n->op) && meg_span_equal(l->of[i].domain, n->domain)))
+           !(meg_bytes_equal(l->of[i].op, n->op) && meg_bytes_equal(l->of[i].domain, n->domain)))
         i++;
     if (i == KINDS) {
         l->others++;
@@ -74,7 +74,7 @@ static void note(lacks *l, const meg_onnx_node *n, const reason *why)
 /* Inputs of the graph and all that is made of them; but not their shapes. */
 static bool takes_data(const meg_onnx_build *b, const meg_onnx_node *n, const bool data[])
 {
-    bool like = meg_span_is(n->op, "CastLike"); /* of the second only the type counts */
+    bool like = meg_bytes_is(n->op, "CastLike"); /* of the second only the type counts */
     for (int i = 0; i < (like && n->inputs ? 1 : n->inputs); i++) {
         const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
         if (s && data[s - b->symbol]) return true;
@@ -86,7 +86,7 @@ static bool passes_data(const meg_onnx_node *n)
 {
     static const char *const of_shapes[] = {"Shape", "Size", "RandomUniformLike"};
     for (size_t i = 0; i < sizeof of_shapes / sizeof *of_shapes; i++)
-        if (meg_span_is(n->op, of_shapes[i])) return false;
+        if (meg_bytes_is(n->op, of_shapes[i])) return false;
     return true;
 }
 

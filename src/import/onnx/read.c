@@ -46,7 +46,7 @@ const meg_param meg_onnx_params[] = {
 static meg_onnx_symbol *before_softmax(meg_onnx_build *b, meg_onnx_symbol *s)
 {
     const meg_onnx_node *n = s->maker >= 0 ? &b->file->node[s->maker] : NULL;
-    if (strcmp(b->options.loss, "softmax_xent") != 0 || !n || !meg_span_is(n->op, "Softmax"))
+    if (strcmp(b->options.loss, "softmax_xent") != 0 || !n || !meg_bytes_is(n->op, "Softmax"))
         return s;
     meg_onnx_symbol *x = n->inputs ? meg_onnx_symbol_of(b, n->in[0]) : NULL;
     if (!x) return s;
@@ -54,9 +54,9 @@ static meg_onnx_symbol *before_softmax(meg_onnx_build *b, meg_onnx_symbol *s)
     return x;
 }
 
-static bool is_wanted(const meg_onnx_build *b, meg_span output)
+static bool is_wanted(const meg_onnx_build *b, meg_bytes output)
 {
-    return b->options.output[0] == '\0' || meg_span_is(output, b->options.output);
+    return b->options.output[0] == '\0' || meg_bytes_is(output, b->options.output);
 }
 
 static meg_status want_outputs(meg_onnx_build *b, meg_onnx_symbol *out[MEG_OUTPUTS], int *count)
@@ -101,7 +101,7 @@ static void find_needs(meg_onnx_build *b)
             meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->in[k]);
             if (!s) continue;
             s->needed = true;
-            if (k == 1 && meg_span_is(n->op, "CastLike")) continue; /* only its type is asked for */
+            if (k == 1 && meg_bytes_is(n->op, "CastLike")) continue; /* only its type is asked for */
             s->uses++;
             s->user = i;
         }
@@ -165,13 +165,13 @@ static meg_status add_input(meg_onnx_build *b, const meg_onnx_port *p)
 static meg_status check_attributes(const meg_onnx_build *b, const meg_onnx_node *n,
                                    const meg_onnx_row *row)
 {
-    meg_span name;
+    meg_bytes name;
     for (int i = 0; meg_onnx_attribute(n, i, &name); i++) {
         const char *at = row->attributes;
         bool known = false;
         while (*at && !known) {
             size_t length = strcspn(at, " ");
-            known = length && meg_span_equal(name, (meg_span){(const uint8_t *)at,
+            known = length && meg_bytes_equal(name, (meg_bytes){(const uint8_t *)at,
                                                               (const uint8_t *)at + length});
             at += length + (at[length] == ' ');
         }
@@ -232,11 +232,11 @@ static meg_status build_nodes(meg_onnx_build *b)
 static bool of_keras(const meg_onnx_build *b)
 {
     static const char name[] = "keras_tensor";
-    bool found = meg_span_is(b->file->producer, "tf2onnx") ||
-                 meg_span_is(b->file->producer, "keras");
+    bool found = meg_bytes_is(b->file->producer, "tf2onnx") ||
+                 meg_bytes_is(b->file->producer, "keras");
     for (size_t i = 0; i < b->file->inputs && !found; i++) {
-        meg_span s = b->file->input[i].name;
-        found = meg_span_bytes(s) >= (int64_t)strlen(name) && memcmp(s.at, name, strlen(name)) == 0;
+        meg_bytes s = b->file->input[i].name;
+        found = meg_bytes_bytes(s) >= (int64_t)strlen(name) && memcmp(s.at, name, strlen(name)) == 0;
     }
     return found;
 }

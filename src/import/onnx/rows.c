@@ -20,9 +20,9 @@ static const meg_onnx_row *row_at(int i)
 const meg_onnx_row *meg_onnx_row_of(const meg_onnx_node *n)
 {
     const meg_onnx_row *row = NULL;
-    bool standard = meg_span_is(n->domain, "") || meg_span_is(n->domain, "ai.onnx");
+    bool standard = meg_bytes_is(n->domain, "") || meg_bytes_is(n->domain, "ai.onnx");
     for (int i = 0; standard && (row = row_at(i)); i++)
-        if (meg_span_is(n->op, row->op)) break;
+        if (meg_bytes_is(n->op, row->op)) break;
     return row;
 }
 

@@ -104,6 +104,7 @@ static const meg_sample samples[] = {{"5x7 5x7 1", NULL},
 
 const meg_op meg_op_bce_logits = {
     .name = "bce_logits",
+    .by_sigmoid = true,
     .doc = "binary cross-entropy of logits, targets, their count[, weights of positives]",
     .data_inputs = 3,
     .data_inputs_max = 4,

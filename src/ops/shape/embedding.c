@@ -156,6 +156,7 @@ static const meg_sample samples[] = {{"2x7@10", "vocabulary=10 features=5"},
 
 const meg_op meg_op_embedding = {
     .name = "embedding",
+    .looks_up = true,
     .doc = "a learned row of features for each id (i32) of a token",
     .paper = "Bengio, Ducharme, Vincent, Jauvin, A neural probabilistic language model, JMLR 3, "
              "2003",

@@ -40,8 +40,8 @@ typedef struct meg_onnx_names { /* for a message */
 } meg_onnx_names;
 
 typedef struct meg_onnx_symbol {
-    meg_span name;
-    meg_span label;                   /* of a weight: what it was called before its axes moved */
+    meg_bytes name;
+    meg_bytes label;                   /* of a weight: what it was called before its axes moved */
     meg_onnx_kind kind;               /* of an initializer, and what else is known of it: */
     const meg_onnx_said *said;        /* NULL: nothing */
     bool guessed;                     /* its kind is only a guess, by its name */
@@ -104,10 +104,10 @@ typedef struct meg_onnx_row {
 /* Makes a symbol of every name of the file. */
 meg_status meg_onnx_name_all(meg_onnx_build *b);
 
-meg_onnx_symbol *meg_onnx_symbol_of(const meg_onnx_build *b, meg_span name); /* NULL: unknown */
+meg_onnx_symbol *meg_onnx_symbol_of(const meg_onnx_build *b, meg_bytes name); /* NULL: unknown */
 
 /* A new symbol, of a name that nothing else has; there is room for two of each node. */
-meg_status meg_onnx_define(meg_onnx_build *b, meg_span name, int maker,
+meg_status meg_onnx_define(meg_onnx_build *b, meg_bytes name, int maker,
                            const meg_onnx_tensor *constant);
 
 /* The symbol of input i; NULL: absent. */
@@ -128,7 +128,7 @@ void meg_onnx_warn(const meg_onnx_build *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Adds a name to a list for a message, which has the first few and the count of all. */
-void meg_onnx_list_name(meg_onnx_build *b, meg_onnx_names *list, meg_span name);
+void meg_onnx_list_name(meg_onnx_build *b, meg_onnx_names *list, meg_bytes name);
 
 /* Counts numbers of constants that the node's reader goes through; refuses the node where they are
  * too many for the size of the file, so that time is bounded. */
@@ -232,6 +232,6 @@ const char *meg_onnx_fresh(const meg_onnx_build *b, const char *op);
 /* A name for the layer that a node becomes, and what a weight was called before its axes moved. */
 const char *meg_onnx_layer_name(const meg_onnx_build *b, const meg_onnx_node *n,
                                 const meg_onnx_layer *l);
-meg_span meg_onnx_weight_name(const meg_onnx_symbol *s);
+meg_bytes meg_onnx_weight_name(const meg_onnx_symbol *s);
 
 #endif

@@ -11,10 +11,10 @@
 #include "import/onnx/wire/texts.h"
 
 /* "3x8", or "-" of a single number: are these the extents of so many? */
-static bool read_extents(meg_span text, int64_t count, meg_onnx_said *out)
+static bool read_extents(meg_bytes text, int64_t count, meg_onnx_said *out)
 {
     int64_t size = 1;
-    if (meg_span_is(text, "-")) return count == 1;
+    if (meg_bytes_is(text, "-")) return count == 1;
     while (text.at < text.end && out->rank < MEG_AXES) {
         int64_t extent = 0;
         for (; text.at < text.end && *text.at != 'x'; text.at++) {
@@ -30,44 +30,44 @@ static bool read_extents(meg_span text, int64_t count, meg_onnx_said *out)
 }
 
 /* "parameter 3x8 turned fc.weight": kind, extents, order, name; see import/onnx/write/write.c. */
-static void read_own(const meg_onnx_build *b, meg_span text)
+static void read_own(const meg_onnx_build *b, meg_bytes text)
 {
-    meg_span line;
+    meg_bytes line;
     while (meg_next_line(&text, &line)) {
-        meg_span kind = meg_next_word(&line), dims = meg_next_word(&line),
+        meg_bytes kind = meg_next_word(&line), dims = meg_next_word(&line),
                  order = meg_next_word(&line);
         meg_onnx_said *said = meg_pool_alloc(b->file->pool, sizeof *said);
         if (line.at < line.end) line.at++;
         meg_onnx_symbol *s = meg_onnx_symbol_of(b, line);
         if (!meg_onnx_is_initializer(s)) continue;
-        s->kind = meg_span_is(kind, "parameter") || meg_span_is(kind, "state") ? MEG_ONNX_PARAMETER
-                  : meg_span_is(kind, "fixed")                                 ? MEG_ONNX_BUFFER
+        s->kind = meg_bytes_is(kind, "parameter") || meg_bytes_is(kind, "state") ? MEG_ONNX_PARAMETER
+                  : meg_bytes_is(kind, "fixed")                                 ? MEG_ONNX_BUFFER
                                                                                : MEG_ONNX_CONSTANT;
         s->unsaved = s->kind == MEG_ONNX_CONSTANT;
-        said->turned = meg_span_is(order, "turned");
+        said->turned = meg_bytes_is(order, "turned");
         if (read_extents(dims, s->constant->size, said)) s->said = said;
     }
 }
 
 meg_status meg_onnx_find_kinds(meg_onnx_build *b)
 {
-    meg_span own = meg_onnx_graph_note(b->file, "megalith.kinds");
-    meg_span sign = meg_onnx_graph_note(b->file,
+    meg_bytes own = meg_onnx_graph_note(b->file, "megalith.kinds");
+    meg_bytes sign = meg_onnx_graph_note(b->file,
                                         "pkg.torch.export.ExportedProgram.graph_signature");
     if (own.at < own.end) read_own(b, own);
     else if (sign.at < sign.end) return meg_onnx_read_exported(b, sign);
-    else if (meg_span_is(b->file->producer, "pytorch")) meg_onnx_read_script(b);
+    else if (meg_bytes_is(b->file->producer, "pytorch")) meg_onnx_read_script(b);
     return MEG_OK;
 }
 
 /* A weight or bias beside its like: a layer's, surely. */
 static bool is_layers(const meg_onnx_build *b, const meg_onnx_symbol *s)
 {
-    meg_span name = meg_onnx_weight_name(s);
+    meg_bytes name = meg_onnx_weight_name(s);
     static const char *const tails[] = {".weight", ".bias"};
     for (int i = 0; i < 2; i++) {
         if (!meg_ends(name, tails[i])) continue;
-        int head = (int)(meg_span_bytes(name) - (int64_t)strlen(tails[i]));
+        int head = (int)(meg_bytes_bytes(name) - (int64_t)strlen(tails[i]));
         const char *other = meg_pool_text(b->file->pool, "%.*s%s", head, (const char *)name.at,
                                           tails[1 - i]);
         const meg_onnx_symbol *like = meg_onnx_symbol_of(b, meg_text_span(other));

@@ -64,7 +64,7 @@ static meg_status lift(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbo
 static bool lifts(const meg_onnx_node *n, const meg_onnx_symbol *s)
 {
     const meg_onnx_tensor *t = s ? s->constant : NULL;
-    return t && meg_span_bytes(meg_onnx_note(n, "megalith.scope")) > 0 && meg_onnx_is_weight(s) &&
+    return t && meg_bytes_bytes(meg_onnx_note(n, "megalith.scope")) > 0 && meg_onnx_is_weight(s) &&
            t->rank >= 2 && t->rank <= MEG_AXES && t->dims[0] == 1 && t->type == MEG_ONNX_FLOAT &&
            !s->turned && !s->of;
 }

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-bool meg_onnx_nameless(meg_span s)
+bool meg_onnx_nameless(meg_bytes s)
 {
     if (meg_begins(s, "onnx::")) return true;
     if (!meg_begins(s, "val_")) return false; /* val_12, but not a user's val_scale */

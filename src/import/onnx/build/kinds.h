@@ -11,7 +11,7 @@ bool meg_onnx_is_weight(const meg_onnx_symbol *s);
 bool meg_onnx_is_buffer(const meg_onnx_symbol *s);
 
 bool meg_onnx_is_initializer(const meg_onnx_symbol *s); /* NULL is none */
-bool meg_onnx_nameless(meg_span s); /* what PyTorch's exporters call the numbers they computed */
+bool meg_onnx_nameless(meg_bytes s); /* what PyTorch's exporters call the numbers they computed */
 
 bool meg_onnx_is_fused(const meg_onnx_node *n); /* PyTorch's optimizer noted a batch norm inside */
 
@@ -26,7 +26,7 @@ meg_status meg_onnx_find_kinds(meg_onnx_build *b);
 void meg_onnx_tell_kinds(meg_onnx_build *b);
 
 /* The same of files of PyTorch: torch.c. */
-meg_status meg_onnx_read_exported(meg_onnx_build *b, meg_span signature);
+meg_status meg_onnx_read_exported(meg_onnx_build *b, meg_bytes signature);
 void meg_onnx_read_script(meg_onnx_build *b);
 
 /* Initializers of which nothing is said and that can have no gradient are buffers: smooth.c. */

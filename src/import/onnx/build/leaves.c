@@ -66,9 +66,9 @@ static void set_axes(const meg_onnx_build *b, const meg_onnx_weight *w, meg_valu
 {
     const meg_onnx_symbol *s = w->symbol;
     const meg_onnx_tensor *t = s->constant;
-    bool torch = meg_span_is(b->file->producer, "pytorch"), swap = s->folded && t->rank == 2;
+    bool torch = meg_bytes_is(b->file->producer, "pytorch"), swap = s->folded && t->rank == 2;
     torch = torch ||
-            meg_span_is(b->file->producer, "megalith"); /* which has what it does not say */
+            meg_bytes_is(b->file->producer, "megalith"); /* which has what it does not say */
     meg_onnx_said axes = {0};
     if (!s->said && (!torch || (s->maker >= 0 && !s->trained) || t->rank > MEG_AXES)) return;
     if (s->said) axes = *s->said;
@@ -108,7 +108,7 @@ static meg_status make_leaf(meg_onnx_build *b, const meg_onnx_weight *w,
 {
     meg_graph *g = b->graph;
     meg_onnx_symbol *s = w->symbol;
-    meg_span label = meg_onnx_weight_name(s);
+    meg_bytes label = meg_onnx_weight_name(s);
     bool again = s->parameter >= 0; /* a fixed one, for another use */
     const char *name = meg_pool_text(g->pool, "%.*s", MEG_SPAN_TEXT(label));
     if (again) name = meg_onnx_fresh(b, name);

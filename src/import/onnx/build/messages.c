@@ -11,7 +11,7 @@ meg_status meg_onnx_refuse(const meg_onnx_build *b, const meg_onnx_node *n, cons
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    meg_span name = n->name;
+    meg_bytes name = n->name;
     if (name.at == name.end && n->outputs) name = n->out[0];
     return meg_fail(b->error, MEG_EUNSUPPORTED, "%s: %.*s%s%.*s '%.*s': %s", b->file->path,
                     MEG_SPAN_TEXT(n->domain),
@@ -31,7 +31,7 @@ void meg_onnx_warn(const meg_onnx_build *b, const char *format, ...)
     b->listener->warn(b->listener->context, message);
 }
 
-void meg_onnx_list_name(meg_onnx_build *b, meg_onnx_names *list, meg_span name)
+void meg_onnx_list_name(meg_onnx_build *b, meg_onnx_names *list, meg_bytes name)
 {
     enum {
         MOST_NAMES = 8

@@ -7,10 +7,10 @@
  * last but one. */
 const char *meg_onnx_torch_scope(const meg_onnx_build *b, const meg_onnx_node *n)
 {
-    meg_span s = meg_onnx_note(n, "pkg.torch.onnx.name_scopes"), last = {NULL, NULL}, found = last;
+    meg_bytes s = meg_onnx_note(n, "pkg.torch.onnx.name_scopes"), last = {NULL, NULL}, found = last;
     while (s.at < s.end) {
         if (*s.at++ != '\'') continue;
-        meg_span word = {s.at, s.at};
+        meg_bytes word = {s.at, s.at};
         while (s.at < s.end && *s.at != '\'')
             s.at++;
         word.end = s.at++;
@@ -21,7 +21,7 @@ const char *meg_onnx_torch_scope(const meg_onnx_build *b, const meg_onnx_node *n
     return meg_pool_text(b->graph->pool, "%.*s", MEG_SPAN_TEXT(found));
 }
 
-meg_span meg_onnx_weight_name(const meg_onnx_symbol *s)
+meg_bytes meg_onnx_weight_name(const meg_onnx_symbol *s)
 {
     return s->label.at ? s->label : s->name;
 }
@@ -29,7 +29,7 @@ meg_span meg_onnx_weight_name(const meg_onnx_symbol *s)
 static const char *weight_scope(const meg_onnx_build *b, const meg_onnx_layer *l)
 {
     if (!l->weights) return NULL;
-    meg_span s = meg_onnx_weight_name(l->weight[0].symbol);
+    meg_bytes s = meg_onnx_weight_name(l->weight[0].symbol);
     int length = (int)(s.end - s.at), tail = (int)strlen(".weight");
     if (length <= tail || length > 200 || memcmp(s.end - tail, ".weight", (size_t)tail) != 0)
         return NULL;
@@ -43,7 +43,7 @@ static bool taken(const meg_onnx_build *b, const char *name)
                                            "absolute_error"};
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (strcmp(name, reserved[i]) == 0) return true;
-    meg_span s = {(const uint8_t *)name, (const uint8_t *)name + strlen(name)};
+    meg_bytes s = {(const uint8_t *)name, (const uint8_t *)name + strlen(name)};
     const meg_onnx_symbol *other = meg_onnx_symbol_of(b, s);
     return (other && other->constant) || meg_graph_find_value(b->graph, name) >= 0;
 }
@@ -54,11 +54,11 @@ const char *meg_onnx_layer_name(const meg_onnx_build *b, const meg_onnx_node *n,
                                 const meg_onnx_layer *l)
 {
     meg_pool *pool = b->graph->pool;
-    meg_span own = meg_onnx_note(n, "megalith.scope");
+    meg_bytes own = meg_onnx_note(n, "megalith.scope");
     const char *name = own.at < own.end ? meg_pool_text(pool, "%.*s", MEG_SPAN_TEXT(own)) : NULL;
     if (!name) name = weight_scope(b, l);
     if (!name) name = meg_onnx_torch_scope(b, n);
-    meg_span rest = n->name.at < n->name.end ? n->name : n->out[0];
+    meg_bytes rest = n->name.at < n->name.end ? n->name : n->out[0];
     if (!name) name = meg_pool_text(pool, "%.*s", MEG_SPAN_TEXT(rest));
     const char *unique = name;
     for (int i = 2; taken(b, unique); i++)

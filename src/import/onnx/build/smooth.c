@@ -12,8 +12,8 @@ static bool is_step(const meg_onnx_node *n)
                                       "Size",  "Sign", "Floor",       "Ceil",    "Round",
                                       "IsNaN", "IsInf"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        if (meg_span_is(n->op, ops[i])) return true;
-    int64_t to = meg_span_is(n->op, "Cast") ? meg_onnx_int(n, "to", 0) : 0;
+        if (meg_bytes_is(n->op, ops[i])) return true;
+    int64_t to = meg_bytes_is(n->op, "Cast") ? meg_onnx_int(n, "to", 0) : 0;
     return to == MEG_ONNX_BOOL || to == MEG_ONNX_INT32 || to == MEG_ONNX_INT64;
 }
 
@@ -26,7 +26,7 @@ static bool only_steers(const meg_onnx_node *n, int i)
     } rows[] = {{"Where", 0, 0}, {"Gather", 1, 1},   {"Reshape", 1, 1}, {"Expand", 1, 1},
                 {"Slice", 1, 4}, {"CastLike", 1, 1}, {"Trilu", 1, 1}};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
-        if (meg_span_is(n->op, rows[k].op) && i >= rows[k].first && i <= rows[k].last) return true;
+        if (meg_bytes_is(n->op, rows[k].op) && i >= rows[k].first && i <= rows[k].last) return true;
     return false;
 }
 

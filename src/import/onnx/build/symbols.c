@@ -1,7 +1,7 @@
 /* The symbols of an ONNX file, by their names: a hash table, filled before anything else is looked at. */
 #include "import/onnx/build/build.h"
 
-static uint64_t hash(meg_span s)
+static uint64_t hash(meg_bytes s)
 {
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
     for (; s.at < s.end; s.at++)
@@ -10,21 +10,21 @@ static uint64_t hash(meg_span s)
 }
 
 /* The place of a name, or the free one where it would go. */
-static int *place_of(const meg_onnx_build *b, meg_span name)
+static int *place_of(const meg_onnx_build *b, meg_bytes name)
 {
     size_t at = hash(name) & (b->places - 1);
-    while (b->place[at] >= 0 && !meg_span_equal(b->symbol[b->place[at]].name, name))
+    while (b->place[at] >= 0 && !meg_bytes_equal(b->symbol[b->place[at]].name, name))
         at = (at + 1) & (b->places - 1);
     return &b->place[at];
 }
 
-meg_onnx_symbol *meg_onnx_symbol_of(const meg_onnx_build *b, meg_span name)
+meg_onnx_symbol *meg_onnx_symbol_of(const meg_onnx_build *b, meg_bytes name)
 {
     int at = *place_of(b, name);
     return at >= 0 ? &b->symbol[at] : NULL;
 }
 
-meg_status meg_onnx_define(meg_onnx_build *b, meg_span name, int maker,
+meg_status meg_onnx_define(meg_onnx_build *b, meg_bytes name, int maker,
                            const meg_onnx_tensor *constant)
 {
     int *place = place_of(b, name);

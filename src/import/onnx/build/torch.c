@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 typedef struct target { /* a line of the signature */
-    meg_span name;
+    meg_bytes name;
     meg_onnx_kind kind;
     bool unsaved; /* a buffer that is not persistent, a constant */
     bool found;   /* there is an initializer for it */
@@ -29,28 +29,28 @@ typedef struct signature {
 
 static int by_name(const void *a, const void *b)
 {
-    meg_span x = ((const target *)a)->name, y = ((const target *)b)->name;
-    int64_t n = meg_span_bytes(x), m = meg_span_bytes(y);
+    meg_bytes x = ((const target *)a)->name, y = ((const target *)b)->name;
+    int64_t n = meg_bytes_bytes(x), m = meg_bytes_bytes(y);
     int order = memcmp(x.at, y.at, (size_t)(n < m ? n : m));
     return order ? order : n < m ? -1 : n > m;
 }
 
-static target *target_of(const signature *s, meg_span name)
+static target *target_of(const signature *s, meg_bytes name)
 {
     target key = {.name = name};
     return s->count ? bsearch(&key, s->at, s->count, sizeof key, by_name) : NULL;
 }
 
-static meg_onnx_kind kind_of(meg_span word)
+static meg_onnx_kind kind_of(meg_bytes word)
 {
-    if (meg_span_is(word, "PARAMETER")) return MEG_ONNX_PARAMETER;
-    return meg_span_is(word, "BUFFER") ? MEG_ONNX_BUFFER : MEG_ONNX_CONSTANT;
+    if (meg_bytes_is(word, "PARAMETER")) return MEG_ONNX_PARAMETER;
+    return meg_bytes_is(word, "BUFFER") ? MEG_ONNX_BUFFER : MEG_ONNX_CONSTANT;
 }
 
 /* "p_conv_weight: PARAMETER target='conv.weight'", "b_mean: BUFFER target='mean' persistent=True" */
-static void read_signature(meg_span text, signature *out)
+static void read_signature(meg_bytes text, signature *out)
 {
-    meg_span line;
+    meg_bytes line;
     while (meg_next_line(&text, &line) && !meg_begins(line, "# outputs")) {
         target t = {.kind = MEG_ONNX_UNSAID};
         meg_next_word(&line);
@@ -75,14 +75,14 @@ static void take_target(meg_onnx_symbol *s, target *t)
 /* ---- what was folded ---- */
 
 /* Values that torch.export names after what only moves axes; "val_8" is inside of such a step. */
-static bool only_moves(meg_span name)
+static bool only_moves(meg_bytes name)
 {
     static const char *const heads[] = {"val_",    "view",      "reshape",  "unsqueeze", "squeeze",
                                         "permute", "transpose", "t_",       "clone",     "detach",
                                         "alias",   "numpy_t",   "_to_copy", "to_"};
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         if (meg_begins(name, heads[i])) return true;
-    return meg_span_is(name, "t");
+    return meg_bytes_is(name, "t");
 }
 
 static bool mirrored(const meg_onnx_tensor *a, const meg_onnx_tensor *b)
@@ -91,7 +91,7 @@ static bool mirrored(const meg_onnx_tensor *a, const meg_onnx_tensor *b)
 }
 
 /* A tensor that is still there as well: the same weight, tied. False: it is another one. */
-static bool tie(const meg_onnx_build *b, meg_onnx_symbol *s, meg_span name)
+static bool tie(const meg_onnx_build *b, meg_onnx_symbol *s, meg_bytes name)
 {
     const meg_onnx_symbol *other = meg_onnx_symbol_of(b, name);
     if (!meg_onnx_is_initializer(other) || !mirrored(s->constant, other->constant)) return false;
@@ -107,16 +107,16 @@ static bool moves_weights(const meg_onnx_node *n)
 {
     static const char *const ops[] = {"MatMul", "Mul", "Add", "Sub", "Div", "PRelu"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        if (meg_span_is(n->op, ops[i])) return true;
+        if (meg_bytes_is(n->op, ops[i])) return true;
     return false;
 }
 
 /* By the note which values went into it: one of them, at most, is a parameter or buffer. */
 static void read_folded(const meg_onnx_build *b, const signature *sign, meg_onnx_symbol *s,
-                        meg_span note)
+                        meg_bytes note)
 {
     target *from = NULL;
-    meg_span word;
+    meg_bytes word;
     int count = 0;
     bool moves = only_moves(s->name);
     while (meg_next_quoted(&note, &word)) {
@@ -144,7 +144,7 @@ static void read_notes(const meg_onnx_build *b, const signature *sign)
         const meg_onnx_info *info = &b->file->info[i];
         meg_onnx_symbol *s = meg_onnx_symbol_of(b, info->name);
         if (!meg_onnx_is_initializer(s) || s->label.at) continue;
-        meg_span kind = meg_onnx_info_note(info, "pkg.torch.export.graph_signature.InputSpec.kind");
+        meg_bytes kind = meg_onnx_info_note(info, "pkg.torch.export.graph_signature.InputSpec.kind");
         if (kind.at < kind.end) s->kind = kind_of(kind), s->label = s->name;
         else
             read_folded(b, sign, s,
@@ -155,7 +155,7 @@ static void read_notes(const meg_onnx_build *b, const signature *sign)
 /* ---- names by modules ---- */
 
 /* "/layer1/layer1.0/conv1/Conv" -> "layer1.0.conv1" */
-static const char *script_module(const meg_onnx_build *b, meg_span name)
+static const char *script_module(const meg_onnx_build *b, meg_bytes name)
 {
     const char *path = "", *last = "";
     if (name.at >= name.end || *name.at != '/') return NULL;
@@ -163,9 +163,9 @@ static const char *script_module(const meg_onnx_build *b, meg_span name)
     for (;;) {
         const uint8_t *end = memchr(name.at, '/', (size_t)(name.end - name.at));
         if (!end) return *path ? path : NULL;
-        meg_span part = {name.at, end};
+        meg_bytes part = {name.at, end};
         size_t length = strlen(last);
-        bool longer = length && meg_begins(part, last) && (size_t)meg_span_bytes(part) > length &&
+        bool longer = length && meg_begins(part, last) && (size_t)meg_bytes_bytes(part) > length &&
                       part.at[length] == '.';
         int kept = (int)(strlen(path) - (longer ? length : 0));
         last = meg_pool_text(b->file->pool, "%.*s", MEG_SPAN_TEXT(part));
@@ -176,11 +176,11 @@ static const char *script_module(const meg_onnx_build *b, meg_span name)
 }
 
 /* Which input the symbol is; -1: none, or several. */
-static int place_in(const meg_onnx_node *n, meg_span name)
+static int place_in(const meg_onnx_node *n, meg_bytes name)
 {
     int at = -1;
     for (int i = 0; i < n->inputs; i++)
-        if (meg_span_equal(n->in[i], name)) at = at < 0 ? i : n->inputs;
+        if (meg_bytes_equal(n->in[i], name)) at = at < 0 ? i : n->inputs;
     return at < n->inputs ? at : -1;
 }
 
@@ -189,33 +189,33 @@ static const char *beside_bias(const meg_onnx_build *b, const meg_onnx_node *n)
 {
     static const char bias[] = "bias";
     const meg_onnx_node *add = meg_onnx_after(b, n);
-    for (int i = 0; add && meg_span_is(add->op, "Add") && i < add->inputs; i++) {
+    for (int i = 0; add && meg_bytes_is(add->op, "Add") && i < add->inputs; i++) {
         const meg_onnx_symbol *s = meg_onnx_symbol_of(b, add->in[i]);
         if (!meg_onnx_is_initializer(s) || !meg_ends(s->name, bias)) continue;
-        meg_span module = {s->name.at, s->name.end - strlen(bias)};
+        meg_bytes module = {s->name.at, s->name.end - strlen(bias)};
         return meg_pool_text(b->file->pool, "%.*sweight", MEG_SPAN_TEXT(module));
     }
     return NULL;
 }
 
 /* What an input of a node is called in PyTorch, if its module has it under the usual names. */
-static meg_span own_name(const meg_onnx_build *b, const meg_onnx_node *n, int place)
+static meg_bytes own_name(const meg_onnx_build *b, const meg_onnx_node *n, int place)
 {
     const char *module = meg_onnx_torch_scope(b, n);
     if (!module) module = script_module(b, n->name);
-    if (!module) return (meg_span){NULL, NULL};
-    bool bias = meg_span_is(n->op, "Add") || place == 2;
+    if (!module) return (meg_bytes){NULL, NULL};
+    bool bias = meg_bytes_is(n->op, "Add") || place == 2;
     return meg_text_span(meg_pool_text(b->file->pool, "%s.%s", module, bias ? "bias" : "weight"));
 }
 
 /* What the weight of this node may have been called; empty: who knows. */
-static meg_span guess_name(const meg_onnx_build *b, const meg_onnx_symbol *s)
+static meg_bytes guess_name(const meg_onnx_build *b, const meg_onnx_symbol *s)
 {
     const meg_onnx_node *n = s->uses == 1 && s->user >= 0 ? &b->file->node[s->user] : NULL;
-    meg_span none = {NULL, NULL};
+    meg_bytes none = {NULL, NULL};
     if (!n || !moves_weights(n)) return none;
     int place = place_in(n, s->name);
-    bool product = meg_span_is(n->op, "MatMul");
+    bool product = meg_bytes_is(n->op, "MatMul");
     if (place < 0 || (product && place != 1)) return none;
     const char *beside = product ? beside_bias(b, n) : NULL;
     if (beside) return meg_text_span(beside);
@@ -229,7 +229,7 @@ static void match_modules(meg_onnx_build *b, const signature *sign)
     for (int i = 0; i < b->symbols; i++) {
         meg_onnx_symbol *s = &b->symbol[i];
         if (!meg_onnx_is_initializer(s) || s->kind != MEG_ONNX_UNSAID || s->of) continue;
-        meg_span name = meg_onnx_nameless(s->name) ? guess_name(b, s) : (meg_span){NULL, NULL};
+        meg_bytes name = meg_onnx_nameless(s->name) ? guess_name(b, s) : (meg_bytes){NULL, NULL};
         target *t = name.at ? target_of(sign, name) : NULL;
         bool missing = t && !t->found && t->kind == MEG_ONNX_PARAMETER;
         s->kind = MEG_ONNX_CONSTANT;
@@ -253,12 +253,12 @@ static bool uniform(const meg_onnx_tensor *t)
 static target *missing_of(const meg_onnx_build *b, const signature *sign, const meg_onnx_node *n,
                           int place)
 {
-    meg_span name = own_name(b, n, place);
+    meg_bytes name = own_name(b, n, place);
     target *t = name.at ? target_of(sign, name) : NULL;
     if (t || !name.at) return t && !t->found && t->kind == MEG_ONNX_PARAMETER ? t : NULL;
     const char *tail = meg_ends(name, ".bias") ? "bias" : "weight";
     const char *head = meg_pool_text(b->file->pool, "%.*s",
-                                     (int)(meg_span_bytes(name) - (int64_t)strlen(tail)),
+                                     (int)(meg_bytes_bytes(name) - (int64_t)strlen(tail)),
                                      (const char *)name.at);
     int count = 0;
     for (size_t i = 0; i < sign->count; i++) {
@@ -318,8 +318,8 @@ static meg_status split_merged(meg_onnx_build *b, const signature *sign)
 
 static int64_t units_of(const meg_onnx_node *n, const meg_onnx_tensor *weight)
 {
-    if (meg_span_is(n->op, "Gemm")) return weight->dims[meg_onnx_int(n, "transB", 0) ? 0 : 1];
-    if (meg_span_is(n->op, "ConvTranspose")) return weight->dims[1] * meg_onnx_int(n, "group", 1);
+    if (meg_bytes_is(n->op, "Gemm")) return weight->dims[meg_onnx_int(n, "transB", 0) ? 0 : 1];
+    if (meg_bytes_is(n->op, "ConvTranspose")) return weight->dims[1] * meg_onnx_int(n, "group", 1);
     return weight->dims[0];
 }
 
@@ -328,7 +328,7 @@ static target *bias_of(const meg_onnx_build *b, const signature *sign, const meg
                        const meg_onnx_symbol *weight)
 {
     static const char tail[] = "weight";
-    meg_span name = meg_onnx_weight_name(weight);
+    meg_bytes name = meg_onnx_weight_name(weight);
     if (!meg_ends(name, tail)) return missing_of(b, sign, n, 2);
     name.end -= strlen(tail);
     const char *bias = meg_pool_text(b->file->pool, "%.*sbias", MEG_SPAN_TEXT(name));
@@ -339,7 +339,7 @@ static target *bias_of(const meg_onnx_build *b, const signature *sign, const meg
 /* PyTorch's optimizer drops biases that begin with zeros, and notes it: they are trained all the same. */
 static meg_status restore_bias(meg_onnx_build *b, const signature *sign, meg_onnx_node *n)
 {
-    meg_span rule = meg_onnx_note(n, "pkg.onnxscript.rewriter.rule_name");
+    meg_bytes rule = meg_onnx_note(n, "pkg.onnxscript.rewriter.rule_name");
     const meg_onnx_symbol *weight = n->inputs == 2 ? meg_onnx_symbol_of(b, n->in[1]) : NULL;
     if (!meg_contains(rule, "RemoveOptionalBias") || !weight || !weight->constant) return MEG_OK;
     target *t = weight->constant->rank >= 2 ? bias_of(b, sign, n, weight) : NULL;
@@ -349,7 +349,7 @@ static meg_status restore_bias(meg_onnx_build *b, const signature *sign, meg_onn
     *zeros = (meg_onnx_tensor){.name = t->name, .type = MEG_ONNX_FLOAT, .rank = 1, .size = units};
     zeros->dims[0] = units;
     zeros->data = meg_pool_alloc(b->file->pool, (size_t)units * sizeof(float));
-    meg_span *in = meg_pool_alloc(b->file->pool, 3 * sizeof *in);
+    meg_bytes *in = meg_pool_alloc(b->file->pool, 3 * sizeof *in);
     in[0] = n->in[0], in[1] = n->in[1], in[2] = t->name;
     n->in = in;
     n->inputs = 3;
@@ -372,7 +372,7 @@ static void list_missing(meg_onnx_build *b, const signature *sign)
             meg_onnx_list_name(b, &b->missing, sign->at[i].name);
 }
 
-meg_status meg_onnx_read_exported(meg_onnx_build *b, meg_span text)
+meg_status meg_onnx_read_exported(meg_onnx_build *b, meg_bytes text)
 {
     signature sign = {0};
     read_signature(text, &sign);
@@ -404,7 +404,7 @@ static bool is_tied(meg_onnx_build *b, meg_onnx_symbol *s)
     int tables = 0;
     for (size_t i = 0; i < b->file->nodes && t->rank == 2 && tables < MOST_TABLES; i++) {
         const meg_onnx_node *n = &b->file->node[i];
-        if (b->skip[i] || n->inputs < 1 || !meg_span_is(n->op, "Gather")) continue;
+        if (b->skip[i] || n->inputs < 1 || !meg_bytes_is(n->op, "Gather")) continue;
         meg_onnx_symbol *other = meg_onnx_symbol_of(b, n->in[0]);
         if (!meg_onnx_is_initializer(other) || !mirrored(t, other->constant)) continue;
         tables++;
@@ -421,7 +421,7 @@ static bool is_tied(meg_onnx_build *b, meg_onnx_symbol *s)
 
 static bool is_slope(const meg_onnx_build *b, const meg_onnx_symbol *s)
 {
-    return s->user >= 0 && meg_span_is(b->file->node[s->user].op, "PRelu");
+    return s->user >= 0 && meg_bytes_is(b->file->node[s->user].op, "PRelu");
 }
 
 /* TorchScript: names are all there is. What has lost its own was a weight whose axes were moved, if
@@ -437,7 +437,7 @@ void meg_onnx_read_script(meg_onnx_build *b)
         s->kind = number ? MEG_ONNX_CONSTANT : MEG_ONNX_PARAMETER;
         s->guessed = true;
         if (!nameless || number || is_tied(b, s)) continue;
-        meg_span name = guess_name(b, s);
+        meg_bytes name = guess_name(b, s);
         if (!name.at || meg_onnx_is_initializer(meg_onnx_symbol_of(b, name))) continue;
         s->label = name;
         s->folded = true;

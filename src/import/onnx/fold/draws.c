@@ -299,7 +299,7 @@ static const struct {
 meg_status meg_onnx_read_draw(meg_onnx_build *b, const meg_onnx_node *n)
 {
     for (size_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++)
-        if (meg_span_is(n->op, STEPS[i].op)) return STEPS[i].read(b, n);
+        if (meg_bytes_is(n->op, STEPS[i].op)) return STEPS[i].read(b, n);
     return misused(b, n);
 }
 

@@ -27,7 +27,7 @@ static int new_rank(const meg_onnx_node *n, const meg_onnx_tensor *t, const meg_
                     int64_t dims[MEG_ONNX_RANK])
 {
     unsigned marked = 0;
-    bool more = meg_span_is(n->op, "Unsqueeze");
+    bool more = meg_bytes_is(n->op, "Unsqueeze");
     int count = t->rank + (more ? axes->count : 0), rank = 0, from = 0;
     for (int i = 0; count <= MEG_ONNX_RANK && i < axes->count; i++) {
         int axis = meg_onnx_axis(axes->at[i], count);
@@ -48,9 +48,9 @@ meg_status meg_onnx_new_dims(const meg_onnx_build *b, const meg_onnx_node *n,
                              const meg_onnx_tensor *t, int64_t dims[MEG_ONNX_RANK], int *rank)
 {
     meg_onnx_list list;
-    bool reshape = meg_span_is(n->op, "Reshape");
+    bool reshape = meg_bytes_is(n->op, "Reshape");
     MEG_TRY(b->error, meg_onnx_list_of(b, n, reshape ? NULL : "axes", 1, &list));
-    if (meg_span_is(n->op, "Flatten")) {
+    if (meg_bytes_is(n->op, "Flatten")) {
         int64_t axis = meg_onnx_int(n, "axis", 1);
         if (axis < 0) axis += t->rank;
         list = (meg_onnx_list){2, {1, 1}};

@@ -386,7 +386,7 @@ static meg_status fold_numbers(folding *f)
 {
     const meg_onnx_computing *c = meg_onnx_computings;
     strides s[2] = {0};
-    while (c->op && !meg_span_is(f->n->op, c->op))
+    while (c->op && !meg_bytes_is(f->n->op, c->op))
         c++;
     bool real = c->reals || is_real(f->in[0]) || (c->operands > 1 && is_real(f->in[1]));
     if (f->n->inputs != c->operands || (real ? !c->r : !c->i)) return too_large(f);
@@ -440,7 +440,7 @@ static meg_status fold_cast(folding *f)
     int64_t to = meg_onnx_int(f->n, "to", 0);
     f->real = to == MEG_ONNX_FLOAT || to == MEG_ONNX_DOUBLE || to == MEG_ONNX_FLOAT16 ||
               to == MEG_ONNX_BFLOAT16;
-    if (meg_span_is(f->n->op, "CastLike")) f->real = f->in[1] ? is_real(f->in[1]) : true;
+    if (meg_bytes_is(f->n->op, "CastLike")) f->real = f->in[1] ? is_real(f->in[1]) : true;
     f->rank = f->in[0]->rank;
     memcpy(f->dims, f->in[0]->dims, sizeof f->dims);
     return to == MEG_ONNX_BOOL ? fold_truth(f) : fold_same(f);
@@ -450,9 +450,9 @@ static meg_status fold_cast(folding *f)
 
 static double reduced(const meg_onnx_node *n, double sum, double next)
 {
-    if (meg_span_is(n->op, "ReduceMax")) return next > sum ? next : sum;
-    if (meg_span_is(n->op, "ReduceMin")) return next < sum ? next : sum;
-    return meg_span_is(n->op, "ReduceProd") ? sum * next : sum + next;
+    if (meg_bytes_is(n->op, "ReduceMax")) return next > sum ? next : sum;
+    if (meg_bytes_is(n->op, "ReduceMin")) return next < sum ? next : sum;
+    return meg_bytes_is(n->op, "ReduceProd") ? sum * next : sum + next;
 }
 
 /* Over some axes, or all; of real numbers. */
@@ -490,7 +490,7 @@ static meg_status fold_reduce(folding *f)
         }
         f->r[at] = first == 0 ? real_at(t, i) : reduced(f->n, f->r[at], real_at(t, i));
     }
-    for (int64_t i = 0; i < f->size && meg_span_is(f->n->op, "ReduceMean"); i++)
+    for (int64_t i = 0; i < f->size && meg_bytes_is(f->n->op, "ReduceMean"); i++)
         f->r[i] *= share;
     return finish(f);
 }
@@ -541,8 +541,8 @@ static bool stays(const meg_onnx_symbol *s, int row)
 static int row_of(const meg_onnx_build *b, const meg_onnx_node *n, bool weights)
 {
     int row = 0;
-    bool like = meg_span_is(n->op, "CastLike"); /* of the second only the type counts */
-    while (row < COUNT && !meg_span_is(n->op, FOLDS[row].op))
+    bool like = meg_bytes_is(n->op, "CastLike"); /* of the second only the type counts */
+    while (row < COUNT && !meg_bytes_is(n->op, FOLDS[row].op))
         row++;
     if (row == COUNT || n->inputs < FOLDS[row].inputs || n->inputs > FOLDS[row].inputs_max)
         return -1;

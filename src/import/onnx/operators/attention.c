@@ -31,25 +31,25 @@ static const double HIDDEN = -1e9;
 /* ---- finding ---- */
 
 /* The Mul that alone makes this input, and is read by nobody else. */
-static const meg_onnx_node *scaled_by(const meg_onnx_build *b, meg_span name)
+static const meg_onnx_node *scaled_by(const meg_onnx_build *b, meg_bytes name)
 {
     const meg_onnx_symbol *s = meg_onnx_symbol_of(b, name);
     if (!s || s->maker < 0 || s->uses != 1 || b->skip[s->maker]) return NULL;
     const meg_onnx_node *n = &b->file->node[s->maker];
-    return meg_span_is(n->op, "Mul") && n->inputs == 2 && n->outputs == 1 ? n : NULL;
+    return meg_bytes_is(n->op, "Mul") && n->inputs == 2 && n->outputs == 1 ? n : NULL;
 }
 
 static bool is_link(const meg_onnx_node *n)
 {
     static const char *const ops[] = {"Mul", "Div", "Add", "Where"};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        if (meg_span_is(n->op, ops[i])) return true;
+        if (meg_bytes_is(n->op, ops[i])) return true;
     return false;
 }
 
 static bool is_plain_matmul(const meg_onnx_node *n)
 {
-    return meg_span_is(n->op, "MatMul") && n->inputs == 2 && n->outputs == 1 && !meg_onnx_is_own(n);
+    return meg_bytes_is(n->op, "MatMul") && n->inputs == 2 && n->outputs == 1 && !meg_onnx_is_own(n);
 }
 
 static void add_node(const meg_onnx_build *b, meg_onnx_attention *a, const meg_onnx_node *n)
@@ -73,16 +73,16 @@ static bool follow(const meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_att
         add_node(b, a, next);
         next = meg_onnx_after(b, next);
     }
-    if (!next || !meg_span_is(next->op, "Softmax") || next->outputs != 1) return false;
+    if (!next || !meg_bytes_is(next->op, "Softmax") || next->outputs != 1) return false;
     a->softmax = next;
     add_node(b, a, next);
     a->last = meg_onnx_after(b, next);
-    if (a->last && meg_span_is(a->last->op, "Dropout")) {
+    if (a->last && meg_bytes_is(a->last->op, "Dropout")) {
         a->drop = next = a->last;
         add_node(b, a, next);
         a->last = meg_onnx_after(b, next);
     }
-    return a->last && is_plain_matmul(a->last) && meg_span_equal(a->last->in[0], next->out[0]) &&
+    return a->last && is_plain_matmul(a->last) && meg_bytes_equal(a->last->in[0], next->out[0]) &&
            !b->skip[a->last - b->file->node];
 }
 
@@ -202,7 +202,7 @@ static bool judge_links(const meg_onnx_build *b, const meg_onnx_attention *a,
     for (int i = 0; i < a->count; i++) {
         const meg_onnx_node *n = &b->file->node[a->node[i]];
         if (n <= a->scores || n >= a->softmax || n == a->before[0] || n == a->before[1]) continue;
-        bool mul = meg_span_is(n->op, "Mul"), div = meg_span_is(n->op, "Div");
+        bool mul = meg_bytes_is(n->op, "Mul"), div = meg_bytes_is(n->op, "Div");
         if (mul || div) {
             if (masked || !beside(b, n, s, &number) || (div && meg_onnx_in(b, n, 0) != s))
                 return false;

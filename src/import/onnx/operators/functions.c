@@ -48,7 +48,7 @@ static double meant(double number)
 static int function_of(const meg_onnx_node *n)
 {
     int i = 0;
-    while (i < COUNT && !meg_span_is(n->op, FUNCTIONS[i].onnx))
+    while (i < COUNT && !meg_bytes_is(n->op, FUNCTIONS[i].onnx))
         i++;
     return i;
 }

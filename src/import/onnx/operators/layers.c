@@ -53,7 +53,7 @@ static meg_status read_windows(const meg_onnx_build *b, const meg_onnx_node *n, 
 {
     const meg_value *v = &b->graph->value[x];
     int64_t pads[2 * MEG_ONNX_RANK];
-    meg_span automatic = meg_onnx_text(n, "auto_pad");
+    meg_bytes automatic = meg_onnx_text(n, "auto_pad");
     w->count = v->rank - 2;
     if (w->count < 1) return meg_onnx_refuse(b, n, "its input has no spatial axis");
     MEG_TRY(b->error, list_or(b, n, "kernel_shape", w->count, 0, w->kernel));
@@ -70,8 +70,8 @@ static meg_status read_windows(const meg_onnx_build *b, const meg_onnx_node *n, 
             return meg_onnx_refuse(b, n, "a stride or dilation is 0");
         w->before[i] = pads[i], w->after[i] = pads[w->count + i];
     }
-    bool lower = meg_span_is(automatic, "SAME_LOWER");
-    if (lower || meg_span_is(automatic, "SAME_UPPER")) pad_same(w, v, lower);
+    bool lower = meg_bytes_is(automatic, "SAME_LOWER");
+    if (lower || meg_bytes_is(automatic, "SAME_UPPER")) pad_same(w, v, lower);
     return MEG_OK;
 }
 
@@ -94,7 +94,7 @@ static void print_windows(meg_onnx_layer *l, const windows *w)
 
 /* ---- convolutions ---- */
 
-static bool ends_with(meg_span s, const char *tail)
+static bool ends_with(meg_bytes s, const char *tail)
 {
     size_t length = strlen(tail);
     return (size_t)(s.end - s.at) >= length && memcmp(s.end - length, tail, length) == 0;
@@ -104,7 +104,7 @@ static bool ends_with(meg_span s, const char *tail)
  * by other names than modules. */
 static bool looks_folded(const meg_onnx_build *b, const meg_onnx_weight w[2])
 {
-    return meg_span_is(b->file->producer, "pytorch") &&
+    return meg_bytes_is(b->file->producer, "pytorch") &&
            !(ends_with(w[0].symbol->name, ".weight") && ends_with(w[1].symbol->name, ".bias"));
 }
 
@@ -155,8 +155,8 @@ static meg_status pad_transpose(const meg_onnx_build *b, const meg_onnx_node *n,
 {
     int64_t want[MEG_ONNX_RANK];
     const meg_value *v = &b->graph->value[x];
-    meg_span automatic = meg_onnx_text(n, "auto_pad");
-    bool lower = meg_span_is(automatic, "SAME_LOWER"), upper = meg_span_is(automatic, "SAME_UPPER");
+    meg_bytes automatic = meg_onnx_text(n, "auto_pad");
+    bool lower = meg_bytes_is(automatic, "SAME_LOWER"), upper = meg_bytes_is(automatic, "SAME_UPPER");
     bool shape = meg_onnx_has(n, "output_shape");
     MEG_TRY(b->error, list_or(b, n, "output_padding", w->count, 0, extra));
     if (!shape && !lower && !upper) return MEG_OK;
@@ -228,7 +228,7 @@ static bool flattens(const meg_onnx_node *n)
 {
     static const char *const ops[] = {"Flatten", "Reshape", "Squeeze"};
     for (size_t i = 0; n && i < sizeof ops / sizeof *ops; i++)
-        if (meg_span_is(n->op, ops[i])) return true;
+        if (meg_bytes_is(n->op, ops[i])) return true;
     return false;
 }
 

@@ -41,7 +41,7 @@ static meg_status read_relation(meg_onnx_build *b, const meg_onnx_node *n)
     meg_onnx_layer l = {.op = "compare", .inputs = 2};
     meg_onnx_symbol *s[2] = {meg_onnx_in(b, n, 0), meg_onnx_in(b, n, 1)};
     size_t row = 0;
-    while (!meg_span_is(n->op, RELATIONS[row].onnx))
+    while (!meg_bytes_is(n->op, RELATIONS[row].onnx))
         row++;
     int first = s[0] && s[0]->constant ? 1 : 0;
     if (s[0] && s[1] && s[0]->constant && s[1]->constant) /* of weights: a mask is none */

@@ -9,10 +9,10 @@
 /* ONNX and Keras average the population's variance, PyTorch the unbiased one. */
 static const char *variance_of(const meg_onnx_build *b, const meg_onnx_node *n)
 {
-    meg_span note = meg_onnx_note(n, "megalith.running_var");
-    if (meg_span_is(note, "unbiased")) return "unbiased";
-    if (meg_span_is(note, "population")) return "population";
-    return meg_span_is(b->file->producer, "pytorch") ? "unbiased" : "population";
+    meg_bytes note = meg_onnx_note(n, "megalith.running_var");
+    if (meg_bytes_is(note, "unbiased")) return "unbiased";
+    if (meg_bytes_is(note, "population")) return "population";
+    return meg_bytes_is(b->file->producer, "pytorch") ? "unbiased" : "population";
 }
 
 /* A scale that another normalisation has, too. Where the file says what is whose, merged ones are parted
@@ -32,7 +32,7 @@ static meg_status read_batchnorm(meg_onnx_build *b, const meg_onnx_node *n)
     b->merged += is_shared(l.weight[0].symbol);
     meg_onnx_attr(&l, "epsilon=%.9g momentum=%.9g variance=%s", meg_onnx_real(n, "epsilon", 1e-5),
                   1 - meg_onnx_real(n, "momentum", 0.9), variance_of(b, n));
-    bool own = meg_span_bytes(meg_onnx_note(n, "megalith.running_var")) > 0;
+    bool own = meg_bytes_bytes(meg_onnx_note(n, "megalith.running_var")) > 0;
     b->still += !own && meg_onnx_int(n, "training_mode", 0) == 0;
     MEG_TRY(b->error, meg_onnx_add(b, n, &l));
     for (int i = 1; i <= 2; i++) /* in training the statistics come out, too */

@@ -12,9 +12,9 @@ static const char *const OWN[] = {
 
 static const char *own_operator(const meg_onnx_node *n)
 {
-    meg_span note = meg_onnx_note(n, "megalith.op");
+    meg_bytes note = meg_onnx_note(n, "megalith.op");
     for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
-        if (meg_span_is(note, OWN[i])) return OWN[i];
+        if (meg_bytes_is(note, OWN[i])) return OWN[i];
     return NULL;
 }
 
@@ -26,13 +26,13 @@ bool meg_onnx_is_own(const meg_onnx_node *n)
 /* The inputs become those of the whole group. */
 static void take_inputs(meg_onnx_build *b, meg_onnx_node *n)
 {
-    meg_span s = meg_onnx_note(n, "megalith.inputs");
-    meg_span *in = meg_pool_alloc(b->file->pool, MEG_INPUTS * sizeof *in);
+    meg_bytes s = meg_onnx_note(n, "megalith.inputs");
+    meg_bytes *in = meg_pool_alloc(b->file->pool, MEG_INPUTS * sizeof *in);
     int count = 0;
     while (s.at < s.end && count < MEG_INPUTS) {
         const uint8_t *end = memchr(s.at, '\n', (size_t)(s.end - s.at));
         if (!end) end = s.end;
-        in[count++] = (meg_span){s.at, end};
+        in[count++] = (meg_bytes){s.at, end};
         s.at = end < s.end ? end + 1 : end;
     }
     if (!count) return;
@@ -49,8 +49,8 @@ void meg_onnx_find_own(meg_onnx_build *b)
 meg_status meg_onnx_read_own(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = own_operator(n)};
-    meg_span words = meg_onnx_note(n, "megalith.words");
-    if (meg_span_bytes(words) >= (int64_t)sizeof l.attrs || n->inputs > MEG_INPUTS)
+    meg_bytes words = meg_onnx_note(n, "megalith.words");
+    if (meg_bytes_bytes(words) >= (int64_t)sizeof l.attrs || n->inputs > MEG_INPUTS)
         return meg_onnx_refuse(b, n, "its note is too long");
     meg_onnx_attr(&l, "%.*s", MEG_SPAN_TEXT(words));
     for (; l.inputs < n->inputs; l.inputs++)

@@ -41,7 +41,7 @@ static meg_status read_leaky(meg_onnx_build *b, const meg_onnx_node *n)
 static meg_status read_gelu(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "gelu"};
-    bool tangent = meg_span_is(meg_onnx_text(n, "approximate"), "tanh");
+    bool tangent = meg_bytes_is(meg_onnx_text(n, "approximate"), "tanh");
     meg_onnx_attr(&l, "approximate=%s", tangent ? "tanh" : "none");
     return meg_onnx_point(b, n, &l);
 }
@@ -93,7 +93,7 @@ static meg_status read_clip(meg_onnx_build *b, const meg_onnx_node *n)
 static meg_status read_softmax(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "softmax", .inputs = 1};
-    if (meg_span_is(n->op, "LogSoftmax")) meg_onnx_attr(&l, "log=1");
+    if (meg_bytes_is(n->op, "LogSoftmax")) meg_onnx_attr(&l, "log=1");
     MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &l.in[0]));
     int rank = meg_onnx_rank(b, meg_onnx_in(b, n, 0));
     int axis = meg_onnx_axis(meg_onnx_int(n, "axis", -1), rank);

@@ -92,7 +92,7 @@ static meg_status read_gemm(meg_onnx_build *b, const meg_onnx_node *n)
 static meg_onnx_symbol *bias_after(const meg_onnx_build *b, const meg_onnx_node *n, int64_t units)
 {
     const meg_onnx_node *add = meg_onnx_after(b, n);
-    if (!add || !meg_span_is(add->op, "Add") || add->inputs != 2 || add->outputs != 1) return NULL;
+    if (!add || !meg_bytes_is(add->op, "Add") || add->inputs != 2 || add->outputs != 1) return NULL;
     for (int i = 0; i < 2; i++) {
         meg_onnx_symbol *s = meg_onnx_in(b, add, i);
         const meg_onnx_tensor *t = s ? s->constant : NULL;

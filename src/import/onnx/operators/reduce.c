@@ -112,13 +112,13 @@ static meg_status read_reduce(meg_onnx_build *b, const meg_onnx_node *n)
     meg_onnx_list axes;
     MEG_TRY(b->error, meg_onnx_list_of(b, n, "axes", 1, &axes));
     if (nothing && axes.count <= 0) {
-        if (!meg_span_is(n->op, "ReduceSum"))
+        if (!meg_bytes_is(n->op, "ReduceSum"))
             return meg_onnx_refuse(b, n, "noop_with_empty_axes without axes");
         meg_onnx_bind(b, n, 0, x);
         return MEG_OK;
     }
     MEG_TRY(b->error, find_axes(&r, v.rank));
-    while (!meg_span_is(n->op, REDUCTIONS[which].op))
+    while (!meg_bytes_is(n->op, REDUCTIONS[which].op))
         which++;
     for (int i = 0; i < v.rank; i++)
         if (keep || !(r.gone >> i & 1)) dims[rank++] = r.gone >> i & 1 ? 1 : v.dims[i];

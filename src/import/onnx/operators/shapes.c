@@ -16,7 +16,7 @@ static bool squeezed(const meg_onnx_symbol *s)
 
 static bool is_ours(const meg_onnx_node *n)
 {
-    return meg_span_bytes(meg_onnx_note(n, "megalith.scope")) > 0;
+    return meg_bytes_bytes(meg_onnx_note(n, "megalith.scope")) > 0;
 }
 
 static meg_status read_flatten(meg_onnx_build *b, const meg_onnx_node *n)
@@ -423,7 +423,7 @@ static meg_status read_pad(meg_onnx_build *b, const meg_onnx_node *n)
     const meg_onnx_tensor *pads;
     double value;
     int64_t before[MEG_AXES] = {0}, after[MEG_AXES] = {0};
-    meg_span mode = meg_onnx_text(n, "mode");
+    meg_bytes mode = meg_onnx_text(n, "mode");
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
     MEG_TRY(b->error, meg_onnx_constant(b, n, 1, &pads));
     MEG_TRY(b->error, meg_onnx_scalar(b, n, 2, 0, &value));
@@ -438,12 +438,12 @@ static meg_status read_pad(meg_onnx_build *b, const meg_onnx_node *n)
     }
     if (before[0] || after[0] || rank < 2)
         return meg_onnx_refuse(b, n, "the batch cannot be padded");
-    if (meg_span_is(mode, "wrap")) return meg_onnx_refuse(b, n, "mode wrap is not supported");
+    if (meg_bytes_is(mode, "wrap")) return meg_onnx_refuse(b, n, "mode wrap is not supported");
     meg_onnx_attr(&l, "pad=");
     for (int i = rank > 2 ? 1 : 0; i < rank; i++) /* one number would mean all spatial axes */
         meg_onnx_attr(&l, "%s%" PRId64 ":%" PRId64, i > (rank > 2) ? "x" : "", before[i], after[i]);
-    const char *words = meg_span_is(mode, "reflect") ? "reflect"
-                        : meg_span_is(mode, "edge")  ? "edge"
+    const char *words = meg_bytes_is(mode, "reflect") ? "reflect"
+                        : meg_bytes_is(mode, "edge")  ? "edge"
                                                      : "constant";
     meg_onnx_attr(&l, " mode=%s value=%.9g", words, value);
     return meg_onnx_add(b, n, &l);
@@ -471,12 +471,12 @@ static const pair ROUNDING[] = {{"round_prefer_floor", "down"},
 static meg_status translate(const meg_onnx_build *b, const meg_onnx_node *n, const char *name,
                             const pair *table, const char **out)
 {
-    meg_span text = meg_onnx_text(n, name);
+    meg_bytes text = meg_onnx_text(n, name);
     *out = table->ours;
     if (!meg_onnx_has(n, name)) return MEG_OK;
     for (; table->onnx; table++) {
         *out = table->ours;
-        if (meg_span_is(text, table->onnx)) return MEG_OK;
+        if (meg_bytes_is(text, table->onnx)) return MEG_OK;
     }
     return meg_onnx_refuse(b, n, "%s=%.*s is not supported", name, MEG_SPAN_TEXT(text));
 }
@@ -519,10 +519,10 @@ static meg_status read_extents(const meg_onnx_build *b, const meg_onnx_node *n, 
  * PyTorch's own rule for outputs of one pixel. */
 static bool is_corner(const meg_onnx_node *n, const meg_value *x, const resizing *r, int axis)
 {
-    meg_span coords = meg_onnx_text(n, "coordinate_transformation_mode");
+    meg_bytes coords = meg_onnx_text(n, "coordinate_transformation_mode");
     double length = r->scale[axis] * (double)x->dims[axis];
-    if (meg_span_is(coords, "pytorch_half_pixel")) return r->size[axis] == 1 && x->dims[axis] > 1;
-    return meg_span_is(coords, "align_corners") && !r->by_size && length > (double)(int64_t)length;
+    if (meg_bytes_is(coords, "pytorch_half_pixel")) return r->size[axis] == 1 && x->dims[axis] > 1;
+    return meg_bytes_is(coords, "align_corners") && !r->by_size && length > (double)(int64_t)length;
 }
 
 static meg_status resize_words(const meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_layer *l)
@@ -547,13 +547,13 @@ static meg_status read_resize(meg_onnx_build *b, const meg_onnx_node *n)
 {
     meg_onnx_layer l = {.op = "resize", .inputs = 1};
     const char *mode, *coords, *rounding;
-    meg_span policy = meg_onnx_text(n, "keep_aspect_ratio_policy");
+    meg_bytes policy = meg_onnx_text(n, "keep_aspect_ratio_policy");
     MEG_TRY(b->error, meg_onnx_data(b, n, 0, &l.in[0]));
     MEG_TRY(b->error, translate(b, n, "mode", MODES, &mode));
     MEG_TRY(b->error, translate(b, n, "coordinate_transformation_mode", COORDS, &coords));
     MEG_TRY(b->error, translate(b, n, "nearest_mode", ROUNDING, &rounding));
     if (meg_onnx_int(n, "antialias", 0) ||
-        (policy.at < policy.end && !meg_span_is(policy, "stretch")))
+        (policy.at < policy.end && !meg_bytes_is(policy, "stretch")))
         return meg_onnx_refuse(b, n, "antialias and keep_aspect_ratio_policy are not supported");
     meg_onnx_attr(&l, "mode=%s coords=%s", mode, coords);
     if (strcmp(mode, "nearest") == 0) meg_onnx_attr(&l, " round=%s", rounding);

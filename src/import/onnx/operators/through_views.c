@@ -348,8 +348,8 @@ static const struct {
 /* Views that could be values stay so as long as axes are only moved. */
 bool meg_onnx_has_view(const meg_onnx_build *b, const meg_onnx_node *n)
 {
-    bool moves = meg_span_is(n->op, "Transpose") || meg_span_is(n->op, "Reshape") ||
-                 meg_span_is(n->op, "Squeeze") || meg_span_is(n->op, "Unsqueeze");
+    bool moves = meg_bytes_is(n->op, "Transpose") || meg_bytes_is(n->op, "Reshape") ||
+                 meg_bytes_is(n->op, "Squeeze") || meg_bytes_is(n->op, "Unsqueeze");
     for (int i = 0; i < n->inputs; i++) {
         const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
         if (s && s->view && (moves || !meg_onnx_is_lazy(s->view))) return true;
@@ -362,9 +362,9 @@ meg_status meg_onnx_read_view(meg_onnx_build *b, const meg_onnx_node *n, const m
     const meg_onnx_symbol *first = meg_onnx_in(b, n, 0);
     bool seen = first && first->view;
     for (size_t i = 0; i < sizeof READERS / sizeof *READERS; i++)
-        if (meg_span_is(n->op, READERS[i].op) && (seen || READERS[i].pair))
+        if (meg_bytes_is(n->op, READERS[i].op) && (seen || READERS[i].pair))
             return READERS[i].read(b, n, row);
     if (seen && meg_onnx_is_function(n)) return read_tokens(b, n, row);
-    if (meg_span_is(n->op, "Shape") || meg_span_is(n->op, "CastLike")) return row->read(b, n);
+    if (meg_bytes_is(n->op, "Shape") || meg_bytes_is(n->op, "CastLike")) return row->read(b, n);
     return meg_onnx_refuse(b, n, "the batch must be the first axis of its inputs");
 }

@@ -37,7 +37,7 @@ static bool check_numbers(meg_field f, meg_wire_type element)
 }
 
 /* Walks an attribute once, so that later walks cannot fail. */
-static bool check_attribute(meg_span body, bool *subgraph)
+static bool check_attribute(meg_bytes body, bool *subgraph)
 {
     meg_field a;
     int state;
@@ -55,7 +55,7 @@ static bool check_attribute(meg_span body, bool *subgraph)
     return state == 0;
 }
 
-static bool check_entry(meg_span body) /* StringStringEntryProto */
+static bool check_entry(meg_bytes body) /* StringStringEntryProto */
 {
     meg_field a;
     int state;
@@ -67,7 +67,7 @@ static bool check_entry(meg_span body) /* StringStringEntryProto */
 /* First walk: texts, counts, checks. */
 static bool scan_node(meg_onnx_node *n)
 {
-    meg_span s = n->body;
+    meg_bytes s = n->body;
     meg_field a;
     int state;
     while (NEXT(s, a)) {
@@ -84,7 +84,7 @@ static bool scan_node(meg_onnx_node *n)
     return state == 0;
 }
 
-static meg_status read_node(meg_onnx_file *f, meg_error *e, meg_span body)
+static meg_status read_node(meg_onnx_file *f, meg_error *e, meg_bytes body)
 {
     meg_onnx_node n = {.body = body};
     meg_field a;
@@ -104,7 +104,7 @@ static meg_status read_node(meg_onnx_file *f, meg_error *e, meg_span body)
 
 /* ---- inputs and outputs ---- */
 
-static bool read_dim(meg_span body, meg_onnx_port *p)
+static bool read_dim(meg_bytes body, meg_onnx_port *p)
 {
     meg_field a;
     int state;
@@ -118,7 +118,7 @@ static bool read_dim(meg_span body, meg_onnx_port *p)
     return state == 0;
 }
 
-static bool read_shape(meg_span body, meg_onnx_port *p)
+static bool read_shape(meg_bytes body, meg_onnx_port *p)
 {
     meg_field a;
     int state;
@@ -130,7 +130,7 @@ static bool read_shape(meg_span body, meg_onnx_port *p)
     return state == 0;
 }
 
-static bool read_tensor_type(meg_span body, meg_onnx_port *p)
+static bool read_tensor_type(meg_bytes body, meg_onnx_port *p)
 {
     meg_field a;
     int state;
@@ -142,7 +142,7 @@ static bool read_tensor_type(meg_span body, meg_onnx_port *p)
     return state == 0;
 }
 
-static bool read_type(meg_span body, meg_onnx_port *p)
+static bool read_type(meg_bytes body, meg_onnx_port *p)
 {
     meg_field a;
     int state;
@@ -153,7 +153,7 @@ static bool read_type(meg_span body, meg_onnx_port *p)
     return state == 0;
 }
 
-static bool scan_port(meg_span body, meg_onnx_port *p)
+static bool scan_port(meg_bytes body, meg_onnx_port *p)
 {
     meg_field a;
     int state;
@@ -167,7 +167,7 @@ static bool scan_port(meg_span body, meg_onnx_port *p)
     return state == 0;
 }
 
-static meg_status read_port(meg_onnx_file *f, meg_error *e, meg_span body, bool output)
+static meg_status read_port(meg_onnx_file *f, meg_error *e, meg_bytes body, bool output)
 {
     meg_onnx_port p;
     if (f->inputs + f->outputs == MOST) return too_many(f, e, "inputs and outputs");
@@ -183,7 +183,7 @@ static meg_status read_port(meg_onnx_file *f, meg_error *e, meg_span body, bool 
 }
 
 /* ValueInfoProto: of values inside the graph only the notes count. */
-static meg_status read_info(meg_onnx_file *f, meg_error *e, meg_span body)
+static meg_status read_info(meg_onnx_file *f, meg_error *e, meg_bytes body)
 {
     meg_onnx_info i = {.body = body};
     meg_field a;
@@ -206,7 +206,7 @@ static meg_status read_info(meg_onnx_file *f, meg_error *e, meg_span body)
 
 /* ---- graph and model ---- */
 
-static meg_status read_initializer(meg_onnx_file *f, meg_error *e, meg_span body)
+static meg_status read_initializer(meg_onnx_file *f, meg_error *e, meg_bytes body)
 {
     meg_onnx_tensor t;
     if (f->tensors == MOST) return too_many(f, e, "initializers");
@@ -216,7 +216,7 @@ static meg_status read_initializer(meg_onnx_file *f, meg_error *e, meg_span body
     return MEG_OK;
 }
 
-static meg_status read_graph(meg_onnx_file *f, meg_error *e, meg_span body)
+static meg_status read_graph(meg_onnx_file *f, meg_error *e, meg_bytes body)
 {
     meg_field a;
     int state;
@@ -236,22 +236,22 @@ static meg_status read_graph(meg_onnx_file *f, meg_error *e, meg_span body)
     return state == 0 ? MEG_OK : malformed(f, e, "the graph");
 }
 
-static bool read_opset(meg_onnx_file *f, meg_span body)
+static bool read_opset(meg_onnx_file *f, meg_bytes body)
 {
     meg_field a;
     int state;
-    meg_span domain = {NULL, NULL};
+    meg_bytes domain = {NULL, NULL};
     uint64_t version = 0;
     while (NEXT(body, a)) {
         if (a.number == 1 && a.wire == MEG_WIRE_BYTES) domain = a.body;
         if (a.number == 2 && a.wire == MEG_WIRE_VARINT) version = a.value;
     }
-    bool own = meg_span_is(domain, "") || meg_span_is(domain, "ai.onnx");
+    bool own = meg_bytes_is(domain, "") || meg_bytes_is(domain, "ai.onnx");
     if (own) f->opset = version > INT32_MAX ? INT32_MAX : (int64_t)version;
     return state == 0;
 }
 
-static meg_status read_model(meg_onnx_file *f, meg_error *e, meg_span s)
+static meg_status read_model(meg_onnx_file *f, meg_error *e, meg_bytes s)
 {
     meg_field a;
     int state, graphs = 0;
@@ -275,7 +275,7 @@ meg_status meg_onnx_open(meg_error *e, const char *path, meg_onnx_file **out)
     if (!f) return meg_fail(e, MEG_ENOMEM, "%s: no memory", path);
     f->pool = meg_pool_new();
     f->path = meg_pool_text(f->pool, "%s", path);
-    meg_span all;
+    meg_bytes all;
     meg_status status = meg_onnx_map(f, e, path, &all);
     if (status == MEG_OK) status = read_model(f, e, all);
     if (status == MEG_OK) *out = f;
@@ -299,14 +299,14 @@ void meg_onnx_close(meg_onnx_file *f)
 /* ---- attributes ---- */
 
 /* The attribute's fields. */
-static bool find(const meg_onnx_node *n, const char *name, meg_span *out)
+static bool find(const meg_onnx_node *n, const char *name, meg_bytes *out)
 {
-    meg_span s = n->body;
+    meg_bytes s = n->body;
     meg_field a, b;
     while (meg_proto_next(&s, &a) > 0) {
         if (a.number != 5) continue;
-        for (meg_span t = a.body; meg_proto_next(&t, &b) > 0;)
-            if (b.number == 1 && meg_span_is(b.body, name)) {
+        for (meg_bytes t = a.body; meg_proto_next(&t, &b) > 0;)
+            if (b.number == 1 && meg_bytes_is(b.body, name)) {
                 *out = a.body;
                 return true;
             }
@@ -317,7 +317,7 @@ static bool find(const meg_onnx_node *n, const char *name, meg_span *out)
 /* The last field of this number, as protobuf has it. */
 static bool find_field(const meg_onnx_node *n, const char *name, uint32_t number, meg_field *out)
 {
-    meg_span s;
+    meg_bytes s;
     meg_field a;
     bool found = false;
     if (!find(n, name, &s)) return false;
@@ -328,7 +328,7 @@ static bool find_field(const meg_onnx_node *n, const char *name, uint32_t number
 
 bool meg_onnx_has(const meg_onnx_node *n, const char *name)
 {
-    meg_span unused;
+    meg_bytes unused;
     return find(n, name, &unused);
 }
 
@@ -378,7 +378,7 @@ double meg_onnx_meant(const meg_onnx_tensor *t, int64_t i)
     return number;
 }
 
-meg_span meg_onnx_text(const meg_onnx_node *n, const char *name)
+meg_bytes meg_onnx_text(const meg_onnx_node *n, const char *name)
 {
     meg_field a = {0};
     find_field(n, name, 4, &a);
@@ -387,7 +387,7 @@ meg_span meg_onnx_text(const meg_onnx_node *n, const char *name)
 
 int meg_onnx_ints(const meg_onnx_node *n, const char *name, int64_t out[], int room)
 {
-    meg_span s;
+    meg_bytes s;
     meg_field a;
     uint64_t value;
     int count = 0;
@@ -402,7 +402,7 @@ int meg_onnx_ints(const meg_onnx_node *n, const char *name, int64_t out[], int r
 
 int meg_onnx_floats(const meg_onnx_node *n, const char *name, float out[], int room)
 {
-    meg_span s;
+    meg_bytes s;
     meg_field a;
     uint64_t bits;
     int count = 0;
@@ -416,14 +416,14 @@ int meg_onnx_floats(const meg_onnx_node *n, const char *name, float out[], int r
     return count;
 }
 
-bool meg_onnx_attribute(const meg_onnx_node *n, int i, meg_span *name)
+bool meg_onnx_attribute(const meg_onnx_node *n, int i, meg_bytes *name)
 {
-    meg_span s = n->body;
+    meg_bytes s = n->body;
     meg_field a, b;
     while (meg_proto_next(&s, &a) > 0) {
         if (a.number != 5 || i-- > 0) continue;
-        *name = (meg_span){NULL, NULL};
-        for (meg_span t = a.body; meg_proto_next(&t, &b) > 0;)
+        *name = (meg_bytes){NULL, NULL};
+        for (meg_bytes t = a.body; meg_proto_next(&t, &b) > 0;)
             if (b.number == 1) *name = b.body;
         return true;
     }
@@ -440,33 +440,33 @@ meg_status meg_onnx_value(meg_onnx_file *f, meg_error *e, const meg_onnx_node *n
     return meg_onnx_tensor_read(f, e, a.body, out);
 }
 
-static meg_span note_of(meg_span s, uint32_t number, const char *key)
+static meg_bytes note_of(meg_bytes s, uint32_t number, const char *key)
 {
-    meg_span found = {NULL, NULL};
+    meg_bytes found = {NULL, NULL};
     meg_field a, b;
     while (meg_proto_next(&s, &a) > 0) {
         if (a.number != number) continue;
-        meg_span word = {NULL, NULL}, value = {NULL, NULL};
+        meg_bytes word = {NULL, NULL}, value = {NULL, NULL};
         while (meg_proto_next(&a.body, &b) > 0) {
             if (b.number == 1) word = b.body;
             if (b.number == 2) value = b.body;
         }
-        if (meg_span_is(word, key)) found = value;
+        if (meg_bytes_is(word, key)) found = value;
     }
     return found;
 }
 
-meg_span meg_onnx_note(const meg_onnx_node *n, const char *key)
+meg_bytes meg_onnx_note(const meg_onnx_node *n, const char *key)
 {
     return note_of(n->body, 9, key);
 }
 
-meg_span meg_onnx_info_note(const meg_onnx_info *i, const char *key)
+meg_bytes meg_onnx_info_note(const meg_onnx_info *i, const char *key)
 {
     return note_of(i->body, 4, key);
 }
 
-meg_span meg_onnx_graph_note(const meg_onnx_file *f, const char *key)
+meg_bytes meg_onnx_graph_note(const meg_onnx_file *f, const char *key)
 {
     return note_of(f->graph, 16, key);
 }

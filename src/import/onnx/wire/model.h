@@ -23,7 +23,7 @@ typedef enum meg_onnx_type { /* TensorProto.DataType */
 } meg_onnx_type;
 
 typedef struct meg_onnx_tensor {
-    meg_span name;
+    meg_bytes name;
     int type;
     int rank; /* 0: one number */
     int64_t dims[MEG_ONNX_RANK];
@@ -33,29 +33,29 @@ typedef struct meg_onnx_tensor {
 } meg_onnx_tensor;
 
 typedef struct meg_onnx_node {
-    meg_span op, domain, name, body;
+    meg_bytes op, domain, name, body;
     int inputs, outputs;
-    meg_span *in, *out; /* an empty one: absent */
+    meg_bytes *in, *out; /* an empty one: absent */
     bool subgraph;      /* has a graph among its attributes */
 } meg_onnx_node;
 
 typedef struct meg_onnx_port { /* an input or output of the graph */
-    meg_span name;
+    meg_bytes name;
     int type;                    /* 0: no tensor */
     int rank;                    /* -1: not said */
     int64_t dims[MEG_ONNX_RANK]; /* -1: any */
 } meg_onnx_port;
 
 typedef struct meg_onnx_info { /* of a value inside the graph: only those that have notes */
-    meg_span name, body;
+    meg_bytes name, body;
 } meg_onnx_info;
 
 typedef struct meg_onnx_file {
     char *path;
     meg_pool *pool;
     int64_t ir, opset;
-    meg_span producer;
-    meg_span graph;
+    meg_bytes producer;
+    meg_bytes graph;
     size_t nodes, tensors, inputs, outputs, infos;
     meg_onnx_node *node;
     meg_onnx_tensor *tensor;

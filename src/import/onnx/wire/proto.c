@@ -10,7 +10,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are taken as 
 
 /* ---- reading ---- */
 
-bool meg_proto_varint(meg_span *s, uint64_t *out)
+bool meg_proto_varint(meg_bytes *s, uint64_t *out)
 {
     uint64_t value = 0;
     for (int shift = 0; shift < 64 && s->at < s->end; shift += 7) {
@@ -23,7 +23,7 @@ bool meg_proto_varint(meg_span *s, uint64_t *out)
     return false;
 }
 
-static bool fixed(meg_span *s, size_t bytes, uint64_t *out)
+static bool fixed(meg_bytes *s, size_t bytes, uint64_t *out)
 {
     *out = 0;
     if ((size_t)(s->end - s->at) < bytes) return false;
@@ -32,16 +32,16 @@ static bool fixed(meg_span *s, size_t bytes, uint64_t *out)
     return true;
 }
 
-static bool bytes_of(meg_span *s, meg_span *out)
+static bool bytes_of(meg_bytes *s, meg_bytes *out)
 {
     uint64_t length;
     if (!meg_proto_varint(s, &length) || length > (uint64_t)(s->end - s->at)) return false;
-    *out = (meg_span){s->at, s->at + length};
+    *out = (meg_bytes){s->at, s->at + length};
     s->at += length;
     return true;
 }
 
-int meg_proto_next(meg_span *s, meg_field *f)
+int meg_proto_next(meg_bytes *s, meg_field *f)
 {
     uint64_t key;
     bool good = false;
@@ -69,18 +69,18 @@ int meg_proto_number(meg_field *f, meg_wire_type element, uint64_t *out)
     return good ? 1 : -1;
 }
 
-int64_t meg_span_bytes(meg_span s)
+int64_t meg_bytes_bytes(meg_bytes s)
 {
     return s.end - s.at;
 }
 
-bool meg_span_is(meg_span s, const char *text)
+bool meg_bytes_is(meg_bytes s, const char *text)
 {
-    return meg_span_equal(s,
-                          (meg_span){(const uint8_t *)text, (const uint8_t *)text + strlen(text)});
+    return meg_bytes_equal(s,
+                          (meg_bytes){(const uint8_t *)text, (const uint8_t *)text + strlen(text)});
 }
 
-bool meg_span_equal(meg_span a, meg_span b)
+bool meg_bytes_equal(meg_bytes a, meg_bytes b)
 {
     size_t bytes = (size_t)(a.end - a.at);
     return bytes == (size_t)(b.end - b.at) && (bytes == 0 || memcmp(a.at, b.at, bytes) == 0);

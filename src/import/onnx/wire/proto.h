@@ -19,9 +19,9 @@
 
 /* ---- reading ---- */
 
-typedef struct meg_span { /* bytes of a file: a text, numbers, a message */
+typedef struct meg_bytes { /* bytes of a file: a text, numbers, a message */
     const uint8_t *at, *end;
-} meg_span;
+} meg_bytes;
 
 typedef enum meg_wire_type {
     MEG_WIRE_VARINT = 0,
@@ -34,7 +34,7 @@ typedef struct meg_field {
     uint32_t number;
     meg_wire_type wire;
     uint64_t value; /* of varints and fixed numbers */
-    meg_span body;  /* of MEG_WIRE_BYTES */
+    meg_bytes body;  /* of MEG_WIRE_BYTES */
 } meg_field;
 
 /* For printf's "%.*s": names of a file may be any bytes and of any length. */
@@ -42,16 +42,16 @@ typedef struct meg_field {
     (int)((s).end - (s).at > 200 ? 200 : (s).end - (s).at), (const char *)(s).at
 
 /* Takes the next field off the span. 1: there is one, 0: the span has ended, -1: malformed. */
-int meg_proto_next(meg_span *s, meg_field *f);
-bool meg_proto_varint(meg_span *s, uint64_t *out);
+int meg_proto_next(meg_bytes *s, meg_field *f);
+bool meg_proto_varint(meg_bytes *s, uint64_t *out);
 
 /* Takes the next number of a repeated field, packed or not, off f->body: 1, 0, -1 as above. Fixed
  * numbers come as their bits. Begin with a field as meg_proto_next gave it. */
 int meg_proto_number(meg_field *f, meg_wire_type element, uint64_t *out);
 
-int64_t meg_span_bytes(meg_span s);
-bool meg_span_is(meg_span s, const char *text);
-bool meg_span_equal(meg_span a, meg_span b);
+int64_t meg_bytes_bytes(meg_bytes s);
+bool meg_bytes_is(meg_bytes s, const char *text);
+bool meg_bytes_equal(meg_bytes a, meg_bytes b);
 
 /* ---- writing ---- */
 

@@ -20,7 +20,7 @@
 
 typedef struct meg_onnx_map {
     char *path;
-    meg_span all;
+    meg_bytes all;
 } map;
 
 typedef struct type_row {
@@ -63,7 +63,7 @@ const char *meg_onnx_type_name(int type)
 
 /* ---- files ---- */
 
-static meg_status map_file(meg_error *e, const char *path, int fd, meg_span *out)
+static meg_status map_file(meg_error *e, const char *path, int fd, meg_bytes *out)
 {
     struct stat s;
     MEG_CHECK(e, fstat(fd, &s) == 0, MEG_EIO, "cannot read %s: %s", path, strerror(errno));
@@ -71,11 +71,11 @@ static meg_status map_file(meg_error *e, const char *path, int fd, meg_span *out
     MEG_CHECK(e, s.st_size > 0, MEG_EDATA, "%s is empty", path);
     void *at = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     MEG_CHECK(e, at != MAP_FAILED, MEG_EIO, "cannot map %s: %s", path, strerror(errno));
-    *out = (meg_span){at, (const uint8_t *)at + s.st_size};
+    *out = (meg_bytes){at, (const uint8_t *)at + s.st_size};
     return MEG_OK;
 }
 
-meg_status meg_onnx_map(meg_onnx_file *f, meg_error *e, const char *path, meg_span *out)
+meg_status meg_onnx_map(meg_onnx_file *f, meg_error *e, const char *path, meg_bytes *out)
 {
     for (size_t i = 0; i < f->maps; i++) {
         if (strcmp(f->map[i].path, path) != 0) continue;
@@ -95,7 +95,7 @@ meg_status meg_onnx_map(meg_onnx_file *f, meg_error *e, const char *path, meg_sp
 void meg_onnx_unmap(meg_onnx_file *f)
 {
     for (size_t i = 0; i < f->maps; i++)
-        munmap((void *)(uintptr_t)f->map[i].all.at, (size_t)meg_span_bytes(f->map[i].all));
+        munmap((void *)(uintptr_t)f->map[i].all.at, (size_t)meg_bytes_bytes(f->map[i].all));
     free(f->map);
     f->map = NULL;
     f->maps = 0;
@@ -104,7 +104,7 @@ void meg_onnx_unmap(meg_onnx_file *f)
 /* ---- reading ---- */
 
 typedef struct parts {            /* of a TensorProto, as met */
-    meg_span raw, list, location; /* list: the only packed one, if there is no other */
+    meg_bytes raw, list, location; /* list: the only packed one, if there is no other */
     int lists;
     uint64_t offset, length;
     bool has_raw, external, has_length;
@@ -116,7 +116,7 @@ static meg_status malformed(const meg_onnx_file *f, meg_error *e, const meg_onnx
                     MEG_SPAN_TEXT(t->name));
 }
 
-static bool decimal(meg_span s, uint64_t *out)
+static bool decimal(meg_bytes s, uint64_t *out)
 {
     *out = 0;
     if (s.at == s.end) return false;
@@ -127,9 +127,9 @@ static bool decimal(meg_span s, uint64_t *out)
     return true;
 }
 
-static bool read_external(meg_span body, parts *p)
+static bool read_external(meg_bytes body, parts *p)
 {
-    meg_span key = {NULL, NULL}, value = {NULL, NULL};
+    meg_bytes key = {NULL, NULL}, value = {NULL, NULL};
     meg_field a;
     int state;
     while ((state = meg_proto_next(&body, &a)) > 0) {
@@ -138,9 +138,9 @@ static bool read_external(meg_span body, parts *p)
         if (a.number == 2) value = a.body;
     }
     if (state < 0) return false;
-    if (meg_span_is(key, "location")) p->location = value;
-    if (meg_span_is(key, "offset")) return decimal(value, &p->offset);
-    if (meg_span_is(key, "length")) return p->has_length = decimal(value, &p->length);
+    if (meg_bytes_is(key, "location")) p->location = value;
+    if (meg_bytes_is(key, "offset")) return decimal(value, &p->offset);
+    if (meg_bytes_is(key, "length")) return p->has_length = decimal(value, &p->length);
     return true;
 }
 
@@ -170,7 +170,7 @@ static bool read_field(const meg_field *a, meg_onnx_tensor *t, parts *p)
     return (a->number != 8 && a->number != 9) || bytes;
 }
 
-static bool read_fields(meg_span body, meg_onnx_tensor *t, parts *p)
+static bool read_fields(meg_bytes body, meg_onnx_tensor *t, parts *p)
 {
     meg_field a;
     int state;
@@ -181,10 +181,10 @@ static bool read_fields(meg_span body, meg_onnx_tensor *t, parts *p)
 
 /* A path that leaves the model's folder is refused: a model is not to read what it likes. */
 static meg_status open_external(meg_onnx_file *f, meg_error *e, const meg_onnx_tensor *t,
-                                const parts *p, meg_span *out)
+                                const parts *p, meg_bytes *out)
 {
-    meg_span s = p->location;
-    char *name = meg_pool_text(f->pool, "%.*s", (int)(meg_span_bytes(s) < 4096 ? s.end - s.at : 0),
+    meg_bytes s = p->location;
+    char *name = meg_pool_text(f->pool, "%.*s", (int)(meg_bytes_bytes(s) < 4096 ? s.end - s.at : 0),
                                (const char *)s.at);
     bool inside = *name && *name != '/' && strcmp(name, "..") != 0 && !strstr(name, "../");
     MEG_CHECK(e, inside, MEG_EDATA,
@@ -192,20 +192,20 @@ static meg_status open_external(meg_onnx_file *f, meg_error *e, const meg_onnx_t
               MEG_SPAN_TEXT(t->name), name);
     const char *slash = strrchr(f->path, '/');
     int folder = slash ? (int)(slash - f->path) + 1 : 0;
-    meg_span all;
+    meg_bytes all;
     MEG_TRY(e, meg_onnx_map(f, e, meg_pool_text(f->pool, "%.*s%s", folder, f->path, name), &all));
-    uint64_t bytes = (uint64_t)meg_span_bytes(all);
+    uint64_t bytes = (uint64_t)meg_bytes_bytes(all);
     bool fits = p->offset <= bytes && (!p->has_length || p->length <= bytes - p->offset);
     MEG_CHECK(e, fits, MEG_EDATA,
               "%s: the numbers of '%.*s' lie beyond the end of %s: was it cut short?", f->path,
               MEG_SPAN_TEXT(t->name), name);
-    *out = (meg_span){all.at + p->offset, p->has_length ? all.at + p->offset + p->length : all.end};
+    *out = (meg_bytes){all.at + p->offset, p->has_length ? all.at + p->offset + p->length : all.end};
     return MEG_OK;
 }
 
 /* Decodes lists that do not lie as numbers do in memory. `bytes` is what there must be. */
-static bool decode(meg_onnx_file *f, meg_span body, const type_row *row, int64_t bytes,
-                   meg_span *out)
+static bool decode(meg_onnx_file *f, meg_bytes body, const type_row *row, int64_t bytes,
+                   meg_bytes *out)
 {
     uint8_t *to = meg_pool_alloc(f->pool, (size_t)bytes + 1);
     int64_t done = 0;
@@ -221,33 +221,33 @@ static bool decode(meg_onnx_file *f, meg_span body, const type_row *row, int64_t
         }
         if (state < 0) return false;
     }
-    *out = (meg_span){to, to + done};
+    *out = (meg_bytes){to, to + done};
     return done == bytes;
 }
 
-static meg_status find_data(meg_onnx_file *f, meg_error *e, meg_span body, const parts *p,
+static meg_status find_data(meg_onnx_file *f, meg_error *e, meg_bytes body, const parts *p,
                             meg_onnx_tensor *t)
 {
     const type_row *row = type_of(t->type);
     int64_t bytes = row->bytes * t->size;
-    meg_span data = p->raw;
+    meg_bytes data = p->raw;
     bool packed = p->lists == 1 && row->list_wire != MEG_WIRE_VARINT &&
-                  meg_span_bytes(p->list) == bytes;
-    bool plausible = meg_span_bytes(body) >= t->size; /* each number takes a byte at least */
+                  meg_bytes_bytes(p->list) == bytes;
+    bool plausible = meg_bytes_bytes(body) >= t->size; /* each number takes a byte at least */
     if (p->external) MEG_TRY(e, open_external(f, e, t, p, &data));
     else if (!p->has_raw && packed) data = p->list;
     else if (!p->has_raw && (!plausible || !decode(f, body, row, bytes, &data)))
-        data = (meg_span){NULL, NULL};
-    if (p->external && !p->has_length && meg_span_bytes(data) > bytes) data.end = data.at + bytes;
-    MEG_CHECK(e, meg_span_bytes(data) == bytes, MEG_EDATA,
+        data = (meg_bytes){NULL, NULL};
+    if (p->external && !p->has_length && meg_bytes_bytes(data) > bytes) data.end = data.at + bytes;
+    MEG_CHECK(e, meg_bytes_bytes(data) == bytes, MEG_EDATA,
               "%s: tensor '%.*s' has %" PRId64 " bytes of numbers, but its shape asks for %" PRId64,
-              f->path, MEG_SPAN_TEXT(t->name), meg_span_bytes(data), bytes);
+              f->path, MEG_SPAN_TEXT(t->name), meg_bytes_bytes(data), bytes);
     t->data = data.at;
     t->mapped = p->external || p->has_raw || packed;
     return MEG_OK;
 }
 
-meg_status meg_onnx_tensor_read(meg_onnx_file *f, meg_error *e, meg_span body, meg_onnx_tensor *out)
+meg_status meg_onnx_tensor_read(meg_onnx_file *f, meg_error *e, meg_bytes body, meg_onnx_tensor *out)
 {
     meg_onnx_tensor t = {.size = 1};
     parts p = {0};

@@ -6,24 +6,24 @@
 
 #include <string.h>
 
-static inline meg_span meg_text_span(const char *text)
+static inline meg_bytes meg_text_span(const char *text)
 {
-    return (meg_span){(const uint8_t *)text, (const uint8_t *)text + strlen(text)};
+    return (meg_bytes){(const uint8_t *)text, (const uint8_t *)text + strlen(text)};
 }
 
-static inline bool meg_begins(meg_span s, const char *head)
+static inline bool meg_begins(meg_bytes s, const char *head)
 {
     size_t length = strlen(head);
-    return (size_t)meg_span_bytes(s) >= length && memcmp(s.at, head, length) == 0;
+    return (size_t)meg_bytes_bytes(s) >= length && memcmp(s.at, head, length) == 0;
 }
 
-static inline bool meg_ends(meg_span s, const char *tail)
+static inline bool meg_ends(meg_bytes s, const char *tail)
 {
     size_t length = strlen(tail);
-    return (size_t)meg_span_bytes(s) >= length && memcmp(s.end - length, tail, length) == 0;
+    return (size_t)meg_bytes_bytes(s) >= length && memcmp(s.end - length, tail, length) == 0;
 }
 
-static inline bool meg_contains(meg_span s, const char *part)
+static inline bool meg_contains(meg_bytes s, const char *part)
 {
     for (; s.at < s.end; s.at++)
         if (meg_begins(s, part)) return true;
@@ -31,22 +31,22 @@ static inline bool meg_contains(meg_span s, const char *part)
 }
 
 /* Cuts the next line off. */
-static inline bool meg_next_line(meg_span *text, meg_span *line)
+static inline bool meg_next_line(meg_bytes *text, meg_bytes *line)
 {
     if (text->at >= text->end) return false;
     const uint8_t *end = memchr(text->at, '\n', (size_t)(text->end - text->at));
     if (!end) end = text->end;
-    *line = (meg_span){text->at, end};
+    *line = (meg_bytes){text->at, end};
     text->at = end < text->end ? end + 1 : end;
     return true;
 }
 
 /* Cuts the next word off, up to a blank. */
-static inline meg_span meg_next_word(meg_span *line)
+static inline meg_bytes meg_next_word(meg_bytes *line)
 {
     while (line->at < line->end && *line->at == ' ')
         line->at++;
-    meg_span word = {line->at, line->at};
+    meg_bytes word = {line->at, line->at};
     while (line->at < line->end && *line->at != ' ')
         line->at++;
     word.end = line->at;
@@ -54,7 +54,7 @@ static inline meg_span meg_next_word(meg_span *line)
 }
 
 /* Cuts the next text between single quotes off. */
-static inline bool meg_next_quoted(meg_span *s, meg_span *out)
+static inline bool meg_next_quoted(meg_bytes *s, meg_bytes *out)
 {
     while (s->at < s->end && *s->at != '\'')
         s->at++;
