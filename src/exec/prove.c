@@ -9,7 +9,7 @@ enum {
 };
 
 typedef struct size { /* what a rank's list needs */
-    int32_t notes, steps, afters;
+    int32_t notes, steps, afters, members;
 } size;
 
 static meg_status move(meg_comm *comm, meg_error *e, int peer, bool send, void *data, int64_t bytes)
@@ -25,19 +25,24 @@ static meg_status move_list(meg_comm *comm, meg_error *e, int peer, bool send, m
 {
     MEG_TRY(e, move(comm, e, peer, send, v->note, v->notes * (int64_t)sizeof *v->note));
     MEG_TRY(e, move(comm, e, peer, send, v->step, v->steps * (int64_t)sizeof *v->step));
-    return move(comm, e, peer, send, v->after, v->afters * (int64_t)sizeof *v->after);
+    MEG_TRY(e, move(comm, e, peer, send, v->after, v->afters * (int64_t)sizeof *v->after));
+    return move(comm, e, peer, send, v->member, v->members * (int64_t)sizeof *v->member);
 }
 
 static meg_status take_lists(meg_comm *comm, meg_error *e, const size all[], meg_events list[])
 {
     for (int r = 1; r < meg_comm_size(comm); r++) {
         meg_events *v = &list[r];
-        *v = (meg_events){
-            .rank = r, .notes = all[r].notes, .steps = all[r].steps, .afters = all[r].afters};
+        *v = (meg_events){.rank = r,
+                          .notes = all[r].notes,
+                          .steps = all[r].steps,
+                          .afters = all[r].afters,
+                          .members = all[r].members};
         v->note = calloc((size_t)v->notes + 1, sizeof *v->note);
         v->step = calloc((size_t)v->steps + 1, sizeof *v->step);
         v->after = calloc((size_t)v->afters + 1, sizeof *v->after);
-        if (!v->note || !v->step || !v->after)
+        v->member = calloc((size_t)v->members + 1, sizeof *v->member);
+        if (!v->note || !v->step || !v->after || !v->member)
             return meg_fail(e, MEG_ENOMEM, "no memory for the messages of rank %d", r);
         MEG_TRY(e, move_list(comm, e, r, false, v));
     }
@@ -51,7 +56,8 @@ static meg_status prove_entry(meg_comm *comm, meg_error *e, const meg_plan *p, i
     size *all = calloc((size_t)ranks, sizeof *all);
     if (!list || !all) abort();
     meg_events_of(p, entry, &list[rank]);
-    size mine = {list[rank].notes, list[rank].steps, list[rank].afters};
+    const meg_events *own = &list[rank];
+    size mine = {own->notes, own->steps, own->afters, own->members};
     meg_status status = meg_comm_gather(comm, e, &mine, sizeof mine, all);
     if (status == MEG_OK && rank > 0) status = move_list(comm, e, 0, true, &list[rank]);
     if (status == MEG_OK && rank == 0) {

@@ -66,27 +66,37 @@ uint64_t meg_elements_hash(const meg_box *box, meg_dtype dtype, meg_format forma
     return meg_hash_word(meg_hash_word(h, (uint64_t)dtype), (uint64_t)bytes);
 }
 
+static void add_member(meg_events *v, meg_traffic_note *n, const meg_member_note *m)
+{
+    v->member = meg_grow(v->member, &v->member_room, (size_t)v->members + 1, sizeof *v->member);
+    v->member[v->members++] = *m;
+    n->members++;
+    n->what = meg_hash_word(n->what, m->what);
+}
+
 /* The members of a bucket: each by its name, and where it lies. */
-static uint64_t hash_bucket(const writer *w, const meg_slot *s)
+static void note_bucket(const writer *w, const meg_slot *s, meg_traffic_note *n)
 {
     const meg_plan *p = w->plan;
-    uint64_t h = meg_hash("bucket");
+    n->what = meg_hash("bucket");
+    n->member = w->out->members;
     for (int i = 0; i < p->held_slots; i++) {
         const meg_held_slot *m = &p->held[i];
         if (m->offset < s->offset || m->offset >= s->offset + s->bytes) continue;
-        h = meg_hash_word(h, meg_hash(w->entry->graph->value[m->value].name));
+        uint64_t h = meg_hash(w->entry->graph->value[m->value].name);
         h = meg_hash_word(h, (uint64_t)m->role);
         h = meg_hash_word(h, (uint64_t)(m->offset - s->offset));
         h = meg_hash_word(h, meg_elements_hash(&m->box, s->dtype, m->format, m->bytes));
+        add_member(w->out, n, &(meg_member_note){m->value, (int32_t)m->format, h});
     }
-    return h;
 }
 
 /* Which value a single one is of, the tag says: a slot may hold the gradients of several. */
-static uint64_t hash_slot(const writer *w, const meg_slot *s)
+static void note_elements(const writer *w, const meg_slot *s, meg_traffic_note *n)
 {
-    if (s->role == MEG_ROLE_BUCKET) return hash_bucket(w, s);
-    return meg_elements_hash(&s->box, s->dtype, s->format, s->bytes);
+    n->format = (int32_t)s->format;
+    if (s->role == MEG_ROLE_BUCKET) note_bucket(w, s, n);
+    else n->what = meg_elements_hash(&s->box, s->dtype, s->format, s->bytes);
 }
 
 static void post(writer *w, const meg_walk *at)
@@ -102,8 +112,8 @@ static void post(writer *w, const meg_walk *at)
                           .value = s->value,
                           .micro = in->last ? 0 : line->micro,
                           .after = v->afters,
-                          .bytes = s->bytes,
-                          .what = hash_slot(w, s)};
+                          .bytes = s->bytes};
+    note_elements(w, s, &n);
     if (in->code == MEG_REDUCE) {
         const meg_team *team = &w->entry->team[in->peer];
         n.peer = team->count;
@@ -161,5 +171,6 @@ void meg_events_clear(meg_events *v)
     free(v->note);
     free(v->step);
     free(v->after);
+    free(v->member);
     *v = (meg_events){0};
 }

@@ -21,18 +21,26 @@ typedef struct meg_traffic_note { /* one message or reduction of a step */
     int32_t after,
         afters;  /* of the list `after`: earlier ones that must be done before it starts */
     int32_t how; /* REDUCE: how it is made: half, largest or sum */
+    int32_t format;
+    int32_t member, members; /* of a bucket, in the list `member`; else none */
     int64_t bytes;
     uint64_t team; /* REDUCE: a hash of its ranks */
     uint64_t what; /* a hash of the elements and their order: the same on all sides */
 } meg_traffic_note;
 
+typedef struct meg_member_note { /* of a bucket: by this a message names what differs */
+    int32_t value, format;
+    uint64_t what;
+} meg_member_note;
+
 typedef struct meg_events {
     int rank;
-    int notes, steps, afters;
+    int notes, steps, afters, members;
     meg_traffic_note *note;
-    int *step;  /* i: post note i; -1 - i: wait until it is done */
-    int *after; /* notes, of all notes one after the other */
-    size_t note_room, step_room, after_room;
+    int *step;               /* i: post note i; -1 - i: wait until it is done */
+    int *after;              /* notes, of all notes one after the other */
+    meg_member_note *member; /* likewise */
+    size_t note_room, step_room, after_room, member_room;
 } meg_events;
 
 /* Of elements and their order in memory. */
@@ -46,8 +54,8 @@ void meg_events_clear(meg_events *v);
 /* Proves, with messages that end only when both sides are there: every message has its other side,
  * with the same elements in the same order; every reduction has all its ranks, and sums like with
  * like; nobody waits for ever. A rank ends its step
- * with nothing under way, so what holds for one step holds for all. The error names ranks, values
- * and micro-batches. list[r] is rank r's. */
+ * with nothing under way, so what holds for one step holds for all. The error names ranks, values,
+ * micro-batches, and formats of what does not lie alike. list[r] is rank r's. */
 meg_status meg_job_check(meg_error *e, const meg_graph *g, int ranks, const meg_events list[]);
 
 #endif

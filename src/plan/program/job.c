@@ -32,9 +32,33 @@ typedef struct job {
     int *at; /* (ranks): where it is */
 } job;
 
+static const char *name_at(const job *j, int value)
+{
+    return value >= 0 && value < j->g->values ? j->g->value[value].name : "gradients";
+}
+
 static const char *name_of(const job *j, const meg_traffic_note *n)
 {
-    return n->value >= 0 && n->value < j->g->values ? j->g->value[n->value].name : "gradients";
+    return name_at(j, n->value);
+}
+
+/* ---- what does not lie alike ---- */
+
+typedef struct unlike { /* a value that two ranks have in another order, or have other parts of */
+    const char *name, *format[2];
+} unlike;
+
+/* Of buckets the first member that differs. */
+static unlike find_unlike(const job *j, const ref *a, const ref *b)
+{
+    meg_member_note x = {a->n->value, a->n->format, 0}, y = {b->n->value, b->n->format, 0};
+    int many = a->n->members < b->n->members ? a->n->members : b->n->members;
+    for (int i = 0; i < many && x.what == y.what; i++) {
+        x = j->list[a->rank].member[a->n->member + i];
+        y = j->list[b->rank].member[b->n->member + i];
+    }
+    return (unlike){name_at(j, x.value),
+                    {meg_format_name((meg_format)x.format), meg_format_name((meg_format)y.format)}};
 }
 
 /* ---- who belongs to whom ---- */
@@ -81,6 +105,16 @@ static void number(ref *all, int count)
     qsort(all, (size_t)count, sizeof *all, by_key);
 }
 
+static meg_status sent_unlike(const job *j, const ref *a, const ref *b)
+{
+    unlike u = find_unlike(j, a, b);
+    return meg_fail(
+        j->e, MEG_EARG,
+        "the plan is broken: rank %d sends %s of micro-batch %d in another order, or another part "
+        "of it, than rank %d expects: as %s, not as %s",
+        a->rank, u.name, a->n->micro, b->rank, u.format[0], u.format[1]);
+}
+
 static meg_status match_message(job *j, const ref *a, const ref *b)
 {
     bool pair = b && same_key(a, b) && a->n->code == MEG_SEND;
@@ -94,10 +128,7 @@ static meg_status match_message(job *j, const ref *a, const ref *b)
               "the plan is broken: rank %d sends %" PRId64 " bytes of %s, but rank %d expects "
               "%" PRId64,
               a->rank, a->n->bytes, name_of(j, a->n), b->rank, b->n->bytes);
-    MEG_CHECK(j->e, a->n->what == b->n->what, MEG_EARG,
-              "the plan is broken: rank %d sends %s of micro-batch %d in another order, or another "
-              "part of it, than rank %d expects",
-              a->rank, name_of(j, a->n), a->n->micro, b->rank);
+    if (a->n->what != b->n->what) return sent_unlike(j, a, b);
     j->partner[a->rank][a->note] = b->note;
     j->partner[b->rank][b->note] = a->note;
     return MEG_OK;
@@ -113,6 +144,16 @@ static int match_meeting(job *j, const ref *all, int count)
         j->partner[all[i].rank][all[i].note] = j->meetings;
     j->expected[j->meetings++] = all[0].n->peer;
     return many;
+}
+
+static meg_status summed_unlike(const job *j, const ref *a, const ref *b)
+{
+    unlike u = find_unlike(j, a, b);
+    return meg_fail(
+        j->e, MEG_EARG,
+        "the plan is broken: ranks %d and %d sum up %s of micro-batch %d, but one has the elements "
+        "in another order, or others: as %s and as %s",
+        a->rank, b->rank, u.name, a->n->micro, u.format[0], u.format[1]);
 }
 
 static meg_status check_meeting(job *j, const ref *all, int many)
@@ -132,11 +173,7 @@ static meg_status check_meeting(job *j, const ref *all, int many)
                   " bytes",
                   all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->bytes, all[i].n->bytes);
     for (int i = 0; i < many; i++)
-        MEG_CHECK(
-            j->e, all[i].n->what == all[0].n->what, MEG_EARG,
-            "the plan is broken: ranks %d and %d sum up %s of micro-batch %d, but one has the "
-            "elements in another order, or others",
-            all[0].rank, all[i].rank, name_of(j, all[0].n), all[0].n->micro);
+        if (all[i].n->what != all[0].n->what) return summed_unlike(j, &all[0], &all[i]);
     MEG_CHECK(j->e, many == all[0].n->peer, MEG_EARG,
               "the plan is broken: %d ranks shall sum up %s of micro-batch %d, but only %d do, "
               "among them rank %d",
