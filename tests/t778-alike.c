@@ -4,8 +4,10 @@
 #include "exec/alike.h"
 #include "plan/program/events.h"
 #include "threads_help.h"
+#include "train/content.h"
 #include "zoo/zoo.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -299,12 +301,70 @@ static void test_messages(void **state)
     meg_graph_destroy(j.g);
 }
 
+/* ---- data ---- */
+
+typedef struct numbers { /* the only one of each sample, by rank */
+    float of[2];
+    meg_status status[2];
+} numbers;
+
+static meg_status read_number(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                              float *out)
+{
+    (void)e, (void)index, (void)box;
+    *out = *(const float *)d->state;
+    return MEG_OK;
+}
+
+static meg_status read_class(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
+                             void *out)
+{
+    (void)d, (void)e, (void)index, (void)box;
+    *(int32_t *)out = 0;
+    return MEG_OK;
+}
+
+static const meg_reader READER = {.name = "numbers", .read = read_number, .label = read_class};
+
+static void compare_data(meg_comm *comm, void *argument)
+{
+    numbers *n = argument;
+    int rank = meg_comm_rank(comm);
+    meg_context ctx = {.comm = comm};
+    meg_data d = {.ctx = &ctx,
+                  .set = {.reader = &READER,
+                          .count = 3,
+                          .sample = meg_box_of(1, 1, 1, 1, 1),
+                          .label = meg_box_of(1, 1, 1, 1, 1),
+                          .state = &n->of[rank]}};
+    n->status[rank] = meg_data_same(&d);
+}
+
+/* What is not finite is the same only if it is the very same. */
+static void test_data(void **state)
+{
+    (void)state;
+    static const float all[] = {0, 1, -1, INFINITY, -INFINITY, NAN};
+    enum {
+        ALL = sizeof all / sizeof *all
+    };
+    for (int i = 0; i < ALL * ALL; i++) {
+        numbers n = {.of = {all[i / ALL], all[i % ALL]}};
+        run_ranks(&(meg_threads_options){.ranks = 2}, compare_data, &n);
+        meg_status wanted = i / ALL == i % ALL ? MEG_OK : MEG_EDATA;
+        if (n.status[0] != wanted || n.status[1] != wanted)
+            fail_msg("%g and %g: %d and %d, not %d", (double)n.of[0], (double)n.of[1],
+                     (int)n.status[0], (int)n.status[1], (int)wanted);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_found),   cmocka_unit_test(test_made_plain),
         cmocka_unit_test(test_apart),   cmocka_unit_test(test_like),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,7 @@ static int64_t differs(const float a[], const float b[], int64_t count, double s
     for (int64_t i = 0; i < count; i++) {
         bool same = isfinite(a[i]) && isfinite(b[i])
                         ? fabs((double)a[i] - (double)b[i]) <= share * largest
-                        : isnan(a[i]) == isnan(b[i]) && isfinite(a[i]) == isfinite(b[i]);
+                        : (isnan(a[i]) && isnan(b[i])) || a[i] == b[i]; /* inf is not -inf */
         if (!same) return i;
     }
     return -1;
