@@ -111,7 +111,8 @@ int64_t meg_graph_parameters(const meg_graph *g); /* trainable */
 
 /* Not collective. Weights that are not to be trained, or are after all, by patterns over their names
  * ("layer1.*,fc.bias"); before meg_plan_new. A frozen weight has no gradient and no optimizer state,
- * and is saved and loaded as before. A pattern that no weight has is an error. */
+ * and is saved and loaded as before. A pattern that no weight has is an error, and so is one of
+ * meg_graph_train all of whose weights are trained anyway. */
 meg_status meg_graph_freeze(meg_graph *g, const char *patterns);
 meg_status meg_graph_train(meg_graph *g, const char *patterns);
 void meg_graph_free(meg_graph *g);

@@ -289,7 +289,7 @@ static void warnings_have_causes(void **state)
         {"mask-train", "", "whether pos is trained"},
         {"buffers-train", "", "whether mean, std are trained"},
         {"buffers-train", "freeze=mean,std", NULL},
-        {"buffers-train", "freeze=mean train=std", NULL},
+        {"buffers-train", "freeze=mean train=std", NULL}, /* is settled */
         {"buffers-dynamo", "", NULL},
     };
     (void)state;
@@ -347,6 +347,8 @@ static void patterns_choose(void **state)
     assert_int_equal(meg_graph_trainable(g), 5 * 64 + 5);
     assert_int_equal(meg_graph_freeze_names(g, &e, "conv1.wieght"), MEG_EARG);
     assert_non_null(strstr(e.message, "conv1.weight"));
+    assert_int_equal(meg_graph_train_names(g, &e, "fc.*"), MEG_EARG);
+    assert_non_null(strstr(e.message, "are trained anyway"));
     assert_int_equal(meg_graph_train_names(g, &e, "loss.weight"), MEG_EARG);
     assert_non_null(strstr(e.message, "has no gradient"));
     meg_graph_destroy(g);

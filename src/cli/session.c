@@ -3,6 +3,7 @@
 #include "base/random.h"
 #include "cli/planfile.h"
 #include "cli/words.h"
+#include "graph/freeze.h"
 #include "import/foreign.h"
 #include "import/onnx/onnx.h"
 #include "plan/named.h"
@@ -195,11 +196,10 @@ static meg_status patterns_of(meg_session *s, const char *wanted, const char **a
 
 static meg_status choose_weights(meg_session *s)
 {
-    const char *frozen, *trained;
-    MEG_TRY(s->error, patterns_of(s, "freeze", &frozen));
-    MEG_TRY(s->error, patterns_of(s, "train", &trained));
-    MEG_TRY(s->error, meg_session_said(s, meg_graph_freeze(s->graph, frozen)));
-    return meg_session_said(s, meg_graph_train(s->graph, trained));
+    meg_freezing choice = {0};
+    MEG_TRY(s->error, patterns_of(s, "freeze", &choice.freeze));
+    MEG_TRY(s->error, patterns_of(s, "train", &choice.train));
+    return meg_graph_choose(s->graph, s->error, &choice);
 }
 
 /* The reader of files is told at once: it warns about weights of which a file does not say enough. */

@@ -1,47 +1,54 @@
 /* Freezing weights, and training what was fixed: see freeze.h. */
 #include "graph/freeze.h"
+#include "base/nearest.h"
 #include "graph/op.h"
 
 #include <fnmatch.h>
 #include <string.h>
 
 enum {
-    NAMES = 3,        /* of near weights in a message */
+    NAMES = 3,        /* of weights in a message */
     PATTERN_MAX = 256 /* bytes of one pattern */
 };
-
-/* How many letters of the names are the same from the beginning. */
-static int common(const char *a, const char *b)
-{
-    int length = 0;
-    while (a[length] && a[length] == b[length])
-        length++;
-    return length;
-}
 
 static bool can_be_meant(const meg_value *v)
 {
     return v->kind == MEG_PARAMETER || v->kind == MEG_FIXED;
 }
 
+/* ---- names that are not there ---- */
+
+/* A weight may be meant, or all of a layer or block: `fc1` is near `fc1.*`. */
+static void try_name(meg_pool *pool, meg_nearest *n, const char *name)
+{
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.'))
+        meg_nearest_try(n, meg_pool_text(pool, "%.*s.*", (int)(dot - name), name));
+    meg_nearest_try(n, name);
+}
+
 static meg_status nothing_matches(const meg_graph *g, meg_error *e, const char *word,
                                   const char *pattern)
 {
-    char near[512] = "";
-    int best = 0, count = 0;
-    for (int i = 0; i < g->values; i++) {
-        int length = can_be_meant(&g->value[i]) ? common(g->value[i].name, pattern) : 0;
-        best = length > best ? length : best;
+    char hint[MEG_HINT], names[512] = "";
+    meg_pool *pool = meg_pool_new();
+    meg_nearest n = meg_nearest_to(pattern);
+    for (int i = 0, count = 0; i < g->values; i++) {
+        const char *name = g->value[i].name;
+        size_t used = strlen(names);
+        if (!can_be_meant(&g->value[i])) continue;
+        try_name(pool, &n, name);
+        if (count++ < NAMES)
+            snprintf(names + used, sizeof names - used, "%s%s", count > 1 ? ", " : "; it has ",
+                     name);
     }
-    for (int i = 0; i < g->values && count < NAMES; i++) {
-        const meg_value *v = &g->value[i];
-        size_t used = strlen(near);
-        if (!can_be_meant(v) || common(v->name, pattern) < best) continue;
-        snprintf(near + used, sizeof near - used, "%s%s", count++ ? ", " : "", v->name);
-    }
-    return meg_fail(e, MEG_EARG, "%s=%s: no weight of %s has such a name%s%s%s", word, pattern,
-                    g->name, count ? "; the nearest: " : "", near, count == NAMES ? ", .." : "");
+    meg_nearest_hint(&n, hint);
+    meg_status status = meg_fail(e, MEG_EARG, "%s=%s: no weight of %s has such a name%s%s", word,
+                                 pattern, g->name, hint, n.word ? "" : names);
+    meg_pool_free(pool);
+    return status;
 }
+
+/* ---- choosing ---- */
 
 /* Does a node make a gradient of this value? Weights of classes have none. */
 static bool has_gradient(const meg_graph *g, int value)
@@ -57,20 +64,54 @@ static bool has_gradient(const meg_graph *g, int value)
     return false;
 }
 
-static meg_status choose_one(meg_graph *g, meg_error *e, const char *pattern, bool train)
+/* Does something for one pattern of the choice. */
+typedef meg_status chooser(meg_graph *g, meg_error *e, const meg_freezing *c, const char *pattern);
+
+static meg_status freeze_one(meg_graph *g, meg_error *e, const meg_freezing *c, const char *pattern)
 {
-    const char *word = train ? "train" : "freeze";
+    (void)c;
     int found = 0;
     for (int i = 0; i < g->values; i++) {
         meg_value *v = &g->value[i];
         if (!can_be_meant(v) || fnmatch(pattern, v->name, 0) != 0) continue;
         found++;
-        MEG_CHECK(e, !train || v->kind == MEG_PARAMETER || has_gradient(g, i), MEG_EARG,
-                  "%s=%s: %s has no gradient: it cannot be trained", word, pattern, v->name);
-        v->kind = train ? MEG_PARAMETER : MEG_FIXED;
-        if (train) v->unsaved = false;
+        v->kind = MEG_FIXED;
     }
-    return found ? MEG_OK : nothing_matches(g, e, word, pattern);
+    return found ? MEG_OK : nothing_matches(g, e, "freeze", pattern);
+}
+
+static meg_status train_one(meg_graph *g, meg_error *e, const meg_freezing *c, const char *pattern)
+{
+    int found = 0, settled = 0;
+    for (int i = 0; i < g->values; i++) {
+        meg_value *v = &g->value[i];
+        if (!can_be_meant(v) || fnmatch(pattern, v->name, 0) != 0) continue;
+        found++;
+        settled += v->kind == MEG_FIXED || (c->doubtful && c->doubtful[i]);
+        MEG_CHECK(e, v->kind == MEG_PARAMETER || has_gradient(g, i), MEG_EARG,
+                  "train=%s: %s has no gradient: it cannot be trained", pattern, v->name);
+        v->kind = MEG_PARAMETER;
+        v->unsaved = false;
+    }
+    if (!found) return nothing_matches(g, e, "train", pattern);
+    MEG_CHECK(e, settled, MEG_EARG,
+              "train=%s has no effect: these weights are trained anyway; to train no others, give "
+              "freeze=*, too",
+              pattern);
+    return MEG_OK;
+}
+
+/* After all was chosen. */
+static meg_status check_frozen(meg_graph *g, meg_error *e, const meg_freezing *c, const char *pattern)
+{
+    (void)c;
+    for (int i = 0; i < g->values; i++)
+        if (g->value[i].kind == MEG_FIXED && fnmatch(pattern, g->value[i].name, 0) == 0)
+            return MEG_OK;
+    return meg_fail(e, MEG_EARG,
+                    "freeze=%s has no effect: train= names all of these weights, and wins; leave "
+                    "one of them out",
+                    pattern);
 }
 
 /* Cuts the next pattern off; 0: none is left, -1: it is too long. */
@@ -86,16 +127,6 @@ static int next_pattern(const char **at, char out[PATTERN_MAX])
     return length > 0;
 }
 
-static meg_status choose(meg_graph *g, meg_error *e, const char *patterns, bool train)
-{
-    char pattern[PATTERN_MAX];
-    int more;
-    while ((more = next_pattern(&patterns, pattern)) > 0)
-        MEG_TRY(e, choose_one(g, e, pattern, train));
-    MEG_CHECK(e, more == 0, MEG_EARG, "a pattern of more than %d bytes", PATTERN_MAX - 1);
-    return MEG_OK;
-}
-
 bool meg_names_match(const char *patterns, const char *name)
 {
     char pattern[PATTERN_MAX];
@@ -104,12 +135,30 @@ bool meg_names_match(const char *patterns, const char *name)
     return false;
 }
 
+static meg_status each(meg_graph *g, meg_error *e, const meg_freezing *c, const char *patterns,
+                       chooser *one)
+{
+    char pattern[PATTERN_MAX];
+    int more;
+    while ((more = next_pattern(&patterns, pattern)) > 0)
+        MEG_TRY(e, one(g, e, c, pattern));
+    MEG_CHECK(e, more == 0, MEG_EARG, "a pattern of more than %d bytes", PATTERN_MAX - 1);
+    return MEG_OK;
+}
+
+meg_status meg_graph_choose(meg_graph *g, meg_error *e, const meg_freezing *c)
+{
+    MEG_TRY(e, each(g, e, c, c->freeze, freeze_one));
+    MEG_TRY(e, each(g, e, c, c->train, train_one));
+    return each(g, e, c, c->freeze, check_frozen);
+}
+
 meg_status meg_graph_freeze_names(meg_graph *g, meg_error *e, const char *patterns)
 {
-    return choose(g, e, patterns, false);
+    return meg_graph_choose(g, e, &(meg_freezing){.freeze = patterns, .train = ""});
 }
 
 meg_status meg_graph_train_names(meg_graph *g, meg_error *e, const char *patterns)
 {
-    return choose(g, e, patterns, true);
+    return meg_graph_choose(g, e, &(meg_freezing){.freeze = "", .train = patterns});
 }

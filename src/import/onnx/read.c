@@ -9,7 +9,6 @@
  * normalisation trains again, its statistics become running ones; a softmax at the end is left to
  * the loss; what cannot be brought back is told to the listener.
  */
-#include "graph/freeze.h"
 #include "import/onnx/arithmetic.h"
 #include "import/onnx/fold/draws.h"
 #include "import/onnx/lacks.h"
@@ -321,8 +320,7 @@ static meg_status build(meg_onnx_build *b)
         MEG_TRY(b->error, add_input(b, &b->file->input[i]));
     MEG_TRY(b->error, meg_onnx_check_operators(b));
     MEG_TRY(b->error, build_nodes(b));
-    MEG_TRY(b->error, meg_graph_freeze_names(b->graph, b->error, b->options.freeze));
-    MEG_TRY(b->error, meg_graph_train_names(b->graph, b->error, b->options.train));
+    MEG_TRY(b->error, meg_onnx_choose(b));
     tell_losses(b);
     tell_draws(b);
     meg_onnx_tell_kinds(b);

@@ -77,6 +77,21 @@ static bool is_layers(const meg_onnx_build *b, const meg_onnx_symbol *s)
     return false;
 }
 
+/* Is it trained only because the file does not say that it is not? */
+static bool is_doubtful(const meg_onnx_build *b, const meg_onnx_symbol *s)
+{
+    return s->parameter >= 0 && s->doubtful && !is_layers(b, s);
+}
+
+meg_status meg_onnx_choose(meg_onnx_build *b)
+{
+    bool *doubtful = meg_pool_alloc(b->file->pool, (size_t)b->graph->values + 1);
+    for (int i = 0; i < b->symbols; i++)
+        if (is_doubtful(b, &b->symbol[i])) doubtful[b->symbol[i].parameter] = true;
+    const meg_freezing choice = {b->options.freeze, b->options.train, doubtful};
+    return meg_graph_choose(b->graph, b->error, &choice);
+}
+
 void meg_onnx_tell_kinds(meg_onnx_build *b)
 {
     meg_onnx_names doubtful = {0};
@@ -84,8 +99,7 @@ void meg_onnx_tell_kinds(meg_onnx_build *b)
         const meg_onnx_symbol *s = &b->symbol[i];
         const meg_value *v = s->parameter >= 0 ? &b->graph->value[s->parameter] : NULL;
         bool trained = v && v->kind == MEG_PARAMETER;
-        if (trained && s->doubtful && !is_layers(b, s) &&
-            !meg_names_match(b->options.train, v->name))
+        if (trained && is_doubtful(b, s) && !meg_names_match(b->options.train, v->name))
             meg_onnx_list_name(b, &doubtful, meg_text_span(v->name));
         bool fused = b->folded && meg_begins(s->name, "onnx::Conv"); /* that is told already */
         if (trained && s->guessed && !fused && meg_onnx_nameless(meg_text_span(v->name)))

@@ -20,9 +20,10 @@ void meg_onnx_doubt(meg_onnx_build *b, meg_onnx_symbol *s);
 
 /* ---- how they are found ---- */
 
-/* What the file says of its initializers, once it is known what is needed; and what has to be told of
- * them when the graph is there: initializers.c. */
+/* What the file says of its initializers, once it is known what is needed; what of it the user wants
+ * otherwise, and what has to be told of them, when the graph is there: initializers.c. */
 meg_status meg_onnx_find_kinds(meg_onnx_build *b);
+meg_status meg_onnx_choose(meg_onnx_build *b);
 void meg_onnx_tell_kinds(meg_onnx_build *b);
 
 /* The same of files of PyTorch: torch.c. */
