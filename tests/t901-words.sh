@@ -77,6 +77,17 @@ warns 'shard=1GB has no effect' train cnn $small --shard 1GB
 warns 'epochs=3 has no effect' train cnn $small --epochs 3 --steps 1
 warns 'warmup=3 is longer than the training' train cnn $small --warmup 3
 warns 'lr_schedule=step has no effect: training ends' train cnn $small --lr-schedule step
+for words in '--lr 0.2' '--lr-schedule cosine' '--warmup 1' '--flip' '--shift 2' '--momentum 0.9' \
+    '--weight-decay 1e-4' '--optimizer adam' '--shuffle no' '--every 3'; do
+    warns 'has no effect: with --epochs 0 nothing is trained' train cnn $small --epochs 0 \
+        --test synthetic:count=8 $words
+done
+warns 'checkpoint_every=5 has no effect: with --epochs 0 nothing is trained' train cnn $small --epochs 0 \
+    --test synthetic:count=8 --checkpoint fresh --checkpoint-every 5
+silent train cnn $small --epochs 0 --test synthetic:count=8 --lr-schedule constant --warmup 0 --flip no \
+    --shift 0 --momentum 0 --optimizer sgd --shuffle yes --every 0
+silent train cnn $small --epochs 0 --test synthetic:count=8 --checkpoint fresh --momentum 0.9
+silent train cnn $small --epochs 0 --steps 1 --lr-schedule cosine --lr 0.2
 run 0 plan cnn --schedule gpipe --log quiet
 [ ! -s err ] || fail "$what: --log quiet is not"
 

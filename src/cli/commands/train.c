@@ -385,7 +385,35 @@ static bool does_anything(const void *state)
     return o->steps || o->save[0] || tests || (epochs && strtod(epochs, NULL) > 0);
 }
 
+/* --epochs 0 evaluates, likely by a script that gives the words of training, too. */
+static bool trains(const void *state)
+{
+    const settings *o = ((const meg_arguments *)state)->settings;
+    const char *epochs = meg_arguments_value(state, MEG_TO_TRAINER, "epochs");
+    return o->steps || !epochs || strtod(epochs, NULL) > 0;
+}
+
+/* A checkpoint knows its optimizer, and fits no other. */
+static bool needs_optimizer(const void *state)
+{
+    return trains(state) || meg_arguments_has(state, MEG_TO_TRAINER, "checkpoint");
+}
+
+static const char UNTRAINED[] =
+    "has no effect: with --epochs 0 nothing is trained; leave one of them out";
+
 static const meg_rule RULES[] = {
+    {"lr", NULL, trains, MEG_WARNS, UNTRAINED},
+    {"lr_schedule", "constant", trains, MEG_WARNS, UNTRAINED},
+    {"warmup", "0", trains, MEG_WARNS, UNTRAINED},
+    {"shuffle", "yes", trains, MEG_WARNS, UNTRAINED},
+    {"shift", "0", trains, MEG_WARNS, UNTRAINED},
+    {"flip", "no", trains, MEG_WARNS, UNTRAINED},
+    {"checkpoint_every", "0", trains, MEG_WARNS, UNTRAINED},
+    {"every", "0", trains, MEG_WARNS, UNTRAINED},
+    {"optimizer", "sgd", needs_optimizer, MEG_WARNS, UNTRAINED},
+    {"momentum", "0", needs_optimizer, MEG_WARNS, UNTRAINED},
+    {"weight_decay", "0", needs_optimizer, MEG_WARNS, UNTRAINED},
     {"epochs", NULL, does_anything, MEG_REFUSES,
      "trains nothing, and without --test or --save nothing else is done"},
     {"steps", NULL, has_steps, MEG_REFUSES,
