@@ -64,6 +64,15 @@ lacks out 'smaller lr'
 { npy '<f4' '8, 4'; head -c 128 /dev/zero; } > real.npy
 says 1 'none of the 8 labels of none.npy counts' $train --data 'npy:images=first.npy labels=none.npy'
 says 1 'label 7 of minus.npy is -5, but 0 or more was expected' $train --data 'npy:images=first.npy labels=minus.npy'
+{ npy '<f4' '8, 4'; printf '\000\000\300\177%.0s' $(seq 32); } > nans.npy
+{ npy '<f4' '8, 4'; printf '\000\000\300\177%.0s' $(seq 31); head -c 4 /dev/zero; } > one.npy
+{ npy '|u1' '8, 1, 8, 8, 8'; bytes 4096; } > cubes.npy
+real="train cosmoflow --options pools=1 --width 2 --batch 4 --threads 1 --steps 2 --lr 1e-6"
+says 1 'none of the 32 targets of nans.npy counts: all are nan' $real --data 'npy:images=cubes.npy labels=nans.npy'
+says 1 'none of the 64 targets of nans.npy counts: all are nan' $real --data 'npy:images=cubes.npy,cubes.npy labels=nans.npy,nans.npy'
+says 0 '^trained cosmoflow' $real --data 'npy:images=cubes.npy,cubes.npy labels=nans.npy,one.npy'
+says 1 'none of the 32 targets of nans.npy counts' $real --data 'npy:images=cubes.npy labels=one.npy' \
+    --test 'npy:images=cubes.npy labels=nans.npy'
 for word in map=0:0 classes=3 ignore=255; do
     says 1 'real.npy has real targets (f4): leave them out' $train --data "npy:images=first.npy labels=real.npy $word"
 done

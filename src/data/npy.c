@@ -244,6 +244,36 @@ static meg_status match_files(meg_error *e, const state *s)
     return MEG_OK;
 }
 
+/* Is one of a file's targets a number? Of very many only the first are looked at. */
+static meg_status find_target(meg_error *e, const meg_npy *a, int64_t *looked, bool *found)
+{
+    _Alignas(8) char piece[8 * MEG_NPY_PIECE];
+    float target[MEG_NPY_PIECE];
+    for (int64_t at = 0; at < a->count && !*found; at += MEG_NPY_PIECE) {
+        int64_t count = a->count - at < MEG_NPY_PIECE ? a->count - at : MEG_NPY_PIECE;
+        MEG_TRY(e, meg_npy_read(a, e, at, count, piece));
+        a->type->to_float(target, piece, count, 1);
+        *found = (*looked += count) > LOOKED_AT;
+        for (int64_t i = 0; i < count && !*found; i++)
+            *found = !isnan(target[i]);
+    }
+    return MEG_OK;
+}
+
+/* Targets that are no numbers do not count; a loss of none of them would be 0 for ever. */
+static meg_status check_targets(meg_error *e, const state *s)
+{
+    int64_t looked = 0;
+    bool found = false;
+    for (int i = 0; i < s->labels.count && !found; i++)
+        MEG_TRY(e, find_target(e, &s->labels.file[i], &looked, &found));
+    MEG_CHECK(e, found, MEG_EDATA,
+              "npy: none of the %" PRId64
+              " targets of %s counts: all are nan, and there is nothing to learn",
+              looked, s->labels.file[0].name);
+    return MEG_OK;
+}
+
 /* Targets with as many axes as the images have the same layout; classes per pixel may have an axis of
  * one channel where those have theirs. */
 static meg_status shape_labels(meg_error *e, state *s, meg_dataset *d)
@@ -263,6 +293,7 @@ static meg_status shape_labels(meg_error *e, state *s, meg_dataset *d)
     meg_dataset_label(d, real, rank, dims);
     bool look = !real && (rank == 1 || s->rule.classes == INT32_MAX);
     if (look) MEG_TRY(e, count_classes(e, s, d));
+    if (real) MEG_TRY(e, check_targets(e, s));
     d->classes = real ? 0 : (int)s->rule.classes;
     return MEG_OK;
 }
