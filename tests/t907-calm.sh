@@ -23,10 +23,22 @@ spins()
 }
 
 spins 10000 "$megalith" $words
+[ "$(grep -c 'GOMP_SPINCOUNT =' err)" = 2 ] || { echo "FAILED: not started anew once"; failures=1; }
 spins 10000 OMP_NUM_THREADS=1 "$megalith" $words
 spins 77 GOMP_SPINCOUNT=77 "$megalith" $words
 [ "$(grep -c GOMP_SPINCOUNT err)" = 1 ] || { echo "FAILED: started anew for nothing"; failures=1; }
 spins 0 OMP_WAIT_POLICY=passive "$megalith" $words
+# Where another program runs this one, that one would be started: nothing is.
+loader=$(readelf -l "$megalith" 2> /dev/null | sed -n 's/.*program interpreter: \(.*\)]/\1/p')
+if [ -x "$loader" ]; then
+    "$loader" "$megalith" $words > out 2> err || { echo "FAILED: under $loader"; tail -n 3 err; failures=1; }
+fi
+if command -v valgrind > /dev/null; then # no kernels: they take long
+    timeout 300 valgrind --tool=none "$megalith" plan cnn --width 2 --batch 4 --device ref > out 2> err ||
+        { echo "FAILED: under valgrind"; tail -n 3 err; failures=1; }
+    grep -q 'predicted peak' out || { echo "FAILED: under valgrind nothing is planned"; failures=1; }
+    grep -q '^==[0-9]*== *$' err || { echo "FAILED: valgrind lost it"; failures=1; }
+fi
 for mpi in openmpi mpich; do
     mpi_has $mpi && spins 10000 MEGALITH_MPI=$mpi "$megalith" $words -np 2
 done
