@@ -59,6 +59,13 @@ static inline special special_of(const meg_op *op, int input)
     return (special){op->name, input, false, false};
 }
 
+/* Inputs lie within half of this around 0, so that every branch is met, and no kink: hard_swish bends at
+ * -3 and 3. */
+static inline double spread_of(const meg_op *op)
+{
+    return strcmp(op->name, "hard_swish") == 0 ? 7 : 4;
+}
+
 /* ---- a case: a graph of one node, and numbers for its inputs ---- */
 
 typedef struct test_case {
@@ -115,7 +122,7 @@ static inline void fill_input(test_case *t, int i)
     for (int64_t k = 0; k < count; k++) {
         double at = (double)meg_random_permuted(s, count, k) + 0.75 - 0.13 * i; /* sums are not 0 */
         double grid = at / (double)count - 0.5;
-        double any = positive ? 0.5 + fabs(4 * grid) : 4 * grid;
+        double any = positive ? 0.5 + fabs(4 * grid) : spread_of(t->op) * grid;
         double label = floor(meg_random_uniform(s, (uint64_t)k) * (double)(t->classes[i] + 1)) - 1;
         t->in[i][k] = t->classes[i] ? (k ? label : 0) : (double)(float)any; /* -1: ignored */
     }
