@@ -11,6 +11,7 @@
 #include <math.h>
 
 #define GOLDEN MEG_SOURCE_DIR "/tests/golden/torch/"
+#define CORNERS MEG_SOURCE_DIR "/tests/golden/onnx/corners/"
 
 static int64_t tensor(const meg_safetensors *f, const char *name, meg_saved *out)
 {
@@ -153,6 +154,85 @@ static void refusals(void **state)
     all[0] = (meg_saved){"fc.weight", MEG_F32, 4, {4, 1, 4, 1}, zeros}; /* extents of 1 say nothing */
     assert_int_equal(meg_safetensors_write(&e, path, &other), MEG_OK);
     said(j.ctx, meg_trainer_load(j.trainer, path));
+    all[4].dtype = MEG_I32;
+    assert_int_equal(meg_safetensors_write(&e, path, &other), MEG_OK);
+    assert_int_not_equal(meg_trainer_load(j.trainer, path), MEG_OK);
+    assert_non_null(strstr(meg_message(j.ctx), "fc.bias is of whole numbers"));
+    scratch_free(&folder);
+    end(&j);
+}
+
+/* ---- state dicts of other types ---- */
+
+static const struct { /* of conv.bias and the mask `seen`, in corners/truth-buffer.onnx */
+    const char *type, *mask;
+    size_t bytes;
+    unsigned char bias[16], seen[32]; /* 1.5, -2, 0.25, 0; and 0, 1, 1, 0 */
+} NARROW[] = {
+    {"F16", "BOOL", 2, "\x00\x3e\x00\xc0\x00\x34\x00\x00", "\0\1\1\0"},
+    {"BF16", "U8", 2, "\xc0\x3f\x00\xc0\x80\x3e\x00\x00", "\0\1\1\0"},
+    {"F32", "I64", 4, "\0\0\xc0\x3f\0\0\x00\xc0\0\0\x80\x3e\0\0\0\0",
+     "\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"},
+};
+
+static size_t add_tensor(char *header, const char *name, const char *type, const char *shape,
+                         const size_t at[2])
+{
+    snprintf(header + strlen(header), 512 - strlen(header),
+             "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
+             *header ? ',' : '{', name, type, shape, at[0], at[0] + at[1]);
+    return at[0] + at[1];
+}
+
+/* The file with NARROW[i]; convolution and dense layer are zeros of half precision. */
+static const char *write_narrow(scratch *folder, size_t i)
+{
+    char file[1024] = {0}, header[512] = "";
+    size_t mask = strcmp(NARROW[i].mask, "I64") == 0 ? 32 : 4, at = 0;
+    at = add_tensor(header, "conv.bias", NARROW[i].type, "4", (size_t[]){at, 4 * NARROW[i].bytes});
+    at = add_tensor(header, "seen", NARROW[i].mask, "4,1,1", (size_t[]){at, mask});
+    at = add_tensor(header, "conv.weight", "F16", "4,3,3,3", (size_t[]){at, 2 * 108});
+    at = add_tensor(header, "fc.weight", "BF16", "5,4", (size_t[]){at, 2 * 20});
+    at = add_tensor(header, "fc.bias", "F16", "5", (size_t[]){at, 2 * 5});
+    strcat(header, "}");
+    uint64_t length = strlen(header);
+    memcpy(file, &length, 8);
+    memcpy(file + 8, header, length);
+    memcpy(file + 8 + length, NARROW[i].bias, 4 * NARROW[i].bytes);
+    memcpy(file + 8 + length + 4 * NARROW[i].bytes, NARROW[i].seen, mask);
+    return scratch_write(folder, "narrow.safetensors", file, 8 + length + at);
+}
+
+static void expect(const char *path, const char *name, const double want[4])
+{
+    meg_saved t;
+    meg_safetensors *f = opened(path);
+    assert_int_equal(tensor(f, name, &t), 4);
+    for (int i = 0; i < 4; i++)
+        if (fabs(number_at(&t, i) - want[i]) > 0)
+            fail_msg("%s[%d] is %g, expected %g", name, i, number_at(&t, i), want[i]);
+    meg_safetensors_close(f);
+}
+
+/* Weights of half precision and masks of truths or whole numbers are taken for what they are; a weight
+ * of whole numbers is not. */
+static void other_types(void **state)
+{
+    (void)state;
+    job j = {0};
+    scratch folder = scratch_new();
+    const char *out = scratch_path(&folder, "out.safetensors");
+    said(NULL, meg_open("device=ref64 log=quiet", &j.ctx));
+    said(j.ctx, meg_graph_load(j.ctx, CORNERS "truth-buffer.onnx", "", &j.graph));
+    said(j.ctx, meg_data_open(j.ctx, "synthetic:image=3x4x4 classes=5 count=2", &j.data));
+    said(j.ctx, meg_plan_new(j.graph, j.data, "batch=2 optimizer=sgd", &j.plan));
+    said(j.ctx, meg_trainer_new(j.plan, j.data, "lr=0 shuffle=no", &j.trainer));
+    for (size_t i = 0; i < sizeof NARROW / sizeof *NARROW; i++) {
+        said(j.ctx, meg_trainer_load(j.trainer, write_narrow(&folder, i)));
+        said(j.ctx, meg_trainer_save(j.trainer, out));
+        expect(out, "conv.bias", (double[]){1.5, -2, 0.25, 0});
+        expect(out, "seen", (double[]){0, 1, 1, 0});
+    }
     scratch_free(&folder);
     end(&j);
 }
@@ -161,6 +241,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(weights_of_the_file),
                                        cmocka_unit_test(weights_of_a_state_dict),
-                                       cmocka_unit_test(refusals)};
+                                       cmocka_unit_test(refusals), cmocka_unit_test(other_types)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,19 +88,45 @@ const char *meg_safetensors_note(const meg_safetensors *f, const char *key)
     return f->shard_count ? meg_safetensors_note(f->shards[0], key) : NULL;
 }
 
-meg_status meg_safetensors_at(const meg_safetensors *f, meg_error *e, int i, meg_saved *out)
+static meg_status entry_of(const meg_safetensors *f, meg_error *e, int i,
+                           const meg_saved_entry **out)
 {
     MEG_CHECK(e, i >= 0 && (size_t)i < f->count, MEG_EARG, "%s: tensor %d, but it has %zu", f->path,
               i, f->count);
     const meg_saved_entry *t = &f->entries[i];
-    MEG_CHECK(e, t->type->ours >= 0, MEG_EUNSUPPORTED,
-              "%s: tensor '%.100s' has type %.20s; supported: F32 F64 I32 U8", f->path, t->name,
-              t->dtype);
     MEG_CHECK(e, t->rank <= MEG_SAVED_RANK, MEG_EUNSUPPORTED,
               "%s: tensor '%.100s' has %d axes; at most %d are supported", f->path, t->name,
               t->rank, MEG_SAVED_RANK);
+    *out = t;
+    return MEG_OK;
+}
+
+meg_status meg_safetensors_at(const meg_safetensors *f, meg_error *e, int i, meg_saved *out)
+{
+    const meg_saved_entry *t = NULL;
+    MEG_TRY(e, entry_of(f, e, i, &t));
+    MEG_CHECK(e, t->type->ours >= 0, MEG_EUNSUPPORTED,
+              "%s: tensor '%.100s' has type %.20s; supported: F32 F64 I32 U8", f->path, t->name,
+              t->dtype);
     *out = (meg_saved){
         .name = t->name, .dtype = (meg_dtype)t->type->ours, .rank = t->rank, .data = t->data};
+    memcpy(out->dims, t->dims, sizeof t->dims);
+    return MEG_OK;
+}
+
+meg_status meg_safetensors_numbers(const meg_safetensors *f, meg_error *e, int i,
+                                   meg_saved_numbers *out)
+{
+    const meg_saved_entry *t = NULL;
+    MEG_TRY(e, entry_of(f, e, i, &t));
+    MEG_CHECK(e, t->type->number, MEG_EUNSUPPORTED,
+              "%s: tensor '%.100s' has type %.20s; supported: F64 F32 F16 BF16, whole numbers, BOOL",
+              f->path, t->name, t->dtype);
+    *out = (meg_saved_numbers){.rank = t->rank,
+                               .whole = t->type->whole,
+                               .data = t->data,
+                               .bytes = t->type->bytes,
+                               .number = t->type->number};
     memcpy(out->dims, t->dims, sizeof t->dims);
     return MEG_OK;
 }

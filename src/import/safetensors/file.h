@@ -9,6 +9,8 @@ typedef struct meg_saved_type {
     const char *name;
     int64_t bytes;
     int ours; /* meg_dtype, or -1 */
+    double (*number)(const char *at, int64_t bytes); /* NULL: not read as a number */
+    bool whole;                                      /* numbers, or truths */
 } meg_saved_type;
 
 typedef struct meg_saved_entry {

@@ -4,6 +4,7 @@
  */
 #include "import/safetensors/file.h"
 
+#include "base/half.h"
 #include "import/json.h"
 
 #include <inttypes.h>
@@ -15,11 +16,59 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are used as the
 
 static const int64_t HEADER_MAX = 100 * 1000 * 1000; /* as the reference implementation has it */
 
+/* ---- types ---- */
+
+static double real_of(const char *at, int64_t bytes)
+{
+    float narrow;
+    double wide; /* the file may not be aligned */
+    if (bytes == sizeof wide) return memcpy(&wide, at, sizeof wide), wide;
+    memcpy(&narrow, at, sizeof narrow);
+    return (double)narrow;
+}
+
+static uint64_t bits_of(const char *at, int64_t bytes)
+{
+    uint64_t bits = 0;
+    memcpy(&bits, at, (size_t)bytes);
+    return bits;
+}
+
+static double half_of(const char *at, int64_t bytes)
+{
+    return (double)meg_float_of_half((uint16_t)bits_of(at, bytes));
+}
+
+static double brain_of(const char *at, int64_t bytes)
+{
+    return (double)meg_brain((uint16_t)bits_of(at, bytes));
+}
+
+static double natural_of(const char *at, int64_t bytes)
+{
+    return (double)bits_of(at, bytes);
+}
+
+static double whole_of(const char *at, int64_t bytes)
+{
+    int unused = (int)(64 - 8 * bytes); /* the sign's bit becomes the first */
+    return (double)((int64_t)(bits_of(at, bytes) << unused) >> unused);
+}
+
+static double truth_of(const char *at, int64_t bytes)
+{
+    return bits_of(at, bytes) != 0;
+}
+
 static const meg_saved_type TYPES[] = {
-    {"F32", 4, MEG_F32}, {"F64", 8, MEG_F64}, {"I32", 4, MEG_I32}, {"U8", 1, MEG_U8},
-    {"BOOL", 1, -1},     {"I8", 1, -1},       {"F8_E5M2", 1, -1},  {"F8_E4M3", 1, -1},
-    {"I16", 2, -1},      {"U16", 2, -1},      {"F16", 2, -1},      {"BF16", 2, -1},
-    {"U32", 4, -1},      {"I64", 8, -1},      {"U64", 8, -1},      {NULL, 0, -1},
+    {"F32", 4, MEG_F32, real_of, false}, {"F64", 8, MEG_F64, real_of, false},
+    {"F16", 2, -1, half_of, false},      {"BF16", 2, -1, brain_of, false},
+    {"I32", 4, MEG_I32, whole_of, true}, {"U8", 1, MEG_U8, natural_of, true},
+    {"BOOL", 1, -1, truth_of, true},     {"I8", 1, -1, whole_of, true},
+    {"I16", 2, -1, whole_of, true},      {"U16", 2, -1, natural_of, true},
+    {"I64", 8, -1, whole_of, true},      {"U32", 4, -1, natural_of, true},
+    {"U64", 8, -1, natural_of, true},    {"F8_E5M2", 1, -1, NULL, false},
+    {"F8_E4M3", 1, -1, NULL, false},     {NULL, 0, -1, NULL, false},
 };
 
 /* ---- the header ---- */

@@ -33,6 +33,20 @@ typedef struct meg_saved { /* one tensor */
     const void *data; /* of a file that was read: perhaps not aligned, so copy it */
 } meg_saved;
 
+typedef struct meg_saved_numbers { /* one tensor of a file, of any type that has numbers */
+    int rank;
+    int64_t dims[MEG_SAVED_RANK];
+    bool whole; /* whole numbers, or truths: a mask, no weight */
+    const char *data;
+    int64_t bytes; /* of each number */
+    double (*number)(const char *at, int64_t bytes);
+} meg_saved_numbers;
+
+static inline double meg_saved_number(const meg_saved_numbers *t, int64_t i)
+{
+    return t->number(t->data + i * t->bytes, t->bytes);
+}
+
 typedef struct meg_saved_note {
     const char *key, *value;
 } meg_saved_note;
@@ -77,5 +91,9 @@ const char *meg_safetensors_note(const meg_safetensors *f, const char *key); /* 
 /* Tensor i; types other than F32 F64 I32 U8, and ranks above MEG_SAVED_RANK, are refused. What it
  * points to lives until the file is closed. */
 meg_status meg_safetensors_at(const meg_safetensors *f, meg_error *e, int i, meg_saved *out);
+
+/* The same to be read number by number, of any type but F8. */
+meg_status meg_safetensors_numbers(const meg_safetensors *f, meg_error *e, int i,
+                                   meg_saved_numbers *out);
 
 #endif

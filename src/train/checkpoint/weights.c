@@ -132,7 +132,7 @@ static int extents(int rank, const int64_t dims[], int64_t out[MEG_SAVED_RANK])
     return count;
 }
 
-static bool same_numbers(const meg_saved *t, const meg_value *v)
+static bool same_numbers(const meg_saved_numbers *t, const meg_value *v)
 {
     int64_t a[MEG_SAVED_RANK], b[MEG_SAVED_RANK];
     int count = extents(t->rank, t->dims, a);
@@ -151,11 +151,11 @@ static void shape_text(char *out, size_t size, int rank, const int64_t dims[])
 static meg_status look(meg_error *e, const meg_weights_file *w, const meg_safetensors *f,
                        const meg_item *t, const char *whose)
 {
-    meg_saved found;
+    meg_saved_numbers found;
     const meg_value *v = t->value;
-    MEG_TRY(e, meg_safetensors_at(f, e, find(f, t->name), &found));
-    bool real = found.dtype == MEG_F32 || found.dtype == MEG_F64;
-    MEG_CHECK(e, real, MEG_EDATA, "%s: %s is of whole numbers, but %s needs F32 or F64", w->path,
+    MEG_TRY(e, meg_safetensors_numbers(f, e, find(f, t->name), &found));
+    MEG_CHECK(e, !found.whole || v->kind == MEG_FIXED, MEG_EDATA,
+              "%s: %s is of whole numbers, but %s trains it: real ones are needed", w->path,
               t->name, whose);
     char has[128], needs[128];
     shape_text(has, sizeof has, found.rank, found.dims);
@@ -199,8 +199,8 @@ meg_status meg_weights_check(const meg_collection *c, meg_error *e, const meg_we
 }
 
 typedef struct source {
-    const char *from;
-    meg_dtype dtype, real;
+    meg_saved_numbers from;
+    meg_dtype real;
     const meg_value *value;
 } source;
 
@@ -208,13 +208,9 @@ static void give(void *context, int64_t first, int64_t count, void *piece)
 {
     const source *s = context;
     for (int64_t i = 0; i < count; i++) {
-        float f = 0;
-        double d = 0; /* the file may not be aligned */
-        int64_t at = place_of(s->value, first + i);
-        if (s->dtype == MEG_F64) memcpy(&d, s->from + 8 * at, 8), f = (float)d;
-        else memcpy(&f, s->from + 4 * at, 4), d = (double)f;
-        if (s->real == MEG_F64) ((double *)piece)[i] = d;
-        else ((float *)piece)[i] = f;
+        double number = meg_saved_number(&s->from, place_of(s->value, first + i));
+        if (s->real == MEG_F64) ((double *)piece)[i] = number;
+        else ((float *)piece)[i] = (float)number;
     }
 }
 
@@ -222,11 +218,10 @@ meg_status meg_weights_read(meg_collection *c, meg_error *e, const meg_weights_f
                             const meg_safetensors *f)
 {
     for (int i = 0; i < meg_collection_count(c); i++) {
-        meg_saved saved;
         const meg_item *t = meg_collection_item(c, i);
+        source s = {.real = meg_collection_real(c), .value = t->value};
         if (!wanted(w, t)) continue;
-        MEG_TRY(e, meg_safetensors_at(f, e, find(f, t->name), &saved));
-        source s = {saved.data, saved.dtype, meg_collection_real(c), t->value};
+        MEG_TRY(e, meg_safetensors_numbers(f, e, find(f, t->name), &s.from));
         MEG_TRY(e, meg_collection_put(c, e, i, give, &s));
     }
     return MEG_OK;
