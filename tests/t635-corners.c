@@ -3,6 +3,7 @@
  * saved.
  */
 #include "graph/graph.h"
+#include "graph/op.h"
 #include "import/onnx/onnx.h"
 
 #include <setjmp.h>
@@ -36,6 +37,14 @@ static const struct {
     {"bias-of-zeros", NULL, "bias"},
     {"fixed-positions", NULL, ""},
     {"tied-and-merged", NULL, "b.weight b.bias c.weight c.bias"}, /* a is b, c is not */
+    {"mask-of-heads", NULL, ""},
+    {"merged-scales", NULL, "a.scale b.scale"},
+    {"merged-unsaid", NULL, "a.scale"},
+    {"merged-twice", NULL, "n.weight n.bias m.weight m.bias"},
+    {"merged-tied", NULL, "n.weight n.bias o.weight o.bias"}, /* m is o */
+    {"merged-views", NULL, "a.scale b.scale"},
+    {"merged-clones", NULL, "a.w b.w"},
+    {"tied-zeros", NULL, "a.weight b.bias b.weight c.weight c.bias"},
 };
 
 static bool is_layers(const char *name)
@@ -76,6 +85,68 @@ static void nothing_is_lost(void **state)
 static void hear(void *context, const char *message)
 {
     snprintf(context, 512, "%s", message);
+}
+
+/* Reads the file; every warning must have these words, and there is one just if there are words. */
+static meg_graph *heard(const char *path, const char *words)
+{
+    char told[512] = "";
+    meg_error e;
+    meg_graph *g = NULL;
+    meg_onnx_listener listener = {hear, told};
+    if (meg_onnx_load(&e, path, "", &listener, &g) != MEG_OK) fail_msg("%s", e.message);
+    if (words ? !strstr(told, words) : *told)
+        fail_msg("%s: told '%s', expected '%s'", path, told, words ? words : "");
+    return g;
+}
+
+/* How many nodes read the value of this name. */
+static int readers(const meg_graph *g, const char *name)
+{
+    int value = meg_graph_find_value(g, name), count = 0;
+    for (int i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].inputs; k++)
+            count += g->node[i].in[k] == value;
+    return count;
+}
+
+/* Tensors that the optimizer merged are parted by PyTorch's notes, each with all of its own readers;
+ * what nothing is noted of is told. */
+static void merged_ones_are_parted(void **state)
+{
+    static const struct {
+        const char *file, *name;
+        int readers;
+    } cases[] = {
+        {"merged-scales", "a.scale", 1}, {"merged-scales", "b.scale", 2},
+        {"merged-twice", "n.weight", 1}, {"merged-twice", "m.weight", 2},
+        {"merged-twice", "m.bias", 2},   {"tied-zeros", "b.bias", 2},
+        {"tied-zeros", "c.bias", 1},     {"merged-tied", "o.bias", 2},
+        {"merged-tied", "o.weight", 2},  {"merged-clones", "b.w", 1},
+        {"merged-views", "b.scale", 2},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[512];
+        snprintf(path, sizeof path, FOLDER "%s.onnx", cases[i].file);
+        meg_graph *g = heard(path, NULL);
+        int got = readers(g, cases[i].name);
+        if (got != cases[i].readers)
+            fail_msg("%s: %d nodes read %s, expected %d", path, got, cases[i].name,
+                     cases[i].readers);
+        meg_graph_destroy(g);
+    }
+    meg_graph_destroy(heard(FOLDER "merged-unsaid.onnx", "trained as one"));
+}
+
+/* A mask of each head, not of each query, with as many heads as tokens. */
+static void masks_of_heads_are_not_causal(void **state)
+{
+    (void)state;
+    meg_graph *g = heard(FOLDER "mask-of-heads.onnx", NULL);
+    for (int i = 0; i < g->nodes; i++)
+        assert_string_not_equal(g->node[i].op->name, "attention");
+    meg_graph_destroy(g);
 }
 
 /* The optimizer notes what it did in a list: a batch norm whose offset is 0 leaves no bias behind. */
@@ -131,6 +202,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_lost),
         cmocka_unit_test(foldings_are_told),
+        cmocka_unit_test(merged_ones_are_parted),
+        cmocka_unit_test(masks_of_heads_are_not_causal),
         cmocka_unit_test(constants_keep_their_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

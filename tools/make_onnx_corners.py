@@ -38,12 +38,13 @@ def noted(n, key, text):
     return n
 
 
-def save_tokens(name, nodes, tensors, signature):
+def save_tokens(name, nodes, tensors, signature, features=5):
     """fc.weight -> x -> nodes -> z, on tokens, with the signature of torch.export"""
     nodes = [node("MatMul", "input fc.weight", "x"), *nodes]
-    data, out = (helper.make_tensor_value_info(port, TensorProto.FLOAT, (2, 4, 5)) for port in ("input", "z"))
+    data, out = (helper.make_tensor_value_info(port, TensorProto.FLOAT, (2, 4, features))
+                 for port in ("input", "z"))
     graph = helper.make_graph(nodes, name, [data], [out],
-                              [tensor("fc.weight", 0.3 * RANDOM.standard_normal((5, 5))), *tensors])
+                              [tensor("fc.weight", 0.3 * RANDOM.standard_normal((features, features))), *tensors])
     lines = ["# inputs", "p_fc_weight: PARAMETER target='fc.weight'", *signature, "", "# outputs"]
     noted(graph, "pkg.torch.export.ExportedProgram.graph_signature", "\n".join(lines))
     write(name, graph)
@@ -112,6 +113,71 @@ def main():
     save_tokens("tied-and-merged", [norm("x", "y1", "a", "b"), node("Tanh", "y1", "t"),
                                     norm("t", "y2", "b", "b"), node("Tanh", "y2", "u"),
                                     norm("u", "z", "c", "b")], ones, pairs)
+    save("truth-buffer", [constant("zero", 0), node("Where", "seen x zero", "z")],
+         [tensor("seen", numpy.reshape([1, 0, 1, 1], (4, 1, 1)), bool)])
+    save_tokens("mask-of-heads", attention(numpy.triu(numpy.full((4, 4), -numpy.inf), 1).reshape(4, 1, 4)), [],
+                [], 8)
+    save_merged()
+
+
+def attention(mask):
+    """x -> 4 heads of 2 features -> z, 4 tokens"""
+    return [constant("parts", [2, 4, 4, 2], numpy.int64), constant("whole", [2, 4, 8], numpy.int64),
+            constant("mask", mask), node("Reshape", "x parts", "r"), node("Transpose", "r", "q", perm=[0, 2, 1, 3]),
+            node("Transpose", "r", "k", perm=[0, 2, 3, 1]), node("MatMul", "q k", "s"),
+            node("Add", "s mask", "t"), node("Softmax", "t", "p", axis=-1), node("MatMul", "p q", "o"),
+            node("Transpose", "o", "u", perm=[0, 2, 1, 3]), node("Reshape", "u whole", "z")]
+
+
+def called(n, module, arguments):
+    """The node with what torch.export notes of the call that it comes from."""
+    noted(n, "pkg.torch.onnx.name_scopes", f"['', '{module}', 'call']")
+    arguments = ", ".join("%" + a for a in arguments.split())
+    return noted(n, "pkg.torch.onnx.fx_node",
+                 f"%call : [num_users=1] = call_function[target=torch.ops.aten.call](args = ({arguments}), kwargs = {{}})")
+
+
+def save_merged():
+    """What PyTorch's optimizer made one tensor of, because it began alike, and what it left out."""
+    scales = [tensor("a.scale", numpy.full(5, 0.5))]
+    lines = [f"p_{m}_scale: PARAMETER target='{m}.scale'" for m in "ab"]
+    nodes = [called(node("Mul", f"{x} a.scale", y), m, f"{x} p_{m}_scale")
+             for x, y, m in (("x", "t1", "a"), ("t1", "t2", "b"), ("t2", "z", "b"))]
+    save_tokens("merged-scales", nodes, scales, lines)
+    save_tokens("merged-unsaid", [node("Mul", "x a.scale", "t1"), node("Mul", "t1 a.scale", "z")], scales, lines)
+    norms = [called(norm(x, y, m, "n"), m, f"{x} p_{m}_weight p_{m}_bias")
+             for x, y, m in (("x", "t1", "n"), ("t1", "t2", "m"), ("t2", "z", "m"))]
+    save_tokens("merged-twice", norms, [tensor("n.weight", numpy.ones(5)), tensor("n.bias", numpy.zeros(5))],
+                [f"p_{m}_{w}: PARAMETER target='{m}.{w}'" for m in "nm" for w in ("weight", "bias")])
+    clones = [called(node("MatMul", f"{x} a.w", y), m, f"{x} p_{m}_w")
+              for x, y, m in (("x", "t1", "a"), ("t1", "z", "b"))]
+    save_tokens("merged-clones", clones, [tensor("a.w", RANDOM.standard_normal((5, 5)))],
+                [f"p_{m}_w: PARAMETER target='{m}.w'" for m in "ab"])
+    dense = [noted(called(node("Gemm", f"{x} {m}.weight", y, transB=1), m, f"{x} p_{m}_weight p_{bias}_bias"),
+                   "pkg.onnxscript.rewriter.rule_name", "RemoveOptionalBiasFromGemm")
+             for x, y, m, bias in (("flat", "t1", "a", "b"), ("t1", "t2", "b", "b"), ("t2", "z", "c", "c"))]
+    save_flat("tied-zeros", dense, [tensor(f"{m}.weight", RANDOM.standard_normal((4, 4))) for m in "abc"],
+              [f"p_{m}_{w}: PARAMETER target='{m}.{w}'" for m in "abc" for w in ("weight", "bias")])
+    same = [called(norm(x, y, m, "n"), m, f"{x} p_{which}_weight p_{which}_bias")  # m and o are one module
+            for x, y, m, which in (("x", "t1", "n", "n"), ("t1", "t2", "m", "o"), ("t2", "z", "o", "o"))]
+    save_tokens("merged-tied", same, [tensor("n.weight", numpy.ones(5)), tensor("n.bias", numpy.zeros(5))],
+                [f"p_{m}_{w}: PARAMETER target='{m}.{w}'" for m in "nmo" for w in ("weight", "bias")])
+    views = [called(node("Mul", f"{x} a.scale", y), m, f"{x} view")
+             for x, y, m in (("x", "t1", "a"), ("t1", "t2", "b"), ("t2", "z", "b"))]
+    save_tokens("merged-views", views, scales, lines)  # the calls do not name them, but each module has one
+
+
+def save_flat(name, nodes, tensors, signature):
+    """conv -> mean -> flat -> nodes -> z, with the signature of torch.export"""
+    nodes = [node("Conv", "input conv.weight conv.bias", "x", pads=[1, 1, 1, 1]),
+             node("GlobalAveragePool", "x", "mean"), node("Flatten", "mean", "flat"), *nodes]
+    data = helper.make_tensor_value_info("input", TensorProto.FLOAT, (2, 3, 4, 4))
+    out = helper.make_tensor_value_info("z", TensorProto.FLOAT, (2, 4))
+    graph = helper.make_graph(nodes, name, [data], [out], [*LAYERS[:2], *tensors])
+    lines = ["# inputs", *(f"p_conv_{w}: PARAMETER target='conv.{w}'" for w in ("weight", "bias")), *signature,
+             "", "# outputs"]
+    noted(graph, "pkg.torch.export.ExportedProgram.graph_signature", "\n".join(lines))
+    write(name, graph)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from torch import nn
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "golden", "onnx", "kinds")
 NOTES = ("pkg.torch.export.ExportedProgram.graph_signature", "pkg.torch.onnx.name_scopes",
          "pkg.torch.export.graph_signature.InputSpec.kind", "pkg.onnxscript.optimizer.folded_from",
-         "pkg.onnxscript.rewriter.rule_name")
+         "pkg.onnxscript.rewriter.rule_name", "pkg.torch.onnx.fx_node")
 
 
 class Image(nn.Module):

@@ -31,6 +31,7 @@ class Net:
     random: bool = False        # it has dropout or stochastic depth: tried with them on, too
     without: tuple = ()         # exporters that round the network's own numbers to float
     computed: bool = False      # dynamo computes with its parameters beforehand
+    as_made: bool = False       # exported as PyTorch makes it: ones, zeros and copies stay, which exporters merge
 
 
 # ---- parts ----
@@ -196,6 +197,50 @@ class BiasedAttention(nn.Module):
         return x + functional.softmax(q @ k.transpose(1, 2) / 3.5 + self.slope, dim=-1) @ v
 
 
+# ---- what begins alike ----
+
+class Scaled(nn.Module):
+    """ConvNeXt's way: a branch that begins as almost nothing. Its scale may get its axes in the code."""
+
+    def __init__(self, *shape):
+        super().__init__()
+        self.conv, self.layer_scale = nn.Conv2d(6, 6, 3, padding=1), nn.Parameter(torch.full(shape, 1e-6))
+
+    def forward(self, x):
+        scale = self.layer_scale if self.layer_scale.dim() == 3 else self.layer_scale.view(6, 1, 1)
+        return x + scale * functional.gelu(self.conv(x))
+
+
+class LearnedBias(nn.Module):
+    """Attention with a learned bias that begins with zeros."""
+
+    def __init__(self, features=12, tokens=6):
+        super().__init__()
+        self.qkv, self.bias = nn.Linear(features, 3 * features), nn.Parameter(torch.zeros(tokens, tokens))
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        return x + functional.softmax(q @ k.transpose(1, 2) * 0.25 + self.bias, dim=-1) @ v
+
+
+def norm_twice():
+    """A normalisation used twice, between others that begin as it does."""
+    norm = nn.LayerNorm(12)
+    return nn.Sequential(nn.LayerNorm(12), nn.Linear(12, 12), norm, nn.Linear(12, 12), nn.Tanh(), norm,
+                         nn.Linear(12, 12), nn.LayerNorm(12))
+
+
+def dense_zeros(tied=False):
+    """Dense layers of samples whose biases begin with zeros, two of them perhaps the same one."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 10), nn.Tanh(), nn.Linear(10, 10), nn.Tanh(),
+                        nn.Linear(10, 10), nn.Tanh(), nn.Linear(10, CLASSES))
+    for i in (1, 3, 5, 7):
+        nn.init.zeros_(net[i].bias)
+    if tied:
+        net[5].bias = net[1].bias
+    return net
+
+
 # ---- torchvision ----
 
 def vision(name, **words):
@@ -309,6 +354,22 @@ KINDS = {
                         freeze=("between.a", "between.b")),
 }
 
+# ---- small nets: what begins alike, exported as made ----
+
+MADE = {
+    "made_batchnorm": small(lambda: nn.BatchNorm2d(6), as_made=True),
+    "made_groupnorm": small(lambda: nn.Sequential(nn.GroupNorm(3, 6), nn.Tanh(), nn.GroupNorm(3, 6)), as_made=True),
+    "made_norm_twice": tokens(norm_twice, as_made=True),
+    "made_attention": tokens(lambda: nn.Sequential(LearnedBias(), LearnedBias()), as_made=True),
+    "made_layer_scale": small(lambda: nn.Sequential(Scaled(6, 1, 1), Scaled(6, 1, 1)), as_made=True),
+    "made_layer_view": small(lambda: nn.Sequential(Scaled(6), Scaled(6)), as_made=True),
+    "made_scalars": small(lambda: Apply(lambda x, a, b: x * a + torch.tanh(x) * b,
+                                        {"a": torch.ones(1), "b": torch.ones(1)}), as_made=True),
+    "made_zeros": Net(dense_zeros, IMAGE, rate=0.1, as_made=True),
+    "made_tied_zeros": Net(lambda: dense_zeros(True), IMAGE, rate=0.1, as_made=True),
+    "made_encoder": Net(encoder, (4, 6, 8), "tokens", rate=0.1, as_made=True),  # its layers are copies
+}
+
 # ---- small nets: operators that refused files wanted (point 4) ----
 # Their numbers are exact in float, as which files have them: 0.1 of PyTorch's double is another one.
 
@@ -346,20 +407,25 @@ LAST = {"end_log_softmax": Net(lambda: nn.Sequential(Small(nn.Identity()), nn.Lo
 
 ROUNDED = {"gelu_tanh": ("script",)}  # sqrt(2 / pi) in four nodes
 
-NETS = {**KINDS, **{k: small(f, random=k in RANDOM, without=ROUNDED.get(k, ()))
+NETS = {**KINDS, **MADE, **{k: small(f, random=k in RANDOM, without=ROUNDED.get(k, ()))
                     for k, f in OPERATORS.items()}, **LAST,
         **TRANSFORMERS, **TORCHVISION}
 
 
 # ---- as the comparison wants them ----
 
-def quieten(model, still):
-    """Without randomness, where that is wanted; normalisations and zeros where nothing goes unnoticed."""
+def silence(model):
+    """Without randomness."""
     for m in model.modules():
-        if still and isinstance(m, (nn.modules.dropout._DropoutNd, torchvision.ops.StochasticDepth)):
+        if isinstance(m, (nn.modules.dropout._DropoutNd, torchvision.ops.StochasticDepth)):
             m.p = 0.0
-        if still and isinstance(m, nn.MultiheadAttention):
+        if isinstance(m, nn.MultiheadAttention):
             m.dropout = 0.0
+
+
+def quieten(model):
+    """Normalisations and zeros where nothing goes unnoticed."""
+    for m in model.modules():
         affine = isinstance(m, (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, OwnNorm))
         if affine and getattr(m, "weight", None) is not None:
             nn.init.uniform_(m.weight, 0.7, 1.3)
@@ -369,7 +435,6 @@ def quieten(model, still):
             nn.init.normal_(m.running_mean, 0, 0.1)
             nn.init.uniform_(m.running_var, 0.5, 2)
     distinguish(list(model.parameters()))
-    return model.train()
 
 
 @torch.no_grad()
@@ -382,9 +447,15 @@ def distinguish(parameters):
 
 
 def build(name, seed=1, still=True):
-    """The network in float, in training mode, with weights that the seed decides."""
+    """The network in float, in training mode, with weights that the seed decides: the first one's are those
+    that are exported; of the others no two are alike."""
     torch.manual_seed(seed)
-    return quieten(NETS[name].make(), still)
+    model = NETS[name].make()
+    if still:
+        silence(model)
+    if seed != 1 or not NETS[name].as_made:
+        quieten(model)
+    return model.train()
 
 
 def batches(name, count, seed=1):

@@ -127,6 +127,10 @@ void meg_onnx_tell_kinds(meg_onnx_build *b)
                       "of weights do not fit the model's",
                       b->reshaped.text, b->reshaped.count > 8 ? ", .." : "");
     if (b->missing.count && !b->folded)
-        meg_onnx_warn(b, "%d parameters of the model are not in the file: %s%s", b->missing.count,
-                      b->missing.text, b->missing.count > 8 ? ", .." : "");
+        meg_onnx_warn(
+            b,
+            "%d parameters of the model are not in the file: %s%s; unless they are tied or "
+            "unused, PyTorch's optimizer merged them with others that began alike: such are "
+            "trained as one, training will differ; export with optimize=False",
+            b->missing.count, b->missing.text, b->missing.count > 8 ? ", .." : "");
 }

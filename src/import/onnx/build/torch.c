@@ -1,44 +1,72 @@
 /* What PyTorch's exporters tell of initializers: see initializers.c.
  *
  * torch.export writes a signature, a line for each parameter and buffer of the model, and notes from
- * which values each tensor was folded. Its optimizer turns weights of dense layers, puts axes to those of
- * group norms, under new names (val_36), and merges tensors that begin with the same numbers. What a tensor
- * was folded from gives it its name back; failing that, the module of the node that reads it, if the
- * signature has a parameter there that is missing. The older exporter, TorchScript, writes names only.
+ * which values each tensor was folded. Its optimizer turns weights of dense layers, puts axes to those
+ * of group norms, under new names (val_36), and merges tensors that begin with the same numbers. What
+ * a tensor was folded from gives it its name back, and the call that a node comes from, which names its
+ * arguments; failing that, the module of the node that reads it, if the signature has a parameter there
+ * that is missing. The older exporter, TorchScript, writes names only.
  */
 #include "import/onnx/build/kinds.h"
 #include "import/onnx/wire/texts.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 
 typedef struct target { /* a line of the signature */
-    meg_bytes name;
+    meg_bytes argument;  /* what calls name it, p_conv_weight */
+    meg_bytes name;      /* what the model does, conv.weight */
     meg_onnx_kind kind;
-    bool unsaved; /* a buffer that is not persistent, a constant */
-    bool found;   /* there is an initializer for it */
-    size_t line;  /* of the signature: as the model has them */
+    bool unsaved;                  /* a buffer that is not persistent, a constant */
+    bool found;                    /* there is an initializer for it, */
+    meg_onnx_symbol *holder;       /* this one; NULL: that of another name, to which it is tied */
+    const meg_onnx_symbol *merged; /* the tensor that it was parted from again; NULL: none */
+    bool elsewhere;                /* a node of its module has another one in its place: tied */
+    size_t line;                   /* of the signature: as the model has them */
 } target;
 
 typedef struct signature {
     target *at;
+    target **called; /* sorted by argument */
     size_t count, room;
 } signature;
 
 /* ---- PyTorch's signature ---- */
 
-static int by_name(const void *a, const void *b)
+static int order_of(meg_bytes x, meg_bytes y)
 {
-    meg_bytes x = ((const target *)a)->name, y = ((const target *)b)->name;
     int64_t n = meg_bytes_bytes(x), m = meg_bytes_bytes(y);
     int order = memcmp(x.at, y.at, (size_t)(n < m ? n : m));
     return order ? order : n < m ? -1 : n > m;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return order_of(((const target *)a)->name, ((const target *)b)->name);
+}
+
+static int by_argument(const void *a, const void *b)
+{
+    return order_of((*(target *const *)a)->argument, (*(target *const *)b)->argument);
 }
 
 static target *target_of(const signature *s, meg_bytes name)
 {
     target key = {.name = name};
     return s->count ? bsearch(&key, s->at, s->count, sizeof key, by_name) : NULL;
+}
+
+static target *called_so(const signature *s, meg_bytes argument)
+{
+    const target key = {.argument = argument}, *at = &key;
+    target **found = s->count ? bsearch(&at, s->called, s->count, sizeof at, by_argument) : NULL;
+    return found ? *found : NULL;
+}
+
+static target *own_target(const signature *sign, const meg_onnx_symbol *s)
+{
+    return target_of(sign, meg_onnx_weight_name(s));
 }
 
 static meg_onnx_kind kind_of(meg_bytes word)
@@ -48,12 +76,13 @@ static meg_onnx_kind kind_of(meg_bytes word)
 }
 
 /* "p_conv_weight: PARAMETER target='conv.weight'", "b_mean: BUFFER target='mean' persistent=True" */
-static void read_signature(meg_bytes text, signature *out)
+static void read_signature(meg_pool *pool, meg_bytes text, signature *out)
 {
     meg_bytes line;
     while (meg_next_line(&text, &line) && !meg_begins(line, "# outputs")) {
         target t = {.kind = MEG_ONNX_UNSAID};
-        meg_next_word(&line);
+        t.argument = meg_next_word(&line);
+        if (meg_ends(t.argument, ":")) t.argument.end--;
         t.kind = kind_of(meg_next_word(&line));
         if (!meg_next_quoted(&line, &t.name)) continue;
         t.unsaved = t.kind == MEG_ONNX_CONSTANT || meg_ends(line, "persistent=False");
@@ -62,6 +91,10 @@ static void read_signature(meg_bytes text, signature *out)
         out->at[out->count++] = t;
     }
     if (out->count) qsort(out->at, out->count, sizeof *out->at, by_name);
+    out->called = meg_pool_alloc(pool, (out->count + 1) * sizeof *out->called);
+    for (size_t i = 0; i < out->count; i++)
+        out->called[i] = &out->at[i];
+    if (out->count) qsort(out->called, out->count, sizeof *out->called, by_argument);
 }
 
 static void take_target(meg_onnx_symbol *s, target *t)
@@ -70,6 +103,13 @@ static void take_target(meg_onnx_symbol *s, target *t)
     s->unsaved = t->unsaved;
     s->label = t->name;
     t->found = true;
+    t->holder = s;
+}
+
+/* Can it be what a node reads in the shape of s? It has no tensor of its own, or was parted from s. */
+static bool lacks(const target *t, const meg_onnx_symbol *s)
+{
+    return t->kind == MEG_ONNX_PARAMETER && (!t->found || (s && t->merged == s));
 }
 
 /* ---- what was folded ---- */
@@ -249,67 +289,159 @@ static bool uniform(const meg_onnx_tensor *t)
     return t->size > 0;
 }
 
-/* The one parameter that the module of a node misses; NULL: none, or several. */
+/* Cuts the next argument off a note, "%add : [num_users=1] = call_function[target=torch.ops.aten.add]
+ * (args = (%x, %p_pos), kwargs = {})". The first is the result. */
+static bool next_argument(meg_bytes *note, meg_bytes *out)
+{
+    while (note->at < note->end && *note->at != '%')
+        note->at++;
+    if (note->at >= note->end) return false;
+    out->at = ++note->at;
+    while (note->at < note->end && (isalnum(*note->at) || *note->at == '_'))
+        note->at++;
+    out->end = note->at;
+    return true;
+}
+
+typedef struct call { /* what torch.export noted of the call that a node comes from */
+    bool own;         /* it names what the tensor is called */
+    int count;        /* parameters that it names beside that, and that the file lacks */
+    target *other;    /* the one of them that the tensor is; NULL: who knows */
+} call;
+
+/* Which of the call's arguments s is, as input `place`: what it is called, or the one that the file
+ * lacks; of several such the only weight or bias. */
+static call call_of(const meg_onnx_build *b, const signature *sign, const meg_onnx_node *n,
+                    int place, const meg_onnx_symbol *s)
+{
+    meg_bytes note = meg_onnx_note(n, "pkg.torch.onnx.fx_node"), word;
+    const char *tail = meg_ends(own_name(b, n, place), ".bias") ? "bias" : "weight";
+    const target *own = own_target(sign, s);
+    target *any = NULL, *fit = NULL;
+    int fits = 0;
+    call c = {0};
+    while (next_argument(&note, &word)) {
+        target *t = called_so(sign, word);
+        c.own = c.own || (t && t == own);
+        if (!t || t == own || t == any || !lacks(t, s)) continue;
+        any = t, c.count++;
+        if (meg_ends(t->name, tail)) fit = t, fits++;
+    }
+    if (c.count == 1) c.other = any;
+    if (c.count > 1 && fits == 1) c.other = fit;
+    return c;
+}
+
+static bool starts(meg_bytes name, meg_bytes head)
+{
+    int64_t length = meg_bytes_bytes(head);
+    return meg_bytes_bytes(name) >= length && memcmp(name.at, head.at, (size_t)length) == 0;
+}
+
+/* The one parameter missing whose name begins and ends so, without a module between them if it is to be
+ * direct; NULL: none, or several. */
+static target *only_one(const signature *sign, meg_bytes head, const char *tail, bool direct,
+                        const meg_onnx_symbol *s)
+{
+    target *found = NULL;
+    for (size_t i = 0; i < sign->count; i++) {
+        target *t = &sign->at[i];
+        if (!lacks(t, s) || !starts(t->name, head) || !meg_ends(t->name, tail)) continue;
+        meg_bytes rest = {t->name.at + meg_bytes_bytes(head), t->name.end};
+        if (direct && meg_contains(rest, ".")) continue;
+        if (found) return NULL;
+        found = t;
+    }
+    return found;
+}
+
+/* The parameter that the module of a node misses: its weight or bias, the only one of a name that ends so,
+ * or, where another module's tensor is in its place, the only one. NULL: none, or several. */
 static target *missing_of(const meg_onnx_build *b, const signature *sign, const meg_onnx_node *n,
-                          int place)
+                          int place, const meg_onnx_symbol *s)
 {
     meg_bytes name = own_name(b, n, place);
     target *t = name.at ? target_of(sign, name) : NULL;
-    if (t || !name.at) return t && !t->found && t->kind == MEG_ONNX_PARAMETER ? t : NULL;
+    if (t || !name.at) return t && lacks(t, s) ? t : NULL;
     const char *tail = meg_ends(name, ".bias") ? "bias" : "weight";
-    const char *head = meg_pool_text(b->file->pool, "%.*s",
-                                     (int)(meg_bytes_bytes(name) - (int64_t)strlen(tail)),
-                                     (const char *)name.at);
-    int count = 0;
-    for (size_t i = 0; i < sign->count; i++) {
-        target *other = &sign->at[i];
-        bool fits = !other->found && other->kind == MEG_ONNX_PARAMETER &&
-                    meg_begins(other->name, head) && meg_ends(other->name, tail);
-        if (fits) t = other, count++;
-    }
-    return count == 1 ? t : NULL;
+    meg_bytes head = {name.at, name.end - strlen(tail)};
+    t = only_one(sign, head, tail, false, s);
+    const target *own = s ? own_target(sign, s) : NULL;
+    bool foreign = own && !starts(own->name, head);
+    return t || !foreign ? t : only_one(sign, head, "", true, s);
 }
 
-/* A parameter of the signature that the file does not have, with these numbers, for a node. */
-static meg_status own_symbol(meg_onnx_build *b, target *t, const meg_onnx_tensor *numbers, int user)
+/* Input `place` of a node becomes a parameter of the signature that the file does not have, with these
+ * numbers, or has been made before. */
+static meg_status give_own(meg_onnx_build *b, meg_onnx_node *n, int place, target *t,
+                           const meg_onnx_tensor *numbers)
 {
-    MEG_TRY(b->error, meg_onnx_define(b, t->name, -1, numbers));
-    meg_onnx_symbol *own = meg_onnx_symbol_of(b, t->name);
-    take_target(own, t);
-    own->needed = true;
-    own->uses = 1;
-    own->user = user;
+    if (!t->holder) {
+        MEG_TRY(b->error, meg_onnx_define(b, t->name, -1, numbers));
+        meg_onnx_symbol *own = meg_onnx_symbol_of(b, t->name);
+        take_target(own, t);
+        own->needed = true;
+        own->user = (int)(n - b->file->node);
+    }
+    n->in[place] = t->holder->name;
+    t->holder->uses++;
     return MEG_OK;
 }
 
-/* Weights that the model itself ties have the last of their names in the file; what the optimizer merges
- * has the first. */
-static bool is_named_later(const signature *sign, const target *t, const meg_onnx_symbol *s)
+/* Without a note of the call: weights that the model itself ties have the last of their names in the
+ * file; what the optimizer merges has the first, and begins with one number throughout, since others
+ * are the same only where weights are tied. */
+static bool is_tied_to(const signature *sign, const target *t, const meg_onnx_symbol *s)
 {
-    const target *own = target_of(sign, meg_onnx_weight_name(s));
-    return own && t->line < own->line;
+    const target *own = own_target(sign, s);
+    return (own && t->line < own->line) || !uniform(s->constant);
+}
+
+/* The call has another one where the module has its own: it is tied. Factors and summands of modules
+ * may be anything. */
+static void note_second_name(const meg_onnx_build *b, const signature *sign, const meg_onnx_node *n,
+                             int place, const target *t)
+{
+    meg_bytes name = own_name(b, n, place);
+    target *second = name.at ? target_of(sign, name) : NULL;
+    bool layer = meg_bytes_is(n->op, "MatMul") || !moves_weights(n);
+    if (second && second != t && layer) second->elsewhere = true;
+}
+
+static meg_status split_input(meg_onnx_build *b, const signature *sign, meg_onnx_node *n, int k)
+{
+    meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->in[k]);
+    bool plain = meg_onnx_is_initializer(s) && s->kind == MEG_ONNX_PARAMETER && !s->of;
+    if (!plain || s->computed) return MEG_OK;
+    call c = call_of(b, sign, n, k, s);
+    if (c.own) note_second_name(b, sign, n, k, own_target(sign, s));
+    bool sure = !c.own && c.other && !meg_onnx_is_fused(n);
+    if (c.own || (!sure && (c.count || s->uses < 2))) return MEG_OK;
+    target *t = sure ? c.other : missing_of(b, sign, n, k, s);
+    if (!t) return MEG_OK;
+    if (sure) note_second_name(b, sign, n, k, t);
+    t->found = true;
+    MEG_TRY(b->error, meg_onnx_work(b, n, s->constant->size));
+    if (!sure && is_tied_to(sign, t, s)) return MEG_OK;
+    MEG_TRY(b->error, give_own(b, n, k, t, s->constant));
+    meg_onnx_symbol_of(b, t->name)->folded = s->folded;
+    t->merged = s;
+    s->uses--;
+    return MEG_OK;
 }
 
 /* PyTorch's optimizer makes one tensor of those that begin with the same numbers: scales of ones,
- * offsets of zeros. The signature has them all, so each module gets its own again. Other numbers are
- * the same only where weights are tied. */
+ * offsets of zeros, layers that are copies. The signature has them all, so each module gets its own
+ * again. */
 static meg_status split_merged(meg_onnx_build *b, const signature *sign)
 {
+    enum {
+        MOST_INPUTS = 16 /* that are looked at: each goes through the node's notes */
+    };
     for (size_t i = 0; i < b->file->nodes; i++) {
         meg_onnx_node *n = &b->file->node[i];
-        for (int k = 0; k < n->inputs && !b->skip[i]; k++) {
-            meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->in[k]);
-            if (!meg_onnx_is_initializer(s) || s->kind != MEG_ONNX_PARAMETER || s->uses < 2)
-                continue;
-            target *t = missing_of(b, sign, n, k);
-            if (!t) continue;
-            t->found = true;
-            MEG_TRY(b->error, meg_onnx_work(b, n, s->constant->size));
-            if (is_named_later(sign, t, s) || !uniform(s->constant)) continue;
-            MEG_TRY(b->error, own_symbol(b, t, s->constant, (int)i));
-            n->in[k] = t->name;
-            s->uses--;
-        }
+        for (int k = 0; k < n->inputs && k < MOST_INPUTS && !b->skip[i]; k++)
+            MEG_TRY(b->error, split_input(b, sign, n, k));
     }
     return MEG_OK;
 }
@@ -329,11 +461,28 @@ static target *bias_of(const meg_onnx_build *b, const signature *sign, const meg
 {
     static const char tail[] = "weight";
     meg_bytes name = meg_onnx_weight_name(weight);
-    if (!meg_ends(name, tail)) return missing_of(b, sign, n, 2);
+    if (!meg_ends(name, tail)) return missing_of(b, sign, n, 2, NULL);
     name.end -= strlen(tail);
     const char *bias = meg_pool_text(b->file->pool, "%.*sbias", MEG_SPAN_TEXT(name));
     target *t = target_of(sign, meg_text_span(bias));
-    return t && !t->found && t->kind == MEG_ONNX_PARAMETER ? t : NULL;
+    return t && lacks(t, NULL) ? t : NULL;
+}
+
+/* The one that the call names beside the weight: of tied biases the same one, whatever the module's
+ * own is called. */
+static target *noted_bias(const signature *sign, const meg_onnx_node *n,
+                          const meg_onnx_symbol *weight)
+{
+    meg_bytes note = meg_onnx_note(n, "pkg.torch.onnx.fx_node"), word;
+    const target *own = own_target(sign, weight);
+    target *found = NULL;
+    while (own && next_argument(&note, &word)) {
+        target *t = called_so(sign, word);
+        if (!t || t == own || t->kind != MEG_ONNX_PARAMETER) continue;
+        if (found) return NULL;
+        found = t;
+    }
+    return found;
 }
 
 /* PyTorch's optimizer drops biases that begin with zeros, and notes it: they are trained all the same. */
@@ -342,18 +491,22 @@ static meg_status restore_bias(meg_onnx_build *b, const signature *sign, meg_onn
     meg_bytes rule = meg_onnx_note(n, "pkg.onnxscript.rewriter.rule_name");
     const meg_onnx_symbol *weight = n->inputs == 2 ? meg_onnx_symbol_of(b, n->in[1]) : NULL;
     if (!meg_contains(rule, "RemoveOptionalBias") || !weight || !weight->constant) return MEG_OK;
-    target *t = weight->constant->rank >= 2 ? bias_of(b, sign, n, weight) : NULL;
+    if (weight->constant->rank < 2) return MEG_OK;
+    target *own = bias_of(b, sign, n, weight), *t = noted_bias(sign, n, weight);
+    if (own && t) own->found = true; /* it is that one, or a second name of it */
+    if (!t) t = own;
     int64_t units = t ? units_of(n, weight->constant) : 0;
     if (units < 1 || units > weight->constant->size) return MEG_OK;
+    if (t->holder && t->holder->constant->size != units) return MEG_OK;
     meg_onnx_tensor *zeros = meg_pool_alloc(b->file->pool, sizeof *zeros);
     *zeros = (meg_onnx_tensor){.name = t->name, .type = MEG_ONNX_FLOAT, .rank = 1, .size = units};
     zeros->dims[0] = units;
     zeros->data = meg_pool_alloc(b->file->pool, (size_t)units * sizeof(float));
     meg_bytes *in = meg_pool_alloc(b->file->pool, 3 * sizeof *in);
-    in[0] = n->in[0], in[1] = n->in[1], in[2] = t->name;
+    in[0] = n->in[0], in[1] = n->in[1];
     n->in = in;
     n->inputs = 3;
-    return own_symbol(b, t, zeros, (int)(n - b->file->node));
+    return give_own(b, n, 2, t, zeros);
 }
 
 static meg_status restore_biases(meg_onnx_build *b, const signature *sign)
@@ -368,14 +521,14 @@ static meg_status restore_biases(meg_onnx_build *b, const signature *sign)
 static void list_missing(meg_onnx_build *b, const signature *sign)
 {
     for (size_t i = 0; i < sign->count; i++)
-        if (sign->at[i].kind == MEG_ONNX_PARAMETER && !sign->at[i].found)
+        if (lacks(&sign->at[i], NULL) && !sign->at[i].elsewhere)
             meg_onnx_list_name(b, &b->missing, sign->at[i].name);
 }
 
 meg_status meg_onnx_read_exported(meg_onnx_build *b, meg_bytes text)
 {
     signature sign = {0};
-    read_signature(text, &sign);
+    read_signature(b->file->pool, text, &sign);
     for (size_t i = 0; i < sign.count; i++) {
         meg_onnx_symbol *s = meg_onnx_symbol_of(b, sign.at[i].name);
         if (meg_onnx_is_initializer(s)) take_target(s, &sign.at[i]);

@@ -152,13 +152,19 @@ static int sees(const matrix *m, int64_t i)
     return number <= HIDDEN ? 0 : fabs(number) > 0 || isnan(number) ? -1 : 1;
 }
 
+/* One for all samples and heads? */
+static bool is_for_all(const meg_onnx_tensor *t, const int64_t tokens[2])
+{
+    return t->rank >= 2 && t->size == tokens[0] * tokens[1] && t->dims[t->rank - 2] == tokens[0] &&
+           t->dims[t->rank - 1] == tokens[1];
+}
+
 /* Hides nothing, or what comes later; false: something else. */
 static bool judge_mask(const matrix *m, const int64_t tokens[2], bool *causal)
 {
     const meg_onnx_tensor *t = m->t;
     bool all = true, earlier = tokens[0] == tokens[1];
-    if (t->rank < 2 || t->size != tokens[0] * tokens[1] || t->dims[t->rank - 1] != tokens[1])
-        return false;
+    if (!is_for_all(t, tokens)) return false;
     for (int64_t i = 0; i < t->size && (all || earlier); i++) {
         int seen = sees(m, i);
         all = all && seen == 1;
