@@ -27,8 +27,8 @@ function(meg_mpi_plugin name folders libraries library_folders)
   set(target megalith_mpi_${name})
   # With its own copy of the little that it needs from the library: programs that have the archive
   # inside do not show their symbols to plug-ins.
-  add_library(${target} MODULE src/comm/mpi.c src/comm/waker.c src/comm/number.c src/base/status.c
-                               src/base/pool.c)
+  add_library(${target} MODULE src/comm/mpi.c src/comm/waker.c src/comm/number.c src/base/clock.c
+                               src/base/status.c src/base/pool.c)
   target_include_directories(${target} PRIVATE include src)
   target_include_directories(${target} SYSTEM PRIVATE ${folders})
   target_compile_options(${target} PRIVATE ${MEG_WARNINGS} -fvisibility=hidden)

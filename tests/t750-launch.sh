@@ -69,6 +69,14 @@ line "mpirun.openmpi --quiet$root --hostfile $work/hosts -n 8 --map-by ppr:4:nod
 run 0 run --np=8 --npernode=4 --m hosts --mpi mpich --dry-run bench cnn
 line "mpirun.mpich -f $work/hosts -n 8 -ppn 4 $self bench cnn"
 path=$work/hydra:/usr/nowhere
+export MEGALITH_MEMORY=2GiB
+run 1 run -np 9999 --mpi mpich ./program
+says 'takes 234.35 GiB for the processes alone, but it has 2.00 GiB: use -np 85 or less, or name hosts'
+run 1 train cnn -np 9999
+says '9999 on one machine takes'
+run 0 run -np 9999 --mpi mpich --dry-run ./program
+run 0 run -np 9999 -m hosts --mpi mpich --dry-run ./program
+unset MEGALITH_MEMORY
 run 0 run -np 8 --mpi mpich --dry-run ./program
 line "mpirun -n 8 ./program"
 run 1 run -np 8 --mpi openmpi --dry-run ./program

@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 enum {
     PHILOX_ROUNDS = 10,
@@ -20,9 +21,13 @@ static const uint32_t WEYL[2] = {0x9e3779b9, 0xbb67ae85}; /* golden ratio, sqrt(
 
 uint64_t meg_hash(const char *text)
 {
-    uint64_t hash = 0xcbf29ce484222325;
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3;
+    return meg_hash_bytes(0xcbf29ce484222325, text, strlen(text));
+}
+
+uint64_t meg_hash_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    for (const unsigned char *at = data; bytes > 0; at++, bytes--)
+        hash = (hash ^ *at) * 0x100000001b3;
     return hash;
 }
 

@@ -5,6 +5,7 @@
 #ifndef MEG_BASE_RANDOM_H
 #define MEG_BASE_RANDOM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct meg_stream { /* what a family of numbers is keyed by */
@@ -14,6 +15,8 @@ typedef struct meg_stream { /* what a family of numbers is keyed by */
 } meg_stream;
 
 uint64_t meg_hash(const char *text); /* FNV-1a, 64 bit */
+/* The same of bytes, which goes on from another hash: that of nothing is meg_hash(""). */
+uint64_t meg_hash_bytes(uint64_t hash, const void *data, size_t bytes);
 uint64_t meg_hash_word(uint64_t hash, uint64_t word); /* of numbers, one after the other */
 
 void meg_random_bits(meg_stream s, uint64_t index, uint32_t out[4]);

@@ -11,6 +11,7 @@
  */
 #include "base/pool.h"
 #include "comm/kind.h"
+#include "base/clock.h"
 #include "comm/waker.h"
 
 #include <mpi.h>
@@ -258,13 +259,6 @@ static void drop(meg_comm *base, meg_letter *m)
 
 /* ---- sleeping ---- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static double nap(const mpi *c)
 {
     double seconds = NAP_SHORT * (1 + 0.25 * (c->idle - YIELDS));
@@ -274,7 +268,7 @@ static double nap(const mpi *c)
 static meg_status sleep_mpi(meg_comm *base, meg_error *e, double seconds)
 {
     mpi *c = (mpi *)base;
-    double until = now() + seconds;
+    double until = meg_clock() + seconds;
     bool woken = false;
     for (;;) {
         if (!c->news) MEG_TRY(e, progress(c, e));
@@ -283,7 +277,7 @@ static meg_status sleep_mpi(meg_comm *base, meg_error *e, double seconds)
             c->idle = 0;
             return MEG_OK;
         }
-        double left = until - now(), pause = 0;
+        double left = until - meg_clock(), pause = 0;
         if (left <= 0) return MEG_OK;
         if (c->idle < YIELDS) sched_yield();
         else pause = nap(c) < left ? nap(c) : left;

@@ -3,6 +3,7 @@
  */
 #define _GNU_SOURCE
 #include "device/device.h"
+#include "base/clock.h"
 #include "base/nearest.h"
 #include "device/queue.h"
 
@@ -155,13 +156,6 @@ void meg_prepared_free(meg_prepared *k)
 
 /* ---- the queue ---- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void run_kernel(meg_device *d, const meg_queue_item *item)
 {
     const meg_prepared *k = item->kernel;
@@ -170,9 +164,9 @@ static void run_kernel(meg_device *d, const meg_queue_item *item)
         k->run(k, item->at, &item->moment);
         return;
     }
-    double start = now();
+    double start = meg_clock();
     k->run(k, item->at, &item->moment);
-    d->observer(d->context, k, start, now() - start);
+    d->observer(d->context, k, start, meg_clock() - start);
 }
 
 static void run_call(meg_device *d, const meg_queue_item *item)

@@ -14,6 +14,7 @@
  */
 #define _GNU_SOURCE
 #include "device/device.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -34,22 +35,10 @@ static const double spell = 3e-3; /* seconds per trial and thread of a computing
 static const double budget = 0.2; /* seconds for all trials but the first of each */
 static const double longest_launch = 20e-6;
 
-static double clock_of(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static double now(void)
-{
-    return clock_of(CLOCK_MONOTONIC);
-}
-
 /* Seconds that this thread has run: those in which others had its core do not count. */
 static double mine(void)
 {
-    return clock_of(CLOCK_THREAD_CPUTIME_ID);
+    return meg_clock_thread();
 }
 
 /* ---- multiply-adds: c (rows, 2 vectors) += a (DEPTH, rows) b (DEPTH, 2 vectors) ---- */
@@ -207,7 +196,7 @@ typedef struct probe {
 
 static bool more(const probe *p, int trials)
 {
-    return trials < LEAST || (trials < TRIALS && now() < p->deadline);
+    return trials < LEAST || (trials < TRIALS && meg_clock() < p->deadline);
 }
 
 static double bandwidth(const probe *p)
@@ -256,11 +245,11 @@ static double launch_seconds(probe *p)
 {
     double best = longest_launch;
     for (int n = 0; n < BURSTS; n++) {
-        double start = now();
+        double start = meg_clock();
         for (int i = 0; i < LAUNCHES; i++)
             meg_device_call(p->device, open_region, p);
         meg_device_wait(p->device);
-        best = fmin(best, (now() - start) / LAUNCHES);
+        best = fmin(best, (meg_clock() - start) / LAUNCHES);
     }
     return best;
 }
@@ -270,7 +259,7 @@ void meg_rates_probe(meg_device *d, meg_rates *out)
     meg_device_wait(d);
     bool small = !meg_device_kind_of(d)->describe;
     probe p = {.device = d,
-               .deadline = now() + budget,
+               .deadline = meg_clock() + budget,
                .small = small,
                .threads = small ? 1 : meg_device_threads(d),
                .out = out};

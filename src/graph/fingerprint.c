@@ -4,12 +4,11 @@
 #include "graph/fingerprint.h"
 #include "graph/op.h"
 
+#include <string.h>
+
 static void add_text(uint64_t *hash, const char *text)
 {
-    do {
-        *hash ^= (unsigned char)*text;
-        *hash *= 0x100000001b3u;
-    } while (*text++); /* the end counts: "ab", "c" is not "a", "bc" */
+    *hash = meg_hash_bytes(*hash, text, strlen(text) + 1); /* its end, too: "ab", "c" is not "a", "bc" */
 }
 
 static void add_number(uint64_t *hash, int64_t number)
@@ -46,7 +45,7 @@ static void add_node(uint64_t *hash, const meg_graph *g, const meg_node *v)
 
 uint64_t meg_graph_fingerprint(const meg_graph *g)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = meg_hash("");
     for (int i = 0; i < g->values; i++)
         if (g->value[i].kind != MEG_MADE) add_leaf(&hash, &g->value[i]);
     for (int i = 0; i < g->nodes; i++)

@@ -1,5 +1,6 @@
 /* Advice: see advice.h. */
 #include "train/advice.h"
+#include "base/clock.h"
 
 #include <string.h>
 #include <time.h>
@@ -12,18 +13,11 @@ typedef struct patience {
     double begin; /* of this kind, in the thread's own time: others' load changes no advice */
 } patience;
 
-static double spent(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool enough(void *context, int kind)
 {
     patience *p = context;
-    if (p->kind != kind) *p = (patience){kind, spent()};
-    return spent() - p->begin > PATIENCE;
+    if (p->kind != kind) *p = (patience){kind, meg_clock_thread()};
+    return meg_clock_thread() - p->begin > PATIENCE;
 }
 
 int meg_context_ways(const meg_graph *g, const meg_data *d, const meg_too_large *plan,

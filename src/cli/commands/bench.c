@@ -6,6 +6,7 @@
  * matter. Kernels are watched in a repeat of their own, which does not count.
  */
 #define _GNU_SOURCE
+#include "base/clock.h"
 #include "cli/report/bar.h"
 #include "cli/report/kernel.h"
 #include "cli/report/measure.h"
@@ -169,13 +170,13 @@ static meg_status measure(job *j)
     j->heap = heap_bytes();
     MEG_TRY(e, some_steps(j, o->warmup - 1));
     meg_trainer_watch(j->s.trainer, watch, j);
-    double before = meg_engine_exposed(j->s.trainer->engine), cpu = meg_cpu();
+    double before = meg_engine_exposed(j->s.trainer->engine), cpu = meg_clock_process();
     for (int64_t i = 0; i < o->repeat; i++)
         MEG_TRY(e, repeat(j));
     j->growth = heap_bytes() - j->heap;
     j->exposed = meg_engine_exposed(j->s.trainer->engine) - before;
     j->exposed /= (double)(o->repeat * o->iterations);
-    j->cpu = (meg_cpu() - cpu) / (double)(o->repeat * o->iterations);
+    j->cpu = (meg_clock_process() - cpu) / (double)(o->repeat * o->iterations);
     meg_trainer_watch(j->s.trainer, NULL, NULL);
     MEG_TRY(e, meg_ranks_mean(&j->s, &j->cpu));
     return meg_ranks_mean(&j->s, &j->exposed);

@@ -8,6 +8,7 @@
 #include "cli/launch/launch.h"
 #include "base/option.h"
 #include "comm/comm.h"
+#include "device/memory.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,6 +16,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 typedef enum when {
@@ -284,6 +286,35 @@ static meg_status check_hosts(meg_error *e, const meg_launch *l, bool slurm, int
     return MEG_OK;
 }
 
+/* How many ranks this machine has room for, whatever they do: memory of a process and its libraries before
+ * anything is planned, and its threads. Launchers that find out themselves hang, or fail in many words. */
+static meg_status check_room(meg_error *e, const meg_launch *l)
+{
+    enum {
+        TASKS = 4,  /* of a rank: MPI's, the device's and the loader's threads are tasks, too */
+        FEW = 64 /* ranks: whatever is planned for them is asked later */
+    };
+    const int64_t each = 24 << 20; /* bytes */
+    struct rlimit tasks;
+    char has[32], needs[32];
+    int64_t memory = meg_memory_look("").most, fits = memory / each;
+    if (l->np <= FEW) return MEG_OK;
+    if (fits < FEW) fits = FEW;
+    meg_print_bytes(memory, has);
+    meg_print_bytes(l->np > INT64_MAX / each ? INT64_MAX : l->np * each, needs);
+    MEG_CHECK(e, l->np <= fits, MEG_EARG,
+              "-np %" PRId64 " on one machine takes %s for the processes alone, but it has %s: use -np "
+              "%" PRId64 " or less, or name hosts (-m)",
+              l->np, needs, has, fits);
+    if (getrlimit(RLIMIT_NPROC, &tasks) != 0 || tasks.rlim_cur == RLIM_INFINITY) return MEG_OK;
+    fits = (int64_t)tasks.rlim_cur / TASKS;
+    MEG_CHECK(e, l->np <= fits, MEG_EARG,
+              "-np %" PRId64 " on one machine takes more processes and threads than its limit, %" PRId64
+              " (ulimit -u): use -np %" PRId64 " or less, or name hosts (-m)",
+              l->np, (int64_t)tasks.rlim_cur, fits > 0 ? fits : 1);
+    return MEG_OK;
+}
+
 meg_status meg_launch_run(meg_error *e, meg_pool *pool, const meg_launch *l, char *const program[])
 {
     const launcher *by = NULL;
@@ -296,6 +327,7 @@ meg_status meg_launch_run(meg_error *e, meg_pool *pool, const meg_launch *l, cha
     if (l->machines && realpath(l->machines, place)) full.machines = place;
     MEG_TRY(e, choose(e, l->mpi, &by, &name));
     MEG_TRY(e, check_hosts(e, &full, by->slurm, &hosts));
+    if (!l->machines && !by->slurm && !l->dry_run) MEG_TRY(e, check_room(e, l));
     /* Launchers say so in many words, or abort; other hosts may have what is not here. */
     MEG_CHECK(e, l->machines || by->slurm || l->dry_run || find_program(program[0]), MEG_EARG,
               "there is no program '%s': name a command of megalith (train, bench, ...) or an "

@@ -61,13 +61,6 @@ double meg_measure_deviation(const meg_measure *m)
     return m->count > 1 ? sqrt(sum / (double)(m->count - 1)) : 0;
 }
 
-double meg_cpu(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 int64_t meg_peak_rss(void)
 {
     struct rusage usage;

@@ -21,7 +21,6 @@ double meg_measure_mean(const meg_measure *m);
 double meg_measure_deviation(const meg_measure *m); /* of a sample: n - 1 */
 
 int64_t meg_peak_rss(void); /* bytes of this process */
-double meg_cpu(void);       /* seconds that its threads have computed */
 
 typedef char meg_duration[32];
 void meg_duration_text(double seconds, meg_duration text); /* "2:05", "1:02:03" */

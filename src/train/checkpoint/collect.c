@@ -2,6 +2,7 @@
  * ranks they stay in order.
  */
 #include "train/checkpoint/collect.h"
+#include "base/random.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -142,10 +143,9 @@ static void mark_held(const meg_collection *c, unsigned char *mine)
 /* Ranks whose lists differ would misunderstand each other: another network, or another device. */
 static meg_status compare(const meg_collection *c, meg_error *e)
 {
-    uint64_t hash = 0xcbf29ce484222325u ^ (uint64_t)meg_engine_real(c->engine);
+    uint64_t hash = meg_hash_word(meg_hash("items"), (uint64_t)meg_engine_real(c->engine));
     for (int i = 0; i < c->count; i++)
-        for (const char *at = c->item[i].name; *at; at++)
-            hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+        hash = meg_hash_bytes(hash, c->item[i].name, strlen(c->item[i].name) + 1);
     uint64_t *all = meg_pool_alloc(c->pool, (size_t)c->ranks * sizeof *all);
     MEG_TRY(e, meg_comm_gather(c->comm, e, &hash, sizeof hash, all));
     for (int r = 1; r < c->ranks; r++)

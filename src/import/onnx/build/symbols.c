@@ -1,12 +1,10 @@
 /* The symbols of an ONNX file, by their names: a hash table, filled before anything else is looked at. */
 #include "import/onnx/build/build.h"
+#include "base/random.h"
 
 static uint64_t hash(meg_bytes s)
 {
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
-    for (; s.at < s.end; s.at++)
-        h = (h ^ *s.at) * 0x100000001b3u;
-    return h;
+    return meg_hash_bytes(meg_hash(""), s.at, (size_t)(s.end - s.at));
 }
 
 /* The place of a name, or the free one where it would go. */
