@@ -21,7 +21,7 @@ function(meg_objects name)
   set(MEG_OBJECTS ${MEG_OBJECTS} ${name} PARENT_SCOPE)
 endfunction()
 
-set(folders base graph ops machine device comm data import zoo plan exec train)
+set(folders base graph ops device comm data import zoo plan exec train)
 list(TRANSFORM folders PREPEND src/)
 list(TRANSFORM folders APPEND /*.c)
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folders})

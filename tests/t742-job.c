@@ -232,7 +232,7 @@ static meg_graph *wide(int values)
     return g;
 }
 
-/* More than a million messages, told apart; how many tags there are, the engine asks (t743-tags). */
+/* More than a million messages, told apart; how many tags there are, the engine asks (t739-tags). */
 static void test_messages(void **state)
 {
     (void)state;

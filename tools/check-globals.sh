@@ -1,5 +1,5 @@
 #!/bin/sh
-# No variable outside a function unless const: ranks may share one process (SimGrid), and state
+# No variable outside a function unless const: ranks may be threads of one process (comm/threads.c), and state
 # hangs on the context. Looks for symbols in writable sections of the archive; constant tables of
 # pointers are in .data.rel.ro and pass. Usage: check-globals.sh SOURCE_DIR BUILD_DIR
 archive=${2:-build}/libmegalith.a

@@ -6,7 +6,7 @@
 #   train
 #   exec
 #   plan                                   pure: sees only types of the layer below
-#   machine  device  data  import  zoo  comm     do not know each other; comm sees base only
+#   device  data  import  zoo  comm     do not know each other; comm sees base only
 #   ops
 #   graph
 #   base
@@ -27,7 +27,7 @@ awk -F: -v rooms="$rooms" '
 BEGIN {
     split("base graph ops device plan exec train cli", ladder, " ")
     for (i in ladder) level[ladder[i]] = i
-    split("machine data import zoo comm", peers, " ")
+    split("data import zoo comm", peers, " ")
     for (i in peers) level[peers[i]] = level["device"]
     lines = split(rooms, row, "\n")
     for (i = 1; i <= lines; i++) {
@@ -37,7 +37,7 @@ BEGIN {
     }
 
     # What plan may see of the layer below it: pure types.
-    pure["device/device.h"] = pure["machine/machine.h"] = pure["comm/allreduce/allreduce.h"] = 1
+    pure["device/device.h"] = pure["comm/allreduce/allreduce.h"] = 1
     split("pthread.h threads.h omp.h mpi.h time.h sys/time.h unistd.h fcntl.h", names, " ")
     for (i in names) impure[names[i]] = 1
 
@@ -66,8 +66,7 @@ level[to] > level[from] { bad(from " is below " to ": a layer includes only down
 level[to] == level[from] { bad(from " and " to " do not know each other"); next }
 from == "comm" && to != "base" { bad("comm knows ranks and bytes: it sees base only"); next }
 from == "plan" && level[to] == level["device"] && !(file in pure) {
-    bad("plan sees only pure types of the layer below it: device/device.h, machine/machine.h, " \
-        "comm/allreduce/allreduce.h")
+    bad("plan sees only pure types of the layer below it: device/device.h, comm/allreduce/allreduce.h")
 }
 END {
     for (f in files) total++

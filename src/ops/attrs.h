@@ -185,7 +185,7 @@ typedef struct meg_compare_attr {
     double value; /* that is compared with, if there is no second input */
 } meg_compare_attr;
 
-typedef struct meg_point_attr { /* the numbers of a row of ops/pointwise/points.c, as its words name them */
+typedef struct meg_point_attr { /* the numbers of a row of ops/pointwise/functions.c, as its words name them */
     double alpha, beta;
 } meg_point_attr;
 

@@ -10,6 +10,7 @@
  * the loss; what cannot be brought back is told to the listener.
  */
 #include "import/onnx/arithmetic.h"
+#include "import/onnx/build/kinds.h"
 #include "import/onnx/fold/draws.h"
 #include "import/onnx/lacks.h"
 #include "import/onnx/onnx.h"

@@ -1,4 +1,4 @@
-/* Homes: what of a weight a rank holds that shares it with others (zero=; Rajbhandari et al., ZeRO, SC
+/* Shards: what of a weight a rank holds that shares it with others (zero=; Rajbhandari et al., ZeRO, SC
  * 2020). Each of a team has an even part along the weight's first axis.
  *
  *     zero=   weight   gradient   states

@@ -1,4 +1,4 @@
-/* Operators of ONNX that are functions of one input (ops/pointwise/points.c), powers, and the largest or smallest
+/* Operators of ONNX that are functions of one input (ops/pointwise/functions.c), powers, and the largest or smallest
  * of several: by tables, from ONNX's names and attributes to ours.
  */
 #include "import/onnx/operators/operators.h"

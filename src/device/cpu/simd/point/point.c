@@ -112,7 +112,7 @@ MEG_INLINE vec gelu_tanh_back(const meg_simd_point *j, vec dy, vec x)
     return dy * (s + x * s * (splat(1) - s) * (splat(LINE) + splat(3 * CUBE) * z));
 }
 
-/* ---- those of ops/pointwise/points.c ---- */
+/* ---- those of ops/pointwise/functions.c ---- */
 
 MEG_INLINE vec absolute(const meg_simd_point *j, vec a, vec b)
 {
