@@ -13,7 +13,8 @@
 #                       ./do fuzz --mesh-list [ref64|cpu]: the zoo's under all kinds of meshes;
 #                       ./do fuzz --matrix [ref64|cpu]: the zoo's under all kinds of plans;
 #                       ./do fuzz --mpi [N SEED]: as the first, under mpirun;
-#                       ./do fuzz --unlike: plans over ranks with other instruction sets, under mpirun
+#                       ./do fuzz --unlike: plans over ranks with other instruction sets, under mpirun;
+#                       ./do fuzz --far ...: any of the above in double, on memory that the host cannot touch
 #   ./do hashes [FILE]  hashes of all ranks' programs over the zoo's plans, its meshes and 200 + 200 random
 #                       cases: into FILE, or, where FILE exists, compares with it and lists what differs
 #                       [--no-tags, --except TEXT: tags, cases with this text may]; some minutes
@@ -298,6 +299,10 @@ test-onnx)
     ;;
 fuzz)
     need $packages_build $packages_test
+    if [ "${1:-}" = --far ]; then
+        shift
+        export MEGALITH_TESTS_FAR=1 # tests/ranks.h
+    fi
     if [ "${1:-}" = --mpi ]; then
         shift
         build default

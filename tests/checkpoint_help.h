@@ -130,7 +130,7 @@ static inline void run_rank(meg_comm *comm, void *argument)
     meg_world world = {rank, meg_comm_size(comm)};
     meg_position at = {.per_epoch = 7, .samples = 70, .seed = c->seed};
     OK(&e, meg_device_open(&e, c->device, 1, &d));
-    meg_profile profile = {d, network_describe, meg_device_real(d)};
+    meg_profile profile = meg_profile_of(d);
     OK(&e, meg_plan_make_for(c->graph, &e, &profile, &world, c->plan, 0, &p));
     OK(&e, meg_engine_new(p, d, comm, &e, MEG_FILL, &x));
     meg_engine_start(x, (uint64_t)c->seed);

@@ -47,7 +47,7 @@ typedef struct job { /* what all ranks plan */
 /* Adds the programs of all ranks; sets the bytes of each. False: the plan is refused. */
 static bool add_ranks(canonical *c, const kind *k, const job *j, int64_t bytes[RANKS_MOST])
 {
-    meg_profile profile = {k->opened, network_describe, meg_device_real(k->opened)};
+    meg_profile profile = meg_profile_of(k->opened);
     char words[NAME];
     snprintf(words, sizeof words, "%s %s", k->words, j->words);
     for (int r = 0; r < j->ranks; r++) {

@@ -6,6 +6,7 @@
 #define TESTS_NETWORK_H
 
 #include "exec/engine.h"
+#include "exec/profile.h"
 #include "zoo/zoo.h"
 
 #include <math.h>
@@ -37,11 +38,6 @@ typedef struct network_result {
     bool gradient[NETWORK_TENSORS];
     int64_t predicted, touched;
 } network_result;
-
-static inline void network_describe(void *device, const meg_request *r, meg_spec *s)
-{
-    meg_device_describe(device, r, s);
-}
 
 static inline meg_graph *network_zoo(const char *model, const char *options)
 {
@@ -128,7 +124,7 @@ static inline network_result *network_run(const network_case *c, int entry, int6
     char options[512];
     snprintf(options, sizeof options, "keep_grads=1 %s", c->plan);
     if (meg_device_open(&e, c->device, c->threads, &d) != MEG_OK) fail_msg("%s", e.message);
-    meg_profile profile = {d, network_describe, meg_device_real(d)};
+    meg_profile profile = meg_profile_of(d);
     if (meg_plan_make(c->graph, &e, &profile, options, samples, &p) != MEG_OK)
         fail_msg("%s", e.message);
     if (meg_engine_new(p, d, NULL, &e, MEG_FILL, &x) != MEG_OK) fail_msg("%s", e.message);

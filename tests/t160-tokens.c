@@ -165,7 +165,7 @@ static net net_open(const meg_graph *g)
     meg_error e;
     net t = {0};
     if (meg_device_open(&e, "ref64", 1, &t.device) != MEG_OK) fail_msg("%s", e.message);
-    meg_profile profile = {t.device, network_describe, MEG_F64};
+    meg_profile profile = meg_profile_of(t.device);
     if (meg_plan_make(g, &e, &profile, "batch=3 keep_grads=1", 0, &t.plan) != MEG_OK ||
         meg_engine_new(t.plan, t.device, NULL, &e, 0, &t.engine) != MEG_OK)
         fail_msg("%s", e.message);

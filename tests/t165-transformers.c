@@ -93,7 +93,7 @@ static weights train(const network_case *c, int steps)
     meg_outcome o;
     weights w = {0};
     if (meg_device_open(&e, c->device, c->threads, &d) != MEG_OK) fail_msg("%s", e.message);
-    meg_profile profile = {d, network_describe, meg_device_real(d)};
+    meg_profile profile = meg_profile_of(d);
     if (meg_plan_make(c->graph, &e, &profile, c->plan, 0, &p) != MEG_OK ||
         meg_engine_new(p, d, NULL, &e, MEG_FILL, &x) != MEG_OK)
         fail_msg("%s", e.message);

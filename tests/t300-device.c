@@ -310,22 +310,38 @@ static void refusals_say_why(void **unused)
 
 /* ---- check ---- */
 
+static void ones(void *nothing, void *to)
+{
+    (void)nothing;
+    ((float *)to)[0] = ((float *)to)[1] = 1;
+}
+
 static void reading_freed_memory_shows(void **unused)
 {
     (void)unused;
+    meg_error e;
+    meg_arena *a = NULL;
     meg_device *d = open_device("check", 1);
     meg_request r = instruction(MEG_ADD, meg_box_of(1, 2, 1, 1, 1), MEG_F32);
     meg_prepared *k = prepare(d, &r);
-    float x[2] = {1, 2}, b[2] = {0}, before[2], after[2];
-    meg_device_launch(d, k, (void *[MEG_OPERANDS]){[MEG_X] = x, [MEG_X + 1] = b, [MEG_Y] = before},
-                      &moment);
-    meg_device_release(d, x, sizeof x);
-    meg_device_launch(d, k, (void *[MEG_OPERANDS]){[MEG_X] = x, [MEG_X + 1] = b, [MEG_Y] = after},
-                      &moment);
+    int64_t at[MEG_OPERANDS];
+    float before[2], after[2];
+    assert_int_equal(meg_arena_new(d, &e, &(meg_arena_spec){.bytes = 192}, &a), MEG_OK);
+    for (int o = 0; o < MEG_OPERANDS; o++)
+        at[o] = -1;
+    at[MEG_X] = 0, at[MEG_X + 1] = 64, at[MEG_Y] = 128;
+    meg_arena_load(a, &(meg_stretch){0, 8}, ones, NULL);
+    meg_arena_load(a, &(meg_stretch){64, 72}, ones, NULL);
+    meg_arena_launch(a, k, at, &moment);
+    meg_arena_read(a, 128, 8, before);
+    meg_arena_release(a, 0, 8);
+    meg_arena_launch(a, k, at, &moment);
+    meg_arena_read(a, 128, 8, after);
     meg_device_wait(d);
-    assert_true(before[0] == 1 && before[1] == 2);
+    assert_true(before[0] == 2 && before[1] == 2);
     assert_true(isnan(after[0]) && isnan(after[1]));
     meg_prepared_free(k);
+    meg_arena_free(a);
     meg_device_close(d);
 }
 

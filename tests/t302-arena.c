@@ -1,4 +1,5 @@
 /* The arena: it tells what was touched, is resident only there, and ends where it says. */
+#include "device/arena.h"
 #include "device_help.h"
 
 #include <math.h>
@@ -18,24 +19,31 @@ enum {
 };
 #endif
 
+static meg_arena *arena_of(meg_device *d, int64_t bytes, int fill)
+{
+    meg_error e;
+    meg_arena *a = NULL;
+    meg_arena_spec spec = {.bytes = bytes, .fill = fill};
+    if (meg_arena_new(d, &e, &spec, &a) != MEG_OK) fail_msg("%s", e.message);
+    return a;
+}
+
 static void arena_knows_what_was_touched(void **unused)
 {
     (void)unused;
-    meg_error e;
     meg_device *d = open_device("ref", 1);
     static const int64_t sizes[] = {0, 1, 100, 4096, 4097, 1000003, (5 << 20) + 77};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        void *arena = NULL;
-        assert_int_equal(meg_device_arena(d, &e, sizes[i], MEG_FILL, &arena), MEG_OK);
-        assert_int_equal((uintptr_t)arena % 64, 0);
-        assert_int_equal(meg_arena_touched(arena, sizes[i], MEG_FILL), 0);
+        meg_arena *a = arena_of(d, sizes[i], MEG_FILL);
+        assert_int_equal((uintptr_t)meg_arena_address(a, 0) % 64, 0);
+        assert_int_equal(meg_arena_touched(a), 0);
         for (int64_t at = 0; at < sizes[i]; at += 1 + sizes[i] / 7) {
-            ((unsigned char *)arena)[at] = 1;
-            assert_int_equal(meg_arena_touched(arena, sizes[i], MEG_FILL), at + 1);
+            *meg_arena_address(a, at) = 1;
+            assert_int_equal(meg_arena_touched(a), at + 1);
         }
-        meg_device_arena_free(d, arena, sizes[i]);
+        meg_arena_free(a);
     }
-    meg_device_arena_free(d, NULL, 0);
+    meg_arena_free(NULL);
     meg_device_close(d);
 }
 
@@ -47,21 +55,19 @@ static void numbers_of_every_size_are_seen(void **unused)
         for (int sign = -1; sign <= 1; sign++) {
             float value = ldexpf((float)sign, power);
             double twice = ldexp((double)sign, 7 * power);
-            assert_int_equal(meg_arena_touched(&value, sizeof value, MEG_FILL), sizeof value);
-            assert_int_equal(meg_arena_touched(&twice, sizeof twice, MEG_FILL), sizeof twice);
+            assert_int_equal(meg_bytes_touched(&value, sizeof value, MEG_FILL), sizeof value);
+            assert_int_equal(meg_bytes_touched(&twice, sizeof twice, MEG_FILL), sizeof twice);
         }
 }
 
 static void fresh_arena_is_nan_on_check(void **unused)
 {
     (void)unused;
-    meg_error e;
-    void *arena = NULL;
     meg_device *d = open_device("check", 1);
-    assert_int_equal(meg_device_arena(d, &e, 1000, 0, &arena), MEG_OK);
+    meg_arena *a = arena_of(d, 1000, 0);
     for (int i = 0; i < 250; i++)
-        assert_true(isnan(((float *)arena)[i]));
-    meg_device_arena_free(d, arena, 1000);
+        assert_true(isnan(((float *)(void *)meg_arena_address(a, 0))[i]));
+    meg_arena_free(a);
     meg_device_close(d);
 }
 
@@ -79,38 +85,42 @@ static void arena_is_resident_only_where_touched(void **unused)
 {
     (void)unused;
     if (SANITIZED) skip(); /* shadow memory is resident, too */
-    meg_error e;
-    void *arena = NULL;
     const int64_t bytes = (41 << 20) + 5000, slack = 1 << 20;
     meg_device *d = open_device("ref", 1);
     int64_t before = resident_bytes();
     if (before == 0) skip();
-    assert_int_equal(meg_device_arena(d, &e, bytes, 0, &arena), MEG_OK);
+    meg_arena *a = arena_of(d, bytes, 0);
     assert_true(resident_bytes() - before < slack);
-    memset(arena, 1, (size_t)bytes);
+    memset(meg_arena_address(a, 0), 1, (size_t)bytes);
     int64_t grown = resident_bytes() - before;
     if (grown > bytes + slack)
         fail_msg("expected at most %lld bytes, got %lld", (long long)bytes, (long long)grown);
     assert_true(grown > bytes - slack);
-    meg_device_arena_free(d, arena, bytes);
+    meg_arena_free(a);
     assert_true(resident_bytes() - before < slack);
     meg_device_close(d);
+}
+
+static meg_status refused(meg_device *d, meg_error *e, int64_t bytes)
+{
+    meg_arena *a = NULL;
+    meg_status status = meg_arena_new(d, e, &(meg_arena_spec){.bytes = bytes}, &a);
+    assert_null(a);
+    return status;
 }
 
 static void arena_too_large_is_refused(void **unused)
 {
     (void)unused;
     meg_error e;
-    void *arena = NULL;
     meg_device *d = open_device("ref", 1);
-    assert_int_equal(meg_device_arena(d, &e, (int64_t)1 << 60, 0, &arena), MEG_ENOMEM);
+    assert_int_equal(refused(d, &e, (int64_t)1 << 60), MEG_ENOMEM);
     assert_non_null(strstr(e.message, "1152921504606846976 bytes"));
-    assert_int_equal(meg_device_arena(d, &e, INT64_MAX, 0, &arena), MEG_ENOMEM);
+    assert_int_equal(refused(d, &e, INT64_MAX), MEG_ENOMEM);
     /* 64 TiB of addresses are to be had; of memory they are not */
-    assert_int_equal(meg_device_arena(d, &e, (int64_t)1 << 46, 0, &arena), MEG_ENOMEM);
+    assert_int_equal(refused(d, &e, (int64_t)1 << 46), MEG_ENOMEM);
     assert_non_null(strstr(e.message, "64.00 TiB); the machine has "));
-    assert_int_equal(meg_device_arena(d, &e, -1, 0, &arena), MEG_EARG);
-    assert_null(arena);
+    assert_int_equal(refused(d, &e, -1), MEG_EARG);
     meg_device_close(d);
 }
 
@@ -133,17 +143,15 @@ static void writing_past_the_arena_is_caught(void **unused)
 {
     (void)unused;
     if (SANITIZED) skip();
-    meg_error e;
     meg_device *d = open_device("ref", 1);
     int64_t page = sysconf(_SC_PAGESIZE);
     static const int64_t sizes[] = {1, 4096, 10000, (8 << 20) + 1};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        void *arena = NULL;
-        assert_int_equal(meg_device_arena(d, &e, sizes[i], 0, &arena), MEG_OK);
+        meg_arena *a = arena_of(d, sizes[i], 0);
         int64_t end = (sizes[i] + page - 1) / page * page;
-        assert_int_equal(signal_of_writing((char *)arena + end - 1), 0);
-        assert_int_equal(signal_of_writing((char *)arena + end), SIGSEGV);
-        meg_device_arena_free(d, arena, sizes[i]);
+        assert_int_equal(signal_of_writing(meg_arena_address(a, end - 1)), 0);
+        assert_int_equal(signal_of_writing(meg_arena_address(a, end)), SIGSEGV);
+        meg_arena_free(a);
     }
     meg_device_close(d);
 }

@@ -139,7 +139,7 @@ static void test_missing_targets(void **state)
     g->value[meg_graph_find_value(g, "y.bias")].start = MEG_CONSTANT;
     g->value[meg_graph_find_value(g, "y.bias")].bound = 4;
     assert_int_equal(meg_device_open(&e, "ref64", 1, &d), MEG_OK);
-    meg_profile profile = {d, network_describe, meg_device_real(d)};
+    meg_profile profile = meg_profile_of(d);
     assert_int_equal(meg_plan_make(g, &e, &profile, "batch=4 micro=2", 0, &p), MEG_OK);
     assert_int_equal(meg_engine_new(p, d, NULL, &e, MEG_FILL, &x), MEG_OK);
     meg_engine_start(x, 5);

@@ -54,7 +54,7 @@ static void run(const meg_model *model, const char *plan_options, int64_t sample
     meg_outcome o;
     meg_graph *g = network_zoo(model->name, options_of(model));
     if (meg_device_open(&e, "cpu", 2, &d) != MEG_OK) fail_msg("%s", e.message);
-    meg_profile profile = {d, network_describe, meg_device_real(d)};
+    meg_profile profile = meg_profile_of(d);
     if (meg_plan_make(g, &e, &profile, plan_options, samples, &p) != MEG_OK)
         fail_msg("%s", e.message);
     no_slow_kernels(p);

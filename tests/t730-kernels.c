@@ -43,7 +43,7 @@ static void check_model(meg_device *d, const meg_model *m)
     meg_plan *p = NULL;
     int products = 0;
     if (meg_zoo_build(&e, m->name, "", &g) != MEG_OK) fail_msg("%s", e.message);
-    meg_profile profile = {d, network_describe, meg_device_real(d)};
+    meg_profile profile = meg_profile_of(d);
     if (meg_plan_make(g, &e, &profile, "batch=1", 0, &p) != MEG_OK) fail_msg("%s", e.message);
     for (int i = 0; i < MEG_ENTRIES; i++)
         products += check_entry(m->name, &p->entry[i]);

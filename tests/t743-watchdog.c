@@ -27,7 +27,7 @@ static void *rank(void *argument)
     meg_engine *x = NULL;
     meg_world world = {meg_comm_rank(p->comm), 2};
     if (meg_device_open(&e, "ref", 1, &d) != MEG_OK) die(e.message);
-    meg_profile profile = {d, network_describe, meg_device_real(d)};
+    meg_profile profile = meg_profile_of(d);
     const char *words = "batch=4 norm=2 stages=2 micro=2";
     if (meg_plan_make_for(p->graph, &e, &profile, &world, words, 0, &plan) != MEG_OK)
         die(e.message);

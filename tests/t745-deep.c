@@ -36,7 +36,7 @@ static void test_deep(void **state)
     meg_device *d = NULL;
     meg_graph *g = network_zoo("resnet-cifar", "depth=1001 version=2");
     if (meg_device_open(&e, "cpu", 1, &d) != MEG_OK) fail_msg("%s", e.message);
-    meg_profile cpu = {d, network_describe, meg_device_real(d)};
+    meg_profile cpu = meg_profile_of(d);
     for (int rank = 0; rank < 8; rank += 7) {
         plan(g, &meg_profile_plain, rank, "plain");
         plan(g, &cpu, rank, "cpu");

@@ -52,7 +52,7 @@ static meg_traffic_item sum_item(sum *s, uint64_t after)
 {
     return (meg_traffic_item){.code = MEG_REDUCE,
                               .tag = s->spec.tag,
-                              .data = (char *)s->data,
+                              .host = s->data,
                               .bytes = sizeof s->data,
                               .after = after,
                               .reduce = &s->spec,
@@ -65,7 +65,7 @@ static void reduce_twice(meg_comm *c, void *argument)
     (void)argument;
     meg_error e = {0};
     meg_device *d = open_device();
-    meg_traffic_list *t = meg_traffic_new(c, d);
+    meg_traffic_list *t = meg_traffic_new(c, d, NULL);
     sum *s[2];
     if (meg_comm_rank(c) == 0) meg_device_call(d, doze, NULL);
     for (int i = 0; i < 2; i++) {
@@ -103,7 +103,7 @@ static void give_up(meg_comm *c, void *argument)
     const way *w = argument;
     int rank = meg_comm_rank(c);
     meg_device *d = open_device();
-    meg_traffic_list *t = meg_traffic_new(c, d);
+    meg_traffic_list *t = meg_traffic_new(c, d, NULL);
     sum *s = sum_new(w->algorithm, 1);
     double *here = calloc(COUNT, sizeof *here), *there = calloc(COUNT, sizeof *there);
     bool moved, kept = rank == 0;
@@ -113,13 +113,13 @@ static void give_up(meg_comm *c, void *argument)
     meg_traffic_item item[] = {{.code = rank ? MEG_SEND : MEG_RECV,
                                 .peer = 1 - rank,
                                 .tag = LATE,
-                                .data = (char *)here,
+                                .host = here,
                                 .bytes = COUNT * sizeof *here,
                                 .what = "late"},
                                {.code = rank ? MEG_RECV : MEG_SEND,
                                 .peer = 1 - rank,
                                 .tag = LATE + 1,
-                                .data = (char *)there,
+                                .host = there,
                                 .bytes = COUNT * sizeof *there,
                                 .what = "late"},
                                sum_item(s, 0)};

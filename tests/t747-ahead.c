@@ -43,7 +43,7 @@ static void rank(meg_comm *c, void *graph)
     meg_outcome o[STEPS], late;
     meg_world world = {meg_comm_rank(c), 2};
     OK(&e, meg_device_open(&e, "ref64", 1, &d));
-    meg_profile profile = {d, network_describe, meg_device_real(d)};
+    meg_profile profile = meg_profile_of(d);
     OK(&e, meg_plan_make_for(g, &e, &profile, &world, words, 0, &p));
     OK(&e, meg_engine_new(p, d, c, &e, 0, &x));
     meg_engine_start(x, 1);

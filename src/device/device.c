@@ -5,8 +5,10 @@
 #include "device/device.h"
 #include "base/clock.h"
 #include "base/nearest.h"
+#include "device/arena.h"
 #include "device/queue.h"
 
+#include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@ struct meg_device {
     int threads;
     void *state; /* of the kind */
     meg_queue *queue;
+    meg_queue *mover; /* fetches and stores; NULL: host and device share memory */
     bool probed;
     meg_rates rates;
     meg_observer *observer;
@@ -72,6 +75,7 @@ meg_status meg_device_open(meg_error *e, const char *kind, int threads, meg_devi
     d->threads = threads ? threads : processors();
 
     meg_status status = meg_queue_new(e, d, d->threads, &d->queue);
+    if (status == MEG_OK && found->far) status = meg_queue_new(e, d, 1, &d->mover);
     if (status == MEG_OK && found->open) {
         meg_error_clear(e);
         d->state = found->open(d, e);
@@ -79,6 +83,7 @@ meg_status meg_device_open(meg_error *e, const char *kind, int threads, meg_devi
     }
     if (status != MEG_OK) {
         meg_queue_free(d->queue);
+        meg_queue_free(d->mover);
         free(d);
         return meg_trail(e, status, __func__);
     }
@@ -90,6 +95,7 @@ void meg_device_close(meg_device *d)
 {
     if (!d) return;
     meg_queue_free(d->queue);
+    meg_queue_free(d->mover);
     if (d->kind->close) d->kind->close(d->state);
     free(d);
 }
@@ -154,19 +160,40 @@ void meg_prepared_free(meg_prepared *k)
     free(k);
 }
 
-/* ---- the queue ---- */
+/* ---- the queues ---- */
 
 static void run_kernel(meg_device *d, const meg_queue_item *item)
 {
     const meg_prepared *k = item->kernel;
-    if (d->kind->before) d->kind->before(d, k);
+    void *at[MEG_OPERANDS];
+    for (int i = 0; i < MEG_OPERANDS; i++)
+        at[i] = meg_arena_near(item->arena, item->at[i]);
+    if (d->kind->before) d->kind->before(d);
     if (!d->observer) {
-        k->run(k, item->at, &item->moment);
+        k->run(k, at, &item->moment);
         return;
     }
     double start = meg_clock();
-    k->run(k, item->at, &item->moment);
+    k->run(k, at, &item->moment);
     d->observer(d->context, k, start, meg_clock() - start);
+}
+
+void meg_arena_launch(meg_arena *a, const meg_prepared *k, const int64_t at[MEG_OPERANDS],
+                      const meg_moment *m)
+{
+    meg_queue_item item = {.run = run_kernel, .arena = a, .kernel = k, .moment = *m};
+    for (int i = 0; i < MEG_OPERANDS; i++)
+        item.at[i] = at[i] < 0 ? NULL : meg_arena_address(a, at[i]);
+    meg_queue_put(a->device->queue, &item);
+}
+
+void meg_device_launch(meg_device *d, const meg_prepared *k, void *const at[MEG_OPERANDS],
+                       const meg_moment *m)
+{
+    assert(!d->kind->far);
+    meg_queue_item item = {.run = run_kernel, .kernel = k, .moment = *m};
+    memcpy(item.at, at, sizeof item.at);
+    meg_queue_put(d->queue, &item);
 }
 
 static void run_call(meg_device *d, const meg_queue_item *item)
@@ -175,34 +202,32 @@ static void run_call(meg_device *d, const meg_queue_item *item)
     item->function(item->argument);
 }
 
-static void run_release(meg_device *d, const meg_queue_item *item)
-{
-    d->kind->released(d, item->memory, item->bytes);
-}
-
-void meg_device_launch(meg_device *d, const meg_prepared *k, void *const at[MEG_OPERANDS],
-                       const meg_moment *m)
-{
-    meg_queue_item item = {.run = run_kernel, .kernel = k, .moment = *m};
-    memcpy(item.at, at, sizeof item.at);
-    meg_queue_put(d->queue, &item);
-}
-
 void meg_device_call(meg_device *d, void (*function)(void *), void *argument)
 {
     meg_queue_put(d->queue,
                   &(meg_queue_item){.run = run_call, .function = function, .argument = argument});
 }
 
-void meg_device_release(meg_device *d, void *memory, int64_t bytes)
+void meg_device_put(meg_device *d, const meg_queue_item *item)
 {
-    if (!d->kind->released) return;
-    meg_queue_put(d->queue, &(meg_queue_item){.run = run_release, .memory = memory, .bytes = bytes});
+    meg_queue_put(d->queue, item);
+}
+
+uint64_t meg_device_move(meg_device *d, const meg_queue_item *item)
+{
+    meg_queue_put(d->mover, item);
+    return meg_queue_look(d->mover).put;
+}
+
+bool meg_device_moved(meg_device *d, uint64_t number)
+{
+    return number == 0 || meg_queue_look(d->mover).done >= number;
 }
 
 void meg_device_wait(meg_device *d)
 {
     meg_queue_wait(d->queue);
+    if (d->mover) meg_queue_wait(d->mover);
 }
 
 /* An idle worker reads the device only after the next put, so setting it here is no race. */
@@ -216,12 +241,14 @@ void meg_device_observe(meg_device *d, meg_observer *observer, void *context)
 meg_pace meg_device_look(meg_device *d)
 {
     meg_queue_state s = meg_queue_look(d->queue);
-    return (meg_pace){s.put, s.done, s.room};
+    meg_queue_state m = d->mover ? meg_queue_look(d->mover) : (meg_queue_state){0};
+    return (meg_pace){s.put, s.done, s.room, m.done < m.put};
 }
 
 void meg_device_watch(meg_device *d, uint64_t done, void (*wake)(void *), void *context)
 {
     meg_queue_watch(d->queue, done, wake, context);
+    if (d->mover) meg_queue_watch(d->mover, meg_queue_look(d->mover).put, wake, context);
 }
 
 bool meg_device_releases(const meg_device *d)

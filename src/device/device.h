@@ -66,7 +66,8 @@ typedef struct meg_device_kind {
     /* false: as describe. Sets run, own, free_own. */
     bool (*prepare)(meg_device *d, const meg_request *r, const meg_spec *s, meg_prepared *out);
     void (*released)(meg_device *d, void *memory, int64_t bytes); /* on FREE; may be NULL */
-    void (*before)(meg_device *d, const meg_prepared *k);         /* each kernel; may be NULL */
+    void (*before)(meg_device *d); /* each kernel and each transfer, on its worker; may be NULL */
+    bool far; /* its memory is out of the host's reach: messages go through staging */
 } meg_device_kind;
 
 struct meg_prepared {
@@ -135,33 +136,103 @@ enum {
     MEG_FILL = 0x7F
 };
 
-/* The arena: one mapping with a no-access page behind its last byte (rounded up to pages).
- * `fill` is written to every byte first, so that what was touched can be told; 0 leaves the fresh
- * pages as they are: zeros not yet in memory, on `check` NaN. */
-meg_status meg_device_arena(meg_device *d, meg_error *e, int64_t bytes, int fill, void **out);
-void meg_device_arena_free(meg_device *d, void *arena, int64_t bytes);
+/* The arena: the memory of a plan on a device. Above device/ there are *places*, offsets into it, never
+ * addresses: its bytes are the device's, and all that reaches them is below. Calls are asynchronous,
+ * in order with one another and with launches, unless they say that they wait.
+ *
+ *     kind shares memory     place ---------> bytes of the arena
+ *     kind is far            place ---------> bytes that only workers reach
+ *                              \--staging---> bytes of the host, for messages and loads
+ */
+typedef struct meg_arena meg_arena;
+
+typedef struct meg_stretch { /* places, half-open */
+    int64_t from, to;
+} meg_stretch;
+
+/* What messages and loads touch of an arena. A far device has as many bytes of the host's memory for
+ * them: the stretches, one behind the other. What traffic keeps apart in the arena is apart here, too. */
+typedef struct meg_staging {
+    int stretches;
+    meg_stretch *stretch; /* ascending, no two of them touch */
+    int64_t bytes;        /* of all */
+} meg_staging;
+
+typedef struct meg_arena_spec {
+    int64_t bytes;
+    int fill; /* written to every byte first, so that what was touched can be told; 0 leaves fresh
+                 pages as they are: zeros not yet in memory, where memory is poisoned NaN */
+    const meg_staging *staging; /* of a far device; NULL: nothing; copied */
+} meg_arena_spec;
+
+/* One mapping with a no-access page behind its last byte (rounded up to pages). */
+meg_status meg_arena_new(meg_device *d, meg_error *e, const meg_arena_spec *spec, meg_arena **out);
+void meg_arena_free(meg_arena *a);       /* waits first */
+int64_t meg_arena_touched(meg_arena *a); /* the last byte that is not `fill`, plus 1; waits */
 int64_t
 meg_arena_most(void); /* bytes of all arenas of a machine: its memory, with what it may swap */
-int64_t meg_arena_touched(const void *arena, int64_t bytes, int fill); /* last other byte + 1 */
 
-/* The queue: in order, asynchronous. */
+void meg_arena_launch(meg_arena *a, const meg_prepared *k, const int64_t at[MEG_OPERANDS],
+                      const meg_moment *m); /* at: -1 for absent operands */
+void meg_arena_fill(meg_arena *a, int64_t at, int64_t bytes, int byte);
+void meg_arena_copy(meg_arena *a, int64_t to, int64_t from, int64_t bytes);
+void meg_arena_read(meg_arena *a, int64_t at, int64_t bytes,
+                    void *to);                                   /* `to` must stay until done */
+void meg_arena_release(meg_arena *a, int64_t at, int64_t bytes); /* on FREE */
+
+/* `load` sets all bytes of a place that lies in the staging; it runs on the worker. */
+typedef void meg_filler(void *argument, void *to);
+void meg_arena_load(meg_arena *a, const meg_stretch *place, meg_filler *load, void *argument);
+
+/* A place as the host sees it between map and unmap: the bytes themselves, else a copy. Both wait. */
+typedef struct meg_mapping {
+    int64_t at, bytes;
+    bool reads, writes; /* what is in it at first; what is in it at last */
+    void *data;         /* set by map */
+} meg_mapping;
+
+void meg_arena_map(meg_arena *a, meg_mapping *m);
+void meg_arena_unmap(meg_arena *a, meg_mapping *m);
+
+/* A box in a format of the device's, to or from plain numbers of the host. Both wait. */
+typedef struct meg_formatted {
+    const meg_graph *graph;
+    const meg_node *node; /* of a weight format: a node that uses the weight; else NULL */
+    meg_box box;
+    meg_dtype dtype;
+    meg_format format;
+    int64_t at, bytes;
+} meg_formatted;
+
+void meg_arena_get(meg_arena *a, const meg_formatted *f, void *plain);
+void meg_arena_put(meg_arena *a, const meg_formatted *f, const void *plain);
+
+/* Messages. `staging`: the host's bytes of a place, for as long as the arena lives; on kinds that share
+ * memory the place itself. `fetch` brings a place there, `store` brings it back, on a queue of their own
+ * that does not wait for launches; each is done when `reached` says so of the number that it gave. */
+void *meg_arena_staging(meg_arena *a, int64_t at);
+uint64_t meg_arena_fetch(meg_arena *a, int64_t at, int64_t bytes);
+uint64_t meg_arena_store(meg_arena *a, int64_t at, int64_t bytes);
+bool meg_arena_reached(meg_arena *a, uint64_t number);
+
+/* The queue: in order, asynchronous. Kernels on memory of the host, for kinds that share it. */
 void meg_device_launch(meg_device *d, const meg_prepared *k, void *const at[MEG_OPERANDS],
                        const meg_moment *m);
 void meg_device_call(meg_device *d, void (*function)(void *), void *argument); /* host work */
-void meg_device_release(meg_device *d, void *memory, int64_t bytes);
-void meg_device_wait(meg_device *d); /* sleeps until the queue is empty */
+void meg_device_wait(meg_device *d); /* sleeps until all queues are empty */
 
 typedef struct meg_pace { /* of the queue */
-    uint64_t put, done;   /* launches, calls and releases so far; they are done in order */
+    uint64_t put, done;   /* items so far; they are done in order */
     bool room;            /* the next one does not have to wait */
+    bool moving;          /* fetches or stores are under way */
 } meg_pace;
 
 meg_pace meg_device_look(meg_device *d);
 
-/* `wake` is called, on the worker, once `done` of them are done (0: never) and when a full queue has
- * room again. It must not wait. */
+/* `wake` is called, on a worker, once `done` of them are done (0: never), when a full queue has room
+ * again, and when fetches and stores under way are done. It must not wait. */
 void meg_device_watch(meg_device *d, uint64_t done, void (*wake)(void *), void *context);
-bool meg_device_releases(const meg_device *d); /* does meg_device_release do anything? */
+bool meg_device_releases(const meg_device *d); /* does meg_arena_release do anything? */
 
 /* Times every launch when on: seconds of each kernel, by its request (bench --kernels, --trace). */
 typedef void meg_observer(void *context, const meg_prepared *k, double start, double seconds);

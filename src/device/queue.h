@@ -15,13 +15,16 @@ typedef struct meg_queue_item meg_queue_item;
 
 struct meg_queue_item {
     void (*run)(meg_device *d, const meg_queue_item *item); /* on the worker */
-    const meg_prepared *kernel;                       /* a launch: kernel, at, moment */
+    const meg_arena *arena;     /* whose addresses `at`, `to` and `from` are, unless of the host */
+    const meg_prepared *kernel; /* a launch: kernel, at, moment */
     void *at[MEG_OPERANDS];
     meg_moment moment;
     void (*function)(void *); /* a host call: function, argument */
+    meg_filler *load;         /* a load: load, argument, to, from (its staging), bytes */
     void *argument;
-    void *memory; /* a release: memory, bytes */
+    void *to, *from; /* of what moves or sets bytes */
     int64_t bytes;
+    int byte;
 };
 
 typedef struct meg_queue meg_queue;
@@ -31,7 +34,7 @@ meg_status meg_queue_new(meg_error *e, meg_device *d, int threads, meg_queue **o
 void meg_queue_free(meg_queue *q); /* runs what is left first */
 
 void meg_queue_put(meg_queue *q, const meg_queue_item *item); /* copies it */
-void meg_queue_wait(meg_queue *q);                      /* until all that was put is done */
+void meg_queue_wait(meg_queue *q);                            /* until all that was put is done */
 
 /* How many items were put, are done, since the beginning; is there room for another? */
 typedef struct meg_queue_state {

@@ -13,8 +13,8 @@
  * no kernels but plain C get small arrays: their plans are not made for speed, and tests open many.
  */
 #define _GNU_SOURCE
-#include "device/device.h"
 #include "base/clock.h"
+#include "device/device.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -50,6 +50,29 @@ static meg_status prepare_station(meg_compiled *c, meg_error *e, const meg_plan 
     return MEG_OK;
 }
 
+static void add_total(meg_compiled *c, const meg_plan *p, const meg_station *t, meg_total total,
+                      int slot)
+{
+    if (slot < 0) return; /* another station's */
+    total.at = meg_slot_place(p, t, &t->slot[slot], &(meg_line){0});
+    c->total[c->totals++] = total;
+}
+
+static meg_status find_totals(meg_compiled *c, meg_error *e, const meg_plan *p)
+{
+    const meg_entry *entry = c->entry;
+    int losses = entry->graph->losses;
+    c->total = calloc((size_t)(entry->stations * (losses + 1)) + 1, sizeof *c->total);
+    if (!c->total) return meg_fail(e, MEG_ENOMEM, "no memory for the losses of %s", entry->name);
+    for (int i = 0; i < entry->stations; i++) {
+        const meg_station *t = &entry->station[i];
+        for (int k = 0; k < losses; k++)
+            add_total(c, p, t, (meg_total){.weight = entry->graph->loss[k].weight}, t->loss[k]);
+        add_total(c, p, t, (meg_total){.weight = 1, .sum = 1}, t->correct);
+    }
+    return MEG_OK;
+}
+
 static meg_status find_groups(meg_compiled *c, meg_error *e, const int node[])
 {
     const meg_entry *entry = c->entry;
@@ -80,6 +103,7 @@ meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, int whi
     c->reduction = calloc(meg_entry_count(entry, MEG_REDUCE) + 1, sizeof *c->reduction);
     if (!c->kernel || !c->frame || !c->load || !c->reduction)
         return meg_fail(e, MEG_ENOMEM, "no memory for the program of %s", entry->name);
+    MEG_TRY(e, find_totals(c, e, p));
     MEG_TRY(e, find_groups(c, e, meg_comm_node(site->comm)));
     for (int i = 0; i < entry->stations; i++)
         MEG_TRY(e, prepare_station(c, e, p, i, site->device));
@@ -101,6 +125,7 @@ void meg_compiled_clear(meg_compiled *c)
     free(c->frame);
     free(c->load);
     free(c->reduction);
+    free(c->total);
     memset(c, 0, sizeof *c);
 }
 
@@ -174,10 +199,9 @@ static void load_box(const meg_load *l, int micro, char *to)
 }
 
 /* Labels of all micro-batches that come through the station. */
-static void load_labels(const meg_load *l)
+static void load_labels(const meg_load *l, char *to)
 {
     const meg_timetable *t = l->entry->timetable;
-    char *to = l->to;
     for (int m = 0; m < t->micro; m++) {
         if (t->direction[m] != l->station->direction) continue;
         load_box(l, m, to);
@@ -185,19 +209,19 @@ static void load_labels(const meg_load *l)
     }
 }
 
-void meg_load_run(void *load)
+void meg_load_run(void *load, void *to)
 {
     const meg_load *l = load;
     const meg_slot *s = l->slot;
     if (s->role == MEG_ROLE_SCALARS) {
-        memcpy(l->to, &l->feed->scalars, sizeof l->feed->scalars);
+        memcpy(to, &l->feed->scalars, sizeof l->feed->scalars);
     } else if (s->role == MEG_ROLE_SEED) {
         double weight = l->entry->graph->loss[s->index].weight;
-        if (s->dtype == MEG_F64) *(double *)l->to = weight;
-        else *(float *)l->to = (float)weight;
+        if (s->dtype == MEG_F64) *(double *)to = weight;
+        else *(float *)to = (float)weight;
     } else if (l->entry->graph->value[s->value].kind == MEG_LABEL) {
-        load_labels(l);
+        load_labels(l, to);
     } else {
-        load_box(l, l->micro, l->to);
+        load_box(l, l->micro, to);
     }
 }

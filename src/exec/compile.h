@@ -11,10 +11,16 @@ typedef struct meg_load { /* what a LOAD needs to know when it runs */
     const meg_slot *slot;
     const meg_feed *feed;
     int micro;
-    void *to;
 } meg_load;
 
-void meg_load_run(void *load); /* on the device's queue */
+void meg_load_run(void *load, void *to); /* on the device's queue */
+
+typedef struct meg_total { /* a loss, or right answers, of a station: what a step leaves */
+    int64_t at;            /* its place */
+    double weight;
+    int sum;       /* which of the step's outcomes it belongs to */
+    double number; /* as read after the step; in its first bytes where reals are floats */
+} meg_total;
 
 typedef struct meg_frame_use {
     uint64_t last; /* the device's item that touched it last */
@@ -31,6 +37,8 @@ typedef struct meg_compiled {
     meg_frame_use **frame;         /* (stations)(frames) */
     meg_load *load;                /* of each line's LOADs, in order; filled as they are issued */
     meg_reduction_spec *reduction; /* likewise, of REDUCEs */
+    int totals;
+    meg_total *total;
     const meg_allreduce_kind *allreduce;
     meg_topology **groups; /* (teams): who shares a node */
 } meg_compiled;

@@ -8,6 +8,7 @@
 #include "exec/compile.h"
 #include "exec/prove.h"
 #include "exec/traffic.h"
+#include "plan/program/staging.h"
 #include "plan/program/tags.h"
 #include "plan/program/walk.h"
 
@@ -30,7 +31,7 @@ struct meg_engine {
     meg_device *device;
     meg_comm *comm, *own; /* own: made here, where none was given */
     meg_traffic_list *traffic;
-    char *arena;
+    meg_arena *arena;
     int fill;
     meg_compiled entry[MEG_ENTRIES];
     int64_t steps, asked; /* run; whose outcomes were asked for */
@@ -39,9 +40,18 @@ struct meg_engine {
 
 /* ---- making ---- */
 
+static meg_status make_arena(meg_engine *x, meg_error *e)
+{
+    bool far = meg_device_kind_of(x->device)->far;
+    meg_staging staging = far ? meg_plan_staging(x->plan) : (meg_staging){0};
+    meg_arena_spec spec = {x->plan->arena, x->fill, &staging};
+    meg_status status = meg_arena_new(x->device, e, &spec, &x->arena);
+    free(staging.stretch);
+    return status;
+}
+
 static meg_status build(meg_engine *x, meg_error *e)
 {
-    void *arena = NULL;
     int ranks = meg_comm_size(x->comm), rank = meg_comm_rank(x->comm);
     const meg_world *w = &x->plan->world;
     MEG_CHECK(e, w->ranks == ranks && w->rank == rank, MEG_EARG,
@@ -52,8 +62,8 @@ static meg_status build(meg_engine *x, meg_error *e)
               "micro-batches, or fewer stages",
               x->plan->tags, meg_comm_library(x->comm), meg_comm_tags(x->comm) - 1);
     MEG_TRY(e, meg_prove(x->comm, e, x->plan));
-    MEG_TRY(e, meg_device_arena(x->device, e, x->plan->arena, x->fill, &arena));
-    x->arena = arena;
+    MEG_TRY(e, make_arena(x, e));
+    x->traffic = meg_traffic_new(x->comm, x->device, x->arena);
     meg_site site = {x->device, x->comm};
     for (int i = 0; i < MEG_ENTRIES; i++)
         if (x->plan->entry[i].batch) MEG_TRY(e, meg_compile(&x->entry[i], e, x->plan, i, &site));
@@ -68,10 +78,7 @@ meg_status meg_engine_new(meg_plan *p, meg_device *d, meg_comm *comm, meg_error 
     *x = (meg_engine){.plan = p, .device = d, .comm = comm, .fill = fill};
     meg_status status = comm ? MEG_OK : meg_comm_alone(e, &x->own);
     if (!comm) x->comm = x->own;
-    if (status == MEG_OK) {
-        x->traffic = meg_traffic_new(x->comm, d);
-        status = build(x, e);
-    }
+    if (status == MEG_OK) status = build(x, e);
     if (status == MEG_OK) *out = x;
     else meg_engine_free(x);
     return status;
@@ -84,7 +91,7 @@ void meg_engine_free(meg_engine *x)
     meg_traffic_free(x->traffic); /* before the memory that messages use */
     for (int i = 0; i < MEG_ENTRIES; i++)
         meg_compiled_clear(&x->entry[i]);
-    if (x->arena) meg_device_arena_free(x->device, x->arena, x->plan->arena);
+    meg_arena_free(x->arena);
     meg_comm_free(x->own);
     free(x);
 }
@@ -99,21 +106,22 @@ typedef struct run { /* one step of an entry */
     int loads, reductions; /* used so far */
 } run;
 
-static char *address(const meg_engine *x, const meg_station *t, const meg_slot *s,
-                     const meg_line *line)
+/* Of an operand's slot; -1: there is none. */
+static int64_t place(const run *r, const meg_walk *w, int operand)
 {
-    return x->arena + meg_slot_place(x->plan, t, s, line);
+    int slot = w->instr->slot[operand];
+    return slot < 0 ? -1 : meg_slot_place(r->x->plan, w->station, &w->station->slot[slot], w->line);
 }
 
 /* Until a kernel may touch these operands, and the queue has room. */
 static meg_status wait_for(run *r, meg_error *e, const meg_station *t, const meg_instr *in,
-                           char *const at[MEG_OPERANDS])
+                           const int64_t at[MEG_OPERANDS])
 {
     for (;;) {
         bool held = !meg_device_look(r->x->device).room;
         for (int o = 0; o < MEG_OPERANDS && !held; o++) {
             bool writes = in->written & MEG_BIT(o);
-            held = at[o] &&
+            held = at[o] >= 0 &&
                    meg_traffic_holds(r->x->traffic, at[o], t->slot[in->slot[o]].bytes, writes);
         }
         if (!held) return MEG_OK;
@@ -124,40 +132,39 @@ static meg_status wait_for(run *r, meg_error *e, const meg_station *t, const meg
 static void post_traffic(run *r, const meg_walk *w)
 {
     meg_engine *x = r->x;
-    const meg_station *t = w->station;
     const meg_line *line = w->line;
     const meg_instr *in = w->instr;
-    int slot = in->slot[in->code == MEG_RECV ? MEG_Y : MEG_X];
-    meg_frame_use *frame = meg_compiled_frame(r->compiled, t, line->frame);
+    int operand = in->code == MEG_RECV ? MEG_Y : MEG_X;
+    const meg_slot *slot = &w->station->slot[in->slot[operand]];
+    meg_frame_use *frame = meg_compiled_frame(r->compiled, w->station, line->frame);
     meg_traffic_item item = {
         .code = in->code,
         .peer = in->peer,
         .tag = in->code == MEG_REDUCE ? in->tag : in->tag + line->micro,
-        .data = address(x, t, &t->slot[slot], line),
-        .bytes = t->slot[slot].bytes,
+        .at = place(r, w, operand),
+        .bytes = slot->bytes,
         .after = in->code == MEG_RECV ? frame->last : meg_device_look(x->device).put,
         .micro = line->micro,
-        .gradient = t->slot[slot].role == MEG_ROLE_GRADIENT,
-        .what = t->slot[slot].value < 0 ? "gradients"
-                                        : r->entry->graph->value[t->slot[slot].value].name};
+        .gradient = slot->role == MEG_ROLE_GRADIENT,
+        .what = slot->value < 0 ? "gradients" : r->entry->graph->value[slot->value].name};
     if (in->code == MEG_REDUCE) {
         meg_reduction_spec *s = &r->compiled->reduction[r->reductions++];
-        const meg_team *team = &r->entry->team[in->peer];
-        int scratch = in->slot[MEG_SCRATCH];
-        *s = meg_compiled_reduction(r->compiled, team, in, &t->slot[slot]);
-        s->data.data = item.data;
-        s->scratch = scratch < 0 ? NULL : address(x, t, &t->slot[scratch], line);
+        int64_t scratch = place(r, w, MEG_SCRATCH);
+        *s = meg_compiled_reduction(r->compiled, &r->entry->team[in->peer], in, slot);
+        s->data.data = meg_arena_staging(x->arena, item.at);
+        s->scratch = scratch < 0 ? NULL : meg_arena_staging(x->arena, scratch);
         item.reduce = s;
     }
     meg_traffic_add(x->traffic, &item);
 }
 
-static void issue_load(run *r, const meg_station *t, const meg_line *line, char *to,
-                       const meg_slot *slot)
+static void issue_load(run *r, const meg_walk *w, int64_t to)
 {
     meg_load *l = &r->compiled->load[r->loads++];
-    *l = (meg_load){r->entry, t, slot, r->feed, line->micro, to};
-    meg_device_call(r->x->device, meg_load_run, l);
+    const meg_slot *slot = &w->station->slot[w->instr->slot[MEG_Y]];
+    meg_stretch memory = {to, to + meg_load_bytes(w->station, slot)};
+    *l = (meg_load){r->entry, w->station, slot, r->feed, w->line->micro};
+    meg_arena_load(r->x->arena, &memory, meg_load_run, l);
 }
 
 /* Memory that a message still reads is left as it is. To wait for the message would be a deadlock
@@ -165,30 +172,26 @@ static void issue_load(run *r, const meg_station *t, const meg_line *line, char 
 static meg_status issue_free(run *r, meg_error *e, const meg_walk *w)
 {
     meg_engine *x = r->x;
-    const meg_slot *slot = &w->station->slot[w->instr->slot[MEG_X]];
-    char *at = address(x, w->station, slot, w->line);
+    int64_t bytes = w->station->slot[w->instr->slot[MEG_X]].bytes, at = place(r, w, MEG_X);
     while (!meg_traffic_idle(x->traffic) && !meg_device_look(x->device).room)
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
-    if (!meg_traffic_holds(x->traffic, at, slot->bytes, true))
-        meg_device_release(x->device, at, slot->bytes);
+    if (!meg_traffic_holds(x->traffic, at, bytes, true)) meg_arena_release(x->arena, at, bytes);
     return MEG_OK;
 }
 
 static meg_status issue_kernel(run *r, meg_error *e, const meg_walk *w)
 {
     meg_engine *x = r->x;
-    const meg_station *t = w->station;
-    const meg_instr *in = w->instr;
-    char *to[MEG_OPERANDS];
+    int64_t at[MEG_OPERANDS];
     meg_moment moment = {r->feed->seed, r->feed->step,
                          r->entry->batch / r->entry->micro * w->line->micro, r->entry->batch};
     for (int o = 0; o < MEG_OPERANDS; o++)
-        to[o] = in->slot[o] < 0 ? NULL : address(x, t, &t->slot[in->slot[o]], w->line);
-    if (!meg_traffic_idle(x->traffic)) MEG_TRY(e, wait_for(r, e, t, in, to));
-    if (in->code == MEG_LOAD) issue_load(r, t, w->line, to[MEG_Y], &t->slot[in->slot[MEG_Y]]);
+        at[o] = place(r, w, o);
+    if (!meg_traffic_idle(x->traffic)) MEG_TRY(e, wait_for(r, e, w->station, w->instr, at));
+    if (w->instr->code == MEG_LOAD) issue_load(r, w, at[MEG_Y]);
     else
-        meg_device_launch(x->device, meg_compiled_kernel(r->compiled, t, w->at),
-                          (void *const *)to, &moment);
+        meg_arena_launch(x->arena, meg_compiled_kernel(r->compiled, w->station, w->at), at,
+                         &moment);
     return MEG_OK;
 }
 
@@ -222,10 +225,19 @@ static meg_status run_step(run *r, meg_error *e)
 
 /* ---- results ---- */
 
-static double read_total(const meg_engine *x, const meg_station *t, int slot)
+static void read_totals(run *r)
 {
-    const void *at = address(x, t, &t->slot[slot], &(meg_line){0});
-    return t->entry->real == MEG_F64 ? *(const double *)at : (double)*(const float *)at;
+    int64_t bytes = meg_dtype_bytes(r->entry->real);
+    for (int i = 0; i < r->compiled->totals; i++)
+        meg_arena_read(r->x->arena, r->compiled->total[i].at, bytes, &r->compiled->total[i].number);
+}
+
+static double number_of(const meg_total *t, meg_dtype real)
+{
+    float small;
+    if (real == MEG_F64) return t->number;
+    memcpy(&small, &t->number, sizeof small);
+    return (double)small;
 }
 
 /* Losses and right answers of all ranks: every station has its own share. Their sum is under way
@@ -233,16 +245,12 @@ static double read_total(const meg_engine *x, const meg_station *t, int slot)
 static meg_status tell(run *r, meg_error *e)
 {
     meg_engine *x = r->x;
-    const meg_entry *entry = r->entry;
     telling *t = &x->told[x->steps++ % TOLD];
     bool wish = r->feed->wish && r->feed->wish(r->feed->context);
     *t = (telling){.sum = {0, 0, wish}};
-    for (int k = 0; k < entry->stations; k++) {
-        const meg_station *s = &entry->station[k];
-        for (int i = 0; i < entry->graph->losses; i++)
-            if (s->loss[i] >= 0)
-                t->sum[0] += entry->graph->loss[i].weight * read_total(x, s, s->loss[i]);
-        if (s->correct >= 0) t->sum[1] += read_total(x, s, s->correct);
+    for (int i = 0; i < r->compiled->totals; i++) {
+        const meg_total *total = &r->compiled->total[i];
+        t->sum[total->sum] += total->weight * number_of(total, r->entry->real);
     }
     if (meg_comm_size(x->comm) == 1) return MEG_OK;
     t->spec = (meg_reduction_spec){.algorithm = &meg_allreduce_halving_doubling,
@@ -252,7 +260,7 @@ static meg_status tell(run *r, meg_error *e)
                                    .tag = MEG_TAG_OUTCOME};
     meg_traffic_item item = {.code = MEG_REDUCE,
                              .tag = MEG_TAG_OUTCOME,
-                             .data = (char *)t->sum,
+                             .host = t->sum,
                              .bytes = sizeof t->sum,
                              .reduce = &t->spec,
                              .what = "losses",
@@ -271,7 +279,7 @@ meg_status meg_engine_outcome(meg_engine *x, meg_error *e, meg_outcome *out)
 {
     MEG_CHECK(e, x->asked < x->steps, MEG_EARG, "no step was run whose outcome is not known");
     const telling *t = &x->told[x->asked++ % TOLD];
-    while (meg_traffic_holds(x->traffic, (const char *)t->sum, sizeof t->sum, false))
+    while (meg_traffic_has(x->traffic, t->sum))
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
     const meg_graph *g = x->plan->source;
     bool real = g->correct >= 0 && g->node[g->value[g->correct].maker].op->real_target;
@@ -300,6 +308,7 @@ meg_status meg_engine_run(meg_engine *x, meg_error *e, int which, const meg_feed
     MEG_TRY(e, run_step(&r, e));
     while (!meg_traffic_idle(x->traffic))
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
+    read_totals(&r);
     meg_device_wait(x->device);
     return tell(&r, e);
 }
@@ -315,9 +324,9 @@ meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_fee
 
 /* ---- looking inside ---- */
 
-int64_t meg_engine_touched(const meg_engine *x)
+int64_t meg_engine_touched(meg_engine *x)
 {
-    return meg_arena_touched(x->arena, x->plan->arena, x->fill);
+    return meg_arena_touched(x->arena);
 }
 
 void meg_engine_observe(meg_engine *x, meg_traffic_observer *observer, void *context)
@@ -340,9 +349,9 @@ meg_dtype meg_engine_real(const meg_engine *x)
     return x->plan->profile.real;
 }
 
-char *meg_engine_held(const meg_engine *x, int64_t offset)
+meg_arena *meg_engine_arena(const meg_engine *x)
 {
-    return x->arena + meg_plan_base(x->plan, MEG_HELD) + offset;
+    return x->arena;
 }
 
 meg_device *meg_engine_device(const meg_engine *x)

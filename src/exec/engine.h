@@ -80,12 +80,12 @@ const char *meg_engine_unsound(const meg_engine *x);
 double meg_engine_exposed(const meg_engine *x);
 
 /* The highest arena byte that differs from `fill`, plus 1. */
-int64_t meg_engine_touched(const meg_engine *x);
+int64_t meg_engine_touched(meg_engine *x);
 
 const meg_graph *meg_engine_graph(const meg_engine *x); /* the fused graph of `train` */
 meg_dtype meg_engine_real(const meg_engine *x);
 meg_device *meg_engine_device(const meg_engine *x);
 meg_plan *meg_engine_plan(const meg_engine *x);
-char *meg_engine_held(const meg_engine *x, int64_t offset); /* address of held memory */
+meg_arena *meg_engine_arena(const meg_engine *x);
 
 #endif

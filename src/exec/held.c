@@ -45,29 +45,20 @@ static const meg_node *user_of(const meg_graph *g, int value)
     return NULL;
 }
 
-static void copy(const transfer *t, const meg_box *box, void *held, void *plain, bool put)
+/* Of a piece in a format of the device's. */
+static meg_formatted formatted(const transfer *t, const meg_box *box, int64_t at)
 {
-    meg_device *d = meg_engine_device(t->x);
     const meg_graph *g = meg_engine_graph(t->x);
-    meg_error e;
-    meg_prepared *k = NULL;
-    void *at[MEG_OPERANDS] = {NULL};
     bool weight = meg_format_block(t->held->format) == 0;
-    int in = put ? MEG_Y : MEG_X, out = put ? MEG_X : MEG_Y; /* of the held side, the plain side */
-    meg_request r = {
-        .code = MEG_COPY, .graph = g, .node = weight ? user_of(g, t->held->value) : NULL};
-    r.box[in] = r.box[out] = *box;
-    r.dtype[in] = r.dtype[out] = meg_engine_real(t->x);
-    r.format[in] = t->held->format;
-    r.format[out] = MEG_FORMAT_PLAIN;
-    r.bytes[in] = weight ? t->held->bytes : meg_format_bytes(r.format[in], box, r.dtype[in]);
-    r.bytes[out] = meg_format_bytes(MEG_FORMAT_PLAIN, box, r.dtype[out]);
-    at[in] = held;
-    at[out] = plain;
-    if (meg_device_prepare(d, &e, &r, &k) != MEG_OK) abort(); /* it made this format itself */
-    meg_device_launch(d, k, at, &(meg_moment){0});
-    meg_device_wait(d);
-    meg_prepared_free(k);
+    meg_dtype real = meg_engine_real(t->x);
+    return (meg_formatted){.graph = g,
+                           .node = weight ? user_of(g, t->held->value) : NULL,
+                           .box = *box,
+                           .dtype = real,
+                           .format = t->held->format,
+                           .at = at,
+                           .bytes = weight ? t->held->bytes
+                                           : meg_format_bytes(t->held->format, box, real)};
 }
 
 static int64_t samples_per_piece(const transfer *t)
@@ -78,25 +69,47 @@ static int64_t samples_per_piece(const transfer *t)
     return each >= PIECE ? 1 : PIECE / each;
 }
 
+static int64_t place_of(const meg_engine *x, const meg_held_slot *h)
+{
+    return meg_plan_base(meg_engine_plan(x), MEG_HELD) + h->offset;
+}
+
+static void visit_plain(const transfer *t, const meg_box *box, int64_t at)
+{
+    meg_arena *a = meg_engine_arena(t->x);
+    int64_t bytes = meg_format_bytes(MEG_FORMAT_PLAIN, box, meg_engine_real(t->x));
+    meg_mapping m = {.at = at, .bytes = bytes, .reads = !t->put, .writes = t->put};
+    meg_arena_map(a, &m);
+    t->visit(t->context, box, m.data);
+    meg_arena_unmap(a, &m);
+}
+
+static void visit_formatted(const transfer *t, const meg_box *box, int64_t at, void *buffer)
+{
+    meg_arena *a = meg_engine_arena(t->x);
+    meg_formatted f = formatted(t, box, at);
+    if (!t->put) meg_arena_get(a, &f, buffer);
+    t->visit(t->context, box, buffer);
+    if (t->put) meg_arena_put(a, &f, buffer);
+}
+
 static void pieces(const transfer *t)
 {
     const meg_box *shape = &t->held->box;
-    meg_dtype real = meg_engine_real(t->x);
     int64_t n = meg_extent(shape, MEG_N), step = samples_per_piece(t);
-    char *held = meg_engine_held(t->x, t->held->offset);
+    int64_t first = place_of(t->x, t->held);
     bool plain = t->held->format == MEG_FORMAT_PLAIN;
     int64_t elements = meg_box_size(shape) / n * (step < n ? step : n);
-    void *buffer = plain ? NULL : malloc((size_t)(elements * meg_dtype_bytes(real)));
+    void *buffer = plain ? NULL
+                         : malloc((size_t)(elements * meg_dtype_bytes(meg_engine_real(t->x))));
     if (!plain && !buffer) abort();
     for (int64_t i = 0; i < n; i += step) {
         meg_box box = *shape;
         box.lo[MEG_N] = shape->lo[MEG_N] + i;
         box.hi[MEG_N] = shape->lo[MEG_N] + (i + step < n ? i + step : n);
-        char *at = held + t->held->bytes / n * i;
-        void *data = plain ? at : buffer;
-        if (!plain && !t->put) copy(t, &box, at, data, false);
-        t->visit(t->context, &box, data);
-        if (!plain && t->put) copy(t, &box, at, data, true);
+        int64_t at = first + t->held->bytes / n * i;
+        if (plain) visit_plain(t, &box, at);
+        else visit_formatted(t, &box, at, buffer);
     }
     free(buffer);
 }
@@ -169,7 +182,7 @@ void meg_engine_start(meg_engine *x, uint64_t seed)
     omp_set_num_threads(meg_device_threads(meg_engine_device(x)));
     for (int i = 0; i < p->held_slots; i++) {
         const meg_held_slot *h = &p->held[i];
-        memset(meg_engine_held(x, h->offset), 0, (size_t)h->bytes); /* padding too */
+        meg_arena_fill(meg_engine_arena(x), place_of(x, h), h->bytes, 0); /* padding too */
         if (h->role != MEG_ROLE_VALUE) continue;
         const meg_value *v = &g->value[h->value];
         start s = {v, seed, meg_engine_real(x)};
@@ -198,9 +211,11 @@ const char *meg_engine_unsound(const meg_engine *x)
     for (int i = 0; i < p->held_slots && !found; i++) {
         const meg_held_slot *h = &p->held[i];
         const meg_value *v = &meg_engine_graph(x)->value[h->value];
-        bool changes = h->role == MEG_ROLE_VALUE && v->kind != MEG_FIXED;
-        if (changes && !is_sound(meg_engine_held(x, h->offset), h->bytes, meg_engine_real(x)))
-            found = v->name;
+        if (h->role != MEG_ROLE_VALUE || v->kind == MEG_FIXED) continue; /* it does not change */
+        meg_mapping m = {.at = place_of(x, h), .bytes = h->bytes, .reads = true};
+        meg_arena_map(meg_engine_arena(x), &m);
+        if (!is_sound(m.data, h->bytes, meg_engine_real(x))) found = v->name;
+        meg_arena_unmap(meg_engine_arena(x), &m);
     }
     omp_set_num_threads(team);
     return found;

@@ -12,7 +12,9 @@ static const double PATIENCE = 300.0; /* seconds: what the watchdog allows, unle
 
 typedef struct under_way {
     meg_traffic_item item;
-    bool started;
+    bool started;    /* it has the memory; what comes later waits */
+    bool sent, done; /* posted to other ranks; nothing of it is under way between ranks any more */
+    uint64_t fetch, store; /* of the device: numbers to be reached */
     meg_letter *letter;
     meg_reduction *reduction;
     double posted, begin; /* where somebody observes */
@@ -21,6 +23,7 @@ typedef struct under_way {
 struct meg_traffic_list {
     meg_comm *comm;
     meg_device *device;
+    meg_arena *arena;
     int count;
     under_way *at; /* in the order they were added */
     size_t room;
@@ -31,12 +34,13 @@ struct meg_traffic_list {
     double patience, still; /* seconds: of the watchdog; since when nothing has moved, 0: it has */
 };
 
-meg_traffic_list *meg_traffic_new(meg_comm *comm, meg_device *device)
+meg_traffic_list *meg_traffic_new(meg_comm *comm, meg_device *device, meg_arena *arena)
 {
     meg_traffic_list *t = calloc(1, sizeof *t);
     if (!t) abort();
     t->comm = comm;
     t->device = device;
+    t->arena = arena;
     t->patience = PATIENCE;
     return t;
 }
@@ -91,17 +95,30 @@ static void tell_wait(meg_traffic_list *t)
 
 /* ---- memory ---- */
 
-static bool meet(const meg_traffic_item *a, const char *data, int64_t bytes)
+static bool meet(const meg_traffic_item *a, int64_t at, int64_t bytes)
 {
-    return a->data < data + bytes && data < a->data + a->bytes;
+    return !a->host && a->at < at + bytes && at < a->at + a->bytes;
 }
 
-bool meg_traffic_holds(const meg_traffic_list *t, const char *data, int64_t bytes, bool writes)
+static bool meet_both(const meg_traffic_item *a, const meg_traffic_item *b)
+{
+    if (a->host || b->host) return a->host == b->host;
+    return meet(a, b->at, b->bytes);
+}
+
+bool meg_traffic_holds(const meg_traffic_list *t, int64_t at, int64_t bytes, bool writes)
 {
     for (int i = 0; i < t->count; i++) {
         const meg_traffic_item *a = &t->at[i].item;
-        if ((writes || a->code != MEG_SEND) && meet(a, data, bytes)) return true;
+        if ((writes || a->code != MEG_SEND) && meet(a, at, bytes)) return true;
     }
+    return false;
+}
+
+bool meg_traffic_has(const meg_traffic_list *t, const void *host)
+{
+    for (int i = 0; i < t->count; i++)
+        if (t->at[i].item.host == host) return true;
     return false;
 }
 
@@ -120,25 +137,12 @@ static bool blocked(const meg_traffic_list *t, int i)
         bool reads = a->code == MEG_SEND && b->code == MEG_SEND;
         bool sums = a->code == MEG_REDUCE && b->code == MEG_REDUCE &&
                     (a->tag == b->tag || share_scratch(a->reduce, b->reduce));
-        if (sums || (!reads && meet(b, a->data, a->bytes))) return true;
+        if (sums || (!reads && meet_both(a, b))) return true;
     }
     return false;
 }
 
 /* ---- within the rank: a copy on the device's queue, when both ends are there ---- */
-
-typedef struct handover {
-    char *to;
-    const char *from;
-    int64_t bytes;
-} handover;
-
-static void hand_over(void *argument)
-{
-    handover *h = argument;
-    memcpy(h->to, h->from, (size_t)h->bytes);
-    free(h);
-}
 
 static bool to_self(const meg_traffic_list *t, const meg_traffic_item *a)
 {
@@ -164,11 +168,11 @@ static int other_end(const meg_traffic_list *t, int i)
 }
 
 /* What waits for the memory of a copy waits until the device has made it. */
-static void put_behind(meg_traffic_list *t, const handover *h, uint64_t item)
+static void put_behind(meg_traffic_list *t, const meg_traffic_item ends[2], uint64_t item)
 {
     for (int i = 0; i < t->count; i++) {
         under_way *u = &t->at[i];
-        bool touches = meet(&u->item, h->to, h->bytes) || meet(&u->item, h->from, h->bytes);
+        bool touches = meet_both(&u->item, &ends[0]) || meet_both(&u->item, &ends[1]);
         if (!u->started && touches && u->item.after < item) u->item.after = item;
     }
 }
@@ -180,39 +184,76 @@ static bool pair_up(meg_traffic_list *t, int i)
     int k = other_end(t, i);
     if (k < 0 || blocked(t, i) || blocked(t, k)) return false;
     bool receives = t->at[i].item.code == MEG_RECV;
-    const meg_traffic_item *recv = &t->at[receives ? i : k].item;
-    const meg_traffic_item *send = &t->at[receives ? k : i].item;
-    handover *h = malloc(sizeof *h);
-    if (!h) abort();
-    handover copy = {recv->data, send->data, recv->bytes};
-    *h = copy;
-    meg_device_call(t->device, hand_over, h); /* which frees it */
+    const meg_traffic_item ends[] = {t->at[receives ? i : k].item, t->at[receives ? k : i].item};
+    meg_arena_copy(t->arena, ends[0].at, ends[1].at, ends[0].bytes);
     drop(t, i > k ? i : k);
     drop(t, i > k ? k : i);
-    put_behind(t, &copy, meg_device_look(t->device).put);
+    put_behind(t, ends, meg_device_look(t->device).put);
     return true;
 }
 
 /* ---- between ranks ---- */
 
-static meg_status start(meg_traffic_list *t, meg_error *e, under_way *u)
+static void *data_of(const meg_traffic_list *t, const meg_traffic_item *a)
+{
+    return a->host ? a->host : meg_arena_staging(t->arena, a->at);
+}
+
+static meg_status post(meg_traffic_list *t, meg_error *e, under_way *u)
 {
     const meg_traffic_item *a = &u->item;
-    u->started = true;
-    if (t->observer) u->begin = meg_clock();
+    u->sent = true;
     if (a->code == MEG_SEND)
-        return meg_comm_send(t->comm, e, a->peer, a->tag, a->data, a->bytes, &u->letter);
+        return meg_comm_send(t->comm, e, a->peer, a->tag, data_of(t, a), a->bytes, &u->letter);
     if (a->code == MEG_RECV)
-        return meg_comm_recv(t->comm, e, a->peer, a->tag, a->data, a->bytes, &u->letter);
+        return meg_comm_recv(t->comm, e, a->peer, a->tag, data_of(t, a), a->bytes, &u->letter);
     u->reduction = calloc(1, sizeof *u->reduction);
     if (!u->reduction) abort();
     return meg_reduction_start(u->reduction, t->comm, e, a->reduce);
 }
 
-static meg_status test(meg_traffic_list *t, meg_error *e, under_way *u, bool *done)
+/* It is this item's turn, and it has the memory. */
+static void start(meg_traffic_list *t, under_way *u)
 {
-    if (u->reduction) return meg_reduction_advance(u->reduction, e, done);
-    return meg_comm_test(t->comm, e, &u->letter, done);
+    const meg_traffic_item *a = &u->item;
+    u->started = true;
+    if (t->observer) u->begin = meg_clock();
+    if (a->code != MEG_RECV && !a->host) u->fetch = meg_arena_fetch(t->arena, a->at, a->bytes);
+}
+
+/* Between ranks. */
+static meg_status test(meg_traffic_list *t, meg_error *e, under_way *u)
+{
+    const meg_traffic_item *a = &u->item;
+    if (u->reduction) MEG_TRY(e, meg_reduction_advance(u->reduction, e, &u->done));
+    else MEG_TRY(e, meg_comm_test(t->comm, e, &u->letter, &u->done));
+    if (!u->done) return MEG_OK;
+    tell_done(t, u);
+    if (a->code != MEG_SEND && !a->host) u->store = meg_arena_store(t->arena, a->at, a->bytes);
+    return MEG_OK;
+}
+
+static bool reached(const meg_traffic_list *t, uint64_t number)
+{
+    return number == 0 || meg_arena_reached(t->arena, number);
+}
+
+/* As far as item i can go now; *moved, if it did. */
+static meg_status go_on(meg_traffic_list *t, meg_error *e, int i, uint64_t finished, bool *moved)
+{
+    under_way *u = &t->at[i];
+    if (!u->started) {
+        if (u->item.after > finished || blocked(t, i)) return MEG_OK;
+        start(t, u);
+        *moved = true;
+    }
+    if (!u->sent) {
+        if (!reached(t, u->fetch)) return MEG_OK;
+        MEG_TRY(e, post(t, e, u));
+        *moved = true;
+    }
+    if (!u->done) MEG_TRY(e, test(t, e, u));
+    return MEG_OK;
 }
 
 meg_status meg_traffic_advance(meg_traffic_list *t, meg_error *e, bool *moved)
@@ -220,22 +261,14 @@ meg_status meg_traffic_advance(meg_traffic_list *t, meg_error *e, bool *moved)
     uint64_t finished = t->count ? meg_device_look(t->device).done : 0;
     *moved = false;
     for (int i = 0; i < t->count; i++) {
-        under_way *u = &t->at[i];
-        bool done = false;
-        if (to_self(t, &u->item)) {
+        if (to_self(t, &t->at[i].item)) {
             if (!pair_up(t, i)) continue;
             *moved = true;
             i = -1; /* two are gone: once more from the first */
             continue;
         }
-        if (!u->started) {
-            if (u->item.after > finished || blocked(t, i)) continue;
-            MEG_TRY(e, start(t, e, u));
-            *moved = true;
-        }
-        MEG_TRY(e, test(t, e, u, &done));
-        if (!done) continue;
-        tell_done(t, u);
+        MEG_TRY(e, go_on(t, e, i, finished, moved));
+        if (!t->at[i].done || !reached(t, t->at[i].store)) continue;
         drop(t, i--);
         *moved = true;
     }
@@ -254,7 +287,7 @@ static meg_status watch(meg_traffic_list *t, meg_error *e)
 {
     static const char *const how[] = {"sends", "waits for", "sums up"};
     meg_pace pace = meg_device_look(t->device);
-    if (pace.done < pace.put || t->still == 0) {
+    if (pace.done < pace.put || pace.moving || t->still == 0) {
         t->still = meg_clock();
         return MEG_OK;
     }
@@ -303,12 +336,13 @@ meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e)
     if (t->count) MEG_TRY(e, watch(t, e));
     meg_pace pace = meg_device_look(t->device);
     uint64_t next = awaited(t, &pace);
+    bool busy = next || pace.moving;
     double begin = meg_clock();
     meg_device_watch(t->device, next, wake, t->comm);
-    meg_status status = next ? meg_comm_doze(t->comm, e, DOZE) : meg_comm_sleep(t->comm, e, NAP);
+    meg_status status = busy ? meg_comm_doze(t->comm, e, DOZE) : meg_comm_sleep(t->comm, e, NAP);
     meg_device_watch(t->device, 0, wake, t->comm);
-    if (next == 0) t->exposed += meg_clock() - begin;
-    if (next) tell_wait(t);
+    if (!busy) t->exposed += meg_clock() - begin;
+    if (busy) tell_wait(t);
     else if (t->observer && t->waits == 0) t->waits = begin;
     return status;
 }

@@ -3,7 +3,13 @@
  * SEND, RECV and REDUCE are handed over in program order and start as soon as the kernels issued
  * before them are done (a RECV: those that used its frame) and no earlier traffic needs the same
  * memory, or is the same reduction of another micro-batch. A kernel waits only for traffic whose
- * memory it touches. So messages overlap with everything that does not depend on them, and the order
+ * memory it touches. On a far device a message is fetched before it is sent and stored after it came:
+ *
+ *     SEND      wait its turn - fetch - send
+ *     RECV      wait its turn - receive - store
+ *     REDUCE    wait its turn - fetch - sum - store
+ *
+ * So messages overlap with everything that does not depend on them, and the order
  * of the program decides nothing else.
  */
 #ifndef MEG_EXEC_TRAFFIC_H
@@ -14,16 +20,17 @@
 
 typedef struct meg_traffic_item { /* what is to be communicated */
     meg_code code;
-    int peer; /* SEND, RECV */
-    int tag;  /* SEND, RECV: also of the micro-batch; REDUCE: one at a time has it */
-    char *data;
+    int peer;   /* SEND, RECV */
+    int tag;    /* SEND, RECV: also of the micro-batch; REDUCE: one at a time has it */
+    int64_t at; /* its place in the arena */
+    void *host; /* instead: memory of the host's own; NULL: none */
     int64_t bytes;
     uint64_t after;                   /* the device's items that must be done first */
-    const meg_reduction_spec *reduce; /* REDUCE: must stay */
+    const meg_reduction_spec *reduce; /* REDUCE, over the staging of its place: must stay */
     const char *what;                 /* the value, for messages; must stay */
     int micro;
     bool gradient; /* of the value */
-    bool lasting;  /* may go on beyond its step: who wants it waits for its memory */
+    bool lasting;  /* may go on beyond its step; of the host's memory: who wants it asks for it */
 } meg_traffic_item;
 
 typedef struct meg_traffic_list meg_traffic_list;
@@ -35,7 +42,8 @@ typedef struct meg_traffic_event { /* what was communicated, when it is done */
 
 typedef void meg_traffic_observer(void *context, const meg_traffic_event *v);
 
-meg_traffic_list *meg_traffic_new(meg_comm *comm, meg_device *device);
+/* `arena`: that of the places; NULL where all is the host's. */
+meg_traffic_list *meg_traffic_new(meg_comm *comm, meg_device *device, meg_arena *arena);
 void meg_traffic_free(meg_traffic_list *t); /* gives up what is under way: after an error */
 
 void meg_traffic_add(meg_traffic_list *t, const meg_traffic_item *item);
@@ -43,7 +51,8 @@ bool meg_traffic_idle(const meg_traffic_list *t); /* nothing is under way but wh
 
 /* Does traffic under way touch these bytes in a way that a kernel that reads (or writes) them must
  * wait for? */
-bool meg_traffic_holds(const meg_traffic_list *t, const char *data, int64_t bytes, bool writes);
+bool meg_traffic_holds(const meg_traffic_list *t, int64_t at, int64_t bytes, bool writes);
+bool meg_traffic_has(const meg_traffic_list *t, const void *host); /* is it under way? */
 
 /* Starts and ends what can be; `moved`: something did. Never waits. */
 meg_status meg_traffic_advance(meg_traffic_list *t, meg_error *e, bool *moved);

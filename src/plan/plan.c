@@ -510,4 +510,4 @@ static void describe_plain(void *context, const meg_request *r, meg_spec *s)
     strcpy(s->impl, "plain");
 }
 
-const meg_profile meg_profile_plain = {NULL, describe_plain, MEG_F64};
+const meg_profile meg_profile_plain = {NULL, describe_plain, MEG_F64, false};

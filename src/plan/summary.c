@@ -1,9 +1,11 @@
 /* The summary of a plan: what it is for, what it needs, how long a step takes. */
 #include "plan/plan.h"
+#include "plan/program/staging.h"
 #include "plan/program/walk.h"
 #include "plan/schedule/timetable.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void line(FILE *out, const char *what, int64_t bytes)
@@ -83,6 +85,13 @@ static void print_data(const meg_plan *p, FILE *out)
     fputc('\n', out);
 }
 
+static void print_staging(const meg_plan *p, FILE *out)
+{
+    meg_staging s = meg_plan_staging(p);
+    line(out, "of the host, for messages", s.bytes);
+    free(s.stretch);
+}
+
 void meg_plan_summary(const meg_plan *p, FILE *out)
 {
     const meg_entry *t = &p->entry[MEG_ENTRY_TRAIN];
@@ -103,6 +112,7 @@ void meg_plan_summary(const meg_plan *p, FILE *out)
     line(out, "labels, sums", p->bytes[MEG_STEP]);
     line(out, "activations, gradients", p->bytes[MEG_FRAME] + p->bytes[MEG_TEMPORARY]);
     line(out, "predicted peak (arena)", p->arena);
+    if (p->profile.far) print_staging(p, out);
     meg_messages m = meg_entry_messages(t);
     if (p->world.ranks > 1)
         fprintf(out,

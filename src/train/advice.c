@@ -1,6 +1,7 @@
 /* Advice: see advice.h. */
 #include "train/advice.h"
 #include "base/clock.h"
+#include "exec/profile.h"
 
 #include <string.h>
 #include <time.h>
@@ -24,7 +25,7 @@ int meg_context_ways(const meg_graph *g, const meg_data *d, const meg_too_large 
                      meg_advice out[MEG_ADVICES])
 {
     meg_context *ctx = g->owner;
-    meg_profile profile = meg_context_profile(ctx);
+    meg_profile profile = meg_profile_of(ctx->device);
     patience waited = {.kind = -1};
     bool real = plan->ranks == meg_comm_size(ctx->comm);
     meg_advice_ask ask = {.graph = g,

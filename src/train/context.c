@@ -107,16 +107,6 @@ const char *meg_message(const meg_context *ctx)
     return ctx ? ctx->error.message : "out of memory";
 }
 
-static void describe(void *context, const meg_request *r, meg_spec *s)
-{
-    meg_device_describe(context, r, s);
-}
-
-meg_profile meg_context_profile(meg_context *ctx)
-{
-    return (meg_profile){ctx->device, describe, meg_device_real(ctx->device)};
-}
-
 /* ---- data ---- */
 
 meg_status meg_data_open(meg_context *ctx, const char *source, meg_data **out)

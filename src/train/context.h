@@ -31,7 +31,6 @@ struct meg_data {
     meg_dataset set;
 };
 
-meg_profile meg_context_profile(meg_context *ctx); /* of its device */
 
 /* Collective. The status that all ranks then have: OK if all are, else that of the lowest rank that
  * failed, with its message. Every collective call of the public interface ends with this. */

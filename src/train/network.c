@@ -1,6 +1,7 @@
 /* Graphs and plans of the public interface. */
 #include "base/random.h"
 #include "exec/alike.h"
+#include "exec/profile.h"
 #include "graph/fingerprint.h"
 #include "graph/freeze.h"
 #include "import/foreign.h"
@@ -193,7 +194,7 @@ meg_status meg_context_plan(meg_graph *g, const meg_data *d, const meg_world *wo
 {
     meg_context *ctx = context_of(g);
     if (d) MEG_TRY(&ctx->error, check_data(ctx, g, d));
-    meg_profile profile = meg_context_profile(ctx);
+    meg_profile profile = meg_profile_of(ctx->device);
     MEG_TRY(&ctx->error, meg_plan_make_for(g, &ctx->error, &profile, world, options,
                                            d ? d->set.count : 0, out));
     name_data(*out, d);
@@ -250,7 +251,7 @@ meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, me
 {
     meg_context *ctx = context_of(g);
     meg_world world = {meg_comm_rank(ctx->comm), meg_comm_size(ctx->comm)};
-    meg_profile profile = meg_context_profile(ctx);
+    meg_profile profile = meg_profile_of(ctx->device);
     MEG_TRY(&ctx->error, check_ranks(ctx, g, d, options));
     MEG_TRY(&ctx->error, meg_context_agree(ctx, d ? check_data(ctx, g, d) : MEG_OK));
     meg_plan_input in = {&profile, &world, options, d ? d->set.count : 0, NULL};

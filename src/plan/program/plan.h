@@ -8,6 +8,7 @@ typedef struct meg_profile { /* what planning knows of a device */
     void *context;
     void (*describe)(void *context, const meg_request *r, meg_spec *s);
     meg_dtype real;
+    bool far; /* messages need staging (staging.h) */
 } meg_profile;
 
 typedef enum meg_zero { /* zero=: what is cut over the ranks that share a weight */

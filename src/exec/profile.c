@@ -1,0 +1,12 @@
+/* The profile of a device: see profile.h. */
+#include "exec/profile.h"
+
+static void describe(void *device, const meg_request *r, meg_spec *s)
+{
+    meg_device_describe(device, r, s);
+}
+
+meg_profile meg_profile_of(meg_device *d)
+{
+    return (meg_profile){d, describe, meg_device_real(d), meg_device_kind_of(d)->far};
+}
