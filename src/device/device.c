@@ -247,8 +247,10 @@ meg_pace meg_device_look(meg_device *d)
 
 void meg_device_watch(meg_device *d, uint64_t done, void (*wake)(void *), void *context)
 {
-    meg_queue_watch(d->queue, done, wake, context);
-    if (d->mover) meg_queue_watch(d->mover, meg_queue_look(d->mover).put, wake, context);
+    meg_queue_watch(d->queue, wake ? done : 0, wake, context);
+    if (!d->mover) return;
+    meg_queue_state m = meg_queue_look(d->mover);
+    meg_queue_watch(d->mover, wake && m.done < m.put ? m.put : 0, wake, context);
 }
 
 bool meg_device_releases(const meg_device *d)

@@ -230,7 +230,7 @@ typedef struct meg_pace { /* of the queue */
 meg_pace meg_device_look(meg_device *d);
 
 /* `wake` is called, on a worker, once `done` of them are done (0: never), when a full queue has room
- * again, and when fetches and stores under way are done. It must not wait. */
+ * again, and when fetches and stores under way are done. It must not wait. NULL: nobody watches. */
 void meg_device_watch(meg_device *d, uint64_t done, void (*wake)(void *), void *context);
 bool meg_device_releases(const meg_device *d); /* does meg_arena_release do anything? */
 

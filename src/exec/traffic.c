@@ -340,7 +340,7 @@ meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e)
     double begin = meg_clock();
     meg_device_watch(t->device, next, wake, t->comm);
     meg_status status = busy ? meg_comm_doze(t->comm, e, DOZE) : meg_comm_sleep(t->comm, e, NAP);
-    meg_device_watch(t->device, 0, wake, t->comm);
+    meg_device_watch(t->device, 0, NULL, NULL);
     if (!busy) t->exposed += meg_clock() - begin;
     if (busy) tell_wait(t);
     else if (t->observer && t->waits == 0) t->waits = begin;
