@@ -151,7 +151,7 @@ typedef struct meg_stretch { /* places, half-open */
 } meg_stretch;
 
 /* What messages and loads touch of an arena. A far device has as many bytes of the host's memory for
- * them: the stretches, one behind the other. What traffic keeps apart in the arena is apart here, too. */
+ * them: the stretches, one behind the other. */
 typedef struct meg_staging {
     int stretches;
     meg_stretch *stretch; /* ascending, no two of them touch */

@@ -1,6 +1,7 @@
 /* The engine: see engine.h. It walks an entry (plan/program/walk.h) and issues what it meets: kernels to
  * the device, messages to the traffic list. It runs ahead of the device as far as the
- * queue has room, and waits only where a kernel needs memory that traffic holds. Receives are posted
+ * queue has room, and waits where a kernel needs memory that traffic holds, where the queue is full,
+ * and at the end of the step. Receives are posted
  * as soon as their frame is free, so that the sender finds them: a long skip's gradient comes back
  * long before it is wanted, and its sender needs the memory.
  */

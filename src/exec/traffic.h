@@ -1,16 +1,15 @@
 /* Traffic: the communication of a rank that is under way, and what it keeps others from.
  *
- * SEND, RECV and REDUCE are handed over in program order and start as soon as the kernels issued
- * before them are done (a RECV: those that used its frame) and no earlier traffic needs the same
- * memory, or is the same reduction of another micro-batch. A kernel waits only for traffic whose
- * memory it touches. On a far device a message is fetched before it is sent and stored after it came:
+ * SEND, RECV and REDUCE are handed over in the order of the walk. One starts as soon as the kernels
+ * issued before it are done (a RECV: those that used its frame) and no earlier one uses the same memory
+ * (two sends may), the same working memory of a reduction, or is the same reduction of another
+ * micro-batch. A kernel waits for traffic whose memory it touches, and for no other. On a far device a message is fetched before it is sent and stored after it came:
  *
  *     SEND      wait its turn - fetch - send
  *     RECV      wait its turn - receive - store
  *     REDUCE    wait its turn - fetch - sum - store
  *
- * So messages overlap with everything that does not depend on them, and the order
- * of the program decides nothing else.
+ * So messages overlap with every kernel that does not depend on them.
  */
 #ifndef MEG_EXEC_TRAFFIC_H
 #define MEG_EXEC_TRAFFIC_H

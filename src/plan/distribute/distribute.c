@@ -302,7 +302,8 @@ static bool is_shared(const meg_entry *e, int value)
     bool shared = e->timetable->directions > 1;
     for (int i = first; i < end && !shared; i++) {
         int segment = e->segment_of[e->reader[i]];
-        shared = meg_entry_mesh(e, 0, segment)->size > 1 || segment != e->segment_of[e->reader[first]];
+        shared = meg_entry_mesh(e, 0, segment)->size > 1 ||
+                 segment != e->segment_of[e->reader[first]];
     }
     return shared;
 }

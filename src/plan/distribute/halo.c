@@ -49,7 +49,6 @@ bool meg_entry_partial(const meg_entry *e, int value)
 
 /* ---- halos ---- */
 
-/* A move reads what its own readers want. */
 meg_box meg_entry_need(const meg_entry *e, const meg_node *v, int value, int position)
 {
     meg_box need = {{0}, {0}};
@@ -59,13 +58,15 @@ meg_box meg_entry_need(const meg_entry *e, const meg_node *v, int value, int pos
     return need;
 }
 
+/* What is made of the value, with what its readers in the segment need. A move makes nothing: it holds
+ * what its own readers need. */
 meg_box meg_entry_held(const meg_entry *e, int value, int position)
 {
     const meg_node *maker = &e->graph->node[e->graph->value[value].maker];
     meg_box box = meg_entry_part(e, value, position).work.out;
     if (e->whole) return box;
     if (e->made[value]) return e->made[value][position];
-    if (meg_is_move(maker)) box = (meg_box){{0}, {0}}; /* nothing is made: all is wanted */
+    if (meg_is_move(maker)) box = (meg_box){{0}, {0}};
     for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++) {
         const meg_node *v = &e->graph->node[e->reader[i]];
         if (e->segment_of[v->id] != e->segment_of[maker->id]) continue;

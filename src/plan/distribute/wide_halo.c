@@ -14,8 +14,8 @@
  * nothing that is too deep leads to a halo further on: behind a residual block its sum, not the inputs
  * of its convolutions, past which the sum of the block before would still have to grow.
  */
-#include "plan/layout/mincut.h"
 #include "plan/distribute/distribute.h"
+#include "plan/layout/mincut.h"
 
 typedef struct edge { /* a node reads another's value, within a segment */
     int to;
@@ -62,7 +62,7 @@ static bool gathers(const meg_entry *e, const meg_node *v)
     for (int k = 0; k < v->inputs; k++) {
         int x = v->in[k], maker = e->graph->value[x].maker;
         bool halo = maker < 0 || e->segment_of[maker] != e->segment_of[v->id] ||
-                   e->layout[x].on[MEG_C].how != MEG_SPLIT_CUT;
+                    e->layout[x].on[MEG_C].how != MEG_SPLIT_CUT;
         for (int i = 0; i < mesh->size && !halo; i++) {
             meg_box part = meg_entry_part(e, x, i).work.out, need = meg_entry_need(e, v, x, i);
             halo = beyond(&part, &need);
@@ -130,7 +130,7 @@ static bool count_halos(widener *x)
 
 /* ---- who is exchanged ---- */
 
-/* A place before each node and one behind; a way through the node where it grows. */
+/* A vertex before each node and one behind; an edge through the node where it grows. */
 static int before(int node)
 {
     return 2 * node;
@@ -165,10 +165,10 @@ static void add_node(const widener *x, meg_mincut *f, int node, int from, int to
 
 static void exchange_some(widener *x)
 {
-    int places = 2 * x->nodes + 2, from = places - 2, to = places - 1;
+    int vertices = 2 * x->nodes + 2, from = vertices - 2, to = vertices - 1;
     meg_pool *pool = meg_pool_new();
-    meg_mincut f = meg_mincut_new(pool, places, 2 * x->nodes + 2 * x->first[x->nodes] + 1);
-    bool *below = meg_pool_alloc(pool, (size_t)places);
+    meg_mincut f = meg_mincut_new(pool, vertices, 2 * x->nodes + 2 * x->first[x->nodes] + 1);
+    bool *below = meg_pool_alloc(pool, (size_t)vertices);
     for (int i = 0; i < x->nodes; i++)
         add_node(x, &f, i, from, to);
     meg_mincut_cut(&f, from, to, below);

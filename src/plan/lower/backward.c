@@ -125,7 +125,7 @@ static void backward_node(meg_lower *l, const meg_node *v)
 {
     static const meg_pass order[] = {MEG_WEIGHT, MEG_BACKWARD};
     meg_spec s[2];
-    meg_parts *p = &l->parts[v->out[0]];
+    meg_contributions *p = &l->parts[v->out[0]];
     bool runs[2], two = true;
     take_coming(l, v);
     meg_lower_some(l, v->out[0]);

@@ -193,8 +193,8 @@ static void share(meg_lower *l, const meg_node *v)
         l->format[y] = MEG_FORMAT_PLAIN;
     }
     meg_team team = meg_lower_shares(l, y, false);
-    meg_instr r = meg_lower_reduce(
-        l, l->home[y], &team, meg_tag_of_value(l->entry, y, MEG_TAG_SUM + l->out->direction));
+    meg_instr r = meg_lower_reduce(l, l->home[y], &team,
+                                   meg_tag_of_value(l->entry, y, MEG_TAG_SUM + l->out->direction));
     r.max = v->op->max;
     meg_lower_emit(l, &r);
 }

@@ -7,7 +7,7 @@
 
 void meg_lower_contribute(meg_lower *l, int value, int slot, const meg_node *from)
 {
-    meg_parts *p = &l->parts[value];
+    meg_contributions *p = &l->parts[value];
     if (!l->grad[value]) return;
     const meg_slot *s = &l->out->slot[slot];
     if (s->format != l->format[value]) {
@@ -41,7 +41,7 @@ static bool covers(const meg_lower *l, int value, int slot)
     return meg_box_equal(&l->out->slot[slot].box, &l->out->box[value]);
 }
 
-static void swap(meg_parts *p, int i, int k)
+static void swap(meg_contributions *p, int i, int k)
 {
     int slot = p->slot[i];
     p->slot[i] = p->slot[k];
@@ -51,7 +51,7 @@ static void swap(meg_parts *p, int i, int k)
 /* The first contribution covers all that the rank has of the value, if it has to be made so. */
 static void widen_first(meg_lower *l, int value)
 {
-    meg_parts *p = &l->parts[value];
+    meg_contributions *p = &l->parts[value];
     for (int i = 0; i < p->count; i++)
         if (covers(l, value, p->slot[i])) {
             swap(p, 0, i);
@@ -67,7 +67,7 @@ static void widen_first(meg_lower *l, int value)
 /* The next to be added: what does not cover the whole goes first; 0: none. */
 static int next_part(const meg_lower *l, int value, int most)
 {
-    const meg_parts *p = &l->parts[value];
+    const meg_contributions *p = &l->parts[value];
     for (int i = 1; i < p->count; i++)
         if (!covers(l, value, p->slot[i])) return i;
     return p->count > most ? 1 : 0;
@@ -76,7 +76,7 @@ static int next_part(const meg_lower *l, int value, int most)
 /* Adds contributions until `most` are left, in order. */
 void meg_lower_gather(meg_lower *l, int value, int most)
 {
-    meg_parts *p = &l->parts[value];
+    meg_contributions *p = &l->parts[value];
     widen_first(l, value);
     for (int k = next_part(l, value, most); k; k = next_part(l, value, most)) {
         int a = p->slot[0], b = p->slot[k];

@@ -40,7 +40,7 @@ static void make_room(meg_lower *l)
 {
     size_t values = (size_t)l->g->values + 1;
     int *count = meg_pool_alloc(l->pool, values * sizeof(int));
-    l->parts = meg_pool_alloc(l->pool, values * sizeof(meg_parts));
+    l->parts = meg_pool_alloc(l->pool, values * sizeof(meg_contributions));
     for (int i = 0; i < l->g->nodes; i++)
         for (int k = 0; k < l->g->node[i].inputs; k++)
             count[l->g->node[i].in[k]]++;

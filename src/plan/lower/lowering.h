@@ -30,10 +30,10 @@ typedef struct meg_instrs { /* of instructions, one per block */
     size_t room;
 } meg_instrs;
 
-typedef struct meg_parts { /* contributions to a gradient, in program order */
+typedef struct meg_contributions { /* contributions to a gradient, in program order */
     int count;
     int *slot; /* room for one per consumer, and one more */
-} meg_parts;
+} meg_contributions;
 
 typedef struct meg_duplicate { /* a value in another format or box than its home's */
     int value, slot;
@@ -79,11 +79,11 @@ typedef struct meg_lower {
     int *uses;    /* value: consumers in forward still to come */
     int *owed;    /* parameter: contributions to its gradient still to come */
 
-    int *home;          /* value: its slot; -1: not there (now) */
-    meg_format *format; /* value: the entry's own list */
-    int *aux;           /* node * MEG_AUXES + i: slot; -1 */
-    meg_parts *parts;   /* value: contributions to its gradient */
-    int *holders;       /* slot: how many contributions lie in it */
+    int *home;                /* value: its slot; -1: not there (now) */
+    meg_format *format;       /* value: the entry's own list */
+    int *aux;                 /* node * MEG_AUXES + i: slot; -1 */
+    meg_contributions *parts; /* value: contributions to its gradient */
+    int *holders;             /* slot: how many contributions lie in it */
     size_t holders_room;
     int duplicates;
     meg_duplicate *duplicate; /* valid within one block */
@@ -94,7 +94,7 @@ typedef struct meg_lower {
 
     int exchanges;
     meg_exchange *exchange;          /* those that the rank takes part in */
-    int *halo, *moved;                /* value: its exchange as a halo, by a move to it; -1: none */
+    int *halo, *moved;               /* value: its exchange as a halo, by a move to it; -1: none */
     int *states_first, *states_last; /* segment: slots of the states that its nodes write; -1 */
     int *settled; /* parameters whose gradients are summed, in the order of completion */
     int settled_count;
@@ -156,7 +156,8 @@ meg_team meg_lower_channels(const meg_lower *l, int segment);
 /* Are the weight's optimizer states cut over those that share it? Is all of it? */
 bool meg_lower_parted(const meg_lower *l, int value);
 bool meg_lower_scattered(const meg_lower *l, int value);
-meg_box meg_lower_shard_box(const meg_lower *l, int value, meg_box box); /* this rank's shard of the box */
+meg_box meg_lower_shard_box(const meg_lower *l, int value,
+                            meg_box box); /* this rank's shard of the box */
 /* Held memory: found, or made in this format. */
 int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format format,
                    int64_t bytes);

@@ -243,7 +243,7 @@ void meg_lower_receive_back(meg_lower *l)
 void meg_lower_send_back(meg_lower *l, int number)
 {
     const meg_exchange *x = &l->exchange[number];
-    meg_parts *p = &l->parts[x->to];
+    meg_contributions *p = &l->parts[x->to];
     if (!x->back) return;
     meg_lower_some(l, x->to);
     meg_lower_gather(l, x->to, 1);

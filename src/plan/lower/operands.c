@@ -59,10 +59,10 @@ static int fetch(meg_lower *l, int value)
     int slot = meg_lower_slot(l, s);
     if (meg_box_empty(&home)) meg_lower_zero(l, slot); /* what is gathered counts as read */
     else meg_lower_fill(l, slot, meg_lower_shard(l, value));
-    meg_lower_all_gather(l, slot, &l->sharers[value],
-                         meg_tag_of_value(l->entry, value,
-                                          l->block == MEG_BLOCK_FORWARD ? MEG_TAG_GATHER
-                                                                        : MEG_TAG_GATHER_BACK));
+    meg_lower_all_gather(
+        l, slot, &l->sharers[value],
+        meg_tag_of_value(l->entry, value,
+                         l->block == MEG_BLOCK_FORWARD ? MEG_TAG_GATHER : MEG_TAG_GATHER_BACK));
     return slot;
 }
 

@@ -1,5 +1,5 @@
-/* Complete gradients. Where a weight is this rank's alone and the step has one micro-batch, it is
- * updated at once, so gradients do not pile up. Else they are summed:
+/* Complete gradients. A weight that no other rank sums, or whose sum was scattered already (zero=3), is
+ * updated at once if the step has one micro-batch, so gradients do not pile up. Else they are summed:
  *
  *     over micro-batches   into held memory, zeroed at the beginning of the step
  *     over ranks           in buckets of neighbouring gradients, as soon as the last micro-batch
@@ -218,7 +218,7 @@ static void take_summed(meg_lower *l)
 
 void meg_lower_settle(meg_lower *l, int value)
 {
-    meg_parts *p = &l->parts[value];
+    meg_contributions *p = &l->parts[value];
     if (l->g->value[value].kind != MEG_PARAMETER || l->owed[value] > 0 || p->count == 0) return;
     meg_block_kind here = l->block;
     if (l->entry->timetable->split) l->block = MEG_BLOCK_WEIGHTS;

@@ -53,7 +53,8 @@ static void update_part(meg_lower *l, int value, int gradient)
     if (count)
         update_slots(l, value, piece_of(l, weight, first, count),
                      piece_of(l, gradient, first, count));
-    meg_lower_all_gather(l, weight, &l->sharers[value], meg_tag_of_value(l->entry, value, MEG_TAG_GATHER_UPDATED));
+    meg_lower_all_gather(l, weight, &l->sharers[value],
+                         meg_tag_of_value(l->entry, value, MEG_TAG_GATHER_UPDATED));
 }
 
 /* The gradient is the part's, or the whole sum's. */

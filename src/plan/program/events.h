@@ -1,6 +1,6 @@
 /* The communication of one rank's program, without its kernels: what it posts and what it waits
- * for, in order, over one step. Pure data, small, and the same in every run: ranks exchange it
- * before the first step, and the whole job is checked (job.h).
+ * for, in order, over one step. Pure data, small, and the same in every run. Before the first step rank
+ * 0 collects the lists of all ranks (exec/prove.c) and checks them together (meg_job_check, job.c).
  *
  * The walk is the engine's own (walk.h): receives are posted as soon as their frame is free, sends and
  * reductions when their turn comes; traffic starts when none that was posted before has

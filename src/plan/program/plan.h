@@ -14,7 +14,7 @@ typedef struct meg_profile { /* what planning knows of a device */
 typedef enum meg_zero { /* zero=: what is cut over the ranks that share a weight */
     MEG_ZERO_NOTHING,
     MEG_ZERO_STATES, /* of the optimizer */
-    MEG_ZERO_ALL   /* weights and gradients, too */
+    MEG_ZERO_ALL     /* weights and gradients, too */
 } meg_zero;
 
 typedef enum meg_channels { /* channels=: what a mesh with c cuts */

@@ -164,8 +164,8 @@ typedef struct meg_entry {
     meg_layout *layout;    /* value: as its maker's ranks make it, on the first direction's mesh */
     const meg_box *
         *made; /* value: what each position makes of it, the halo included; NULL: its part */
-    int *reader_first, *reader;     /* value: the nodes that read it */
-    int *tag_number, tagged;        /* value: its number among the `tagged` ones that ranks may sum or
+    int *reader_first, *reader; /* value: the nodes that read it */
+    int *tag_number, tagged;    /* value: its number among the `tagged` ones that ranks may sum or
                                        gather; -1: it is none (tags.h) */
     const meg_timetable *timetable; /* who runs which task when */
     int stations, lines, teams;

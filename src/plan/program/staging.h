@@ -3,8 +3,8 @@
  *     arena     . . a a a . . b b . . . c c c c . .      a, b, c: what is sent, received, summed, loaded
  *     staging   a a a b b c c c c
  *
- * Messages whose memory meets in the arena wait for one another there (exec/traffic.h), so they do not
- * meet in staging either; no lifetimes are needed, nothing new can wait, and the bytes are exact.
+ * Two messages of which one writes the memory of the other never run at once (exec/traffic.h), so each
+ * byte of the arena needs one byte of staging at most: no lifetimes, no new reason to wait, exact bytes.
  */
 #ifndef MEG_PLAN_PROGRAM_STAGING_H
 #define MEG_PLAN_PROGRAM_STAGING_H

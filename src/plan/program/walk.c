@@ -68,7 +68,8 @@ static bool issue(meg_walk *w)
     const meg_station *t = &w->entry->station[line->station];
     for (; w->next < b->first + b->count; w->next++) {
         const meg_instr *i = &t->instr[w->next];
-        if (i->code != MEG_RECV && (line->last || !i->last)) return give(w, MEG_WALK_ISSUE, w->number);
+        if (i->code != MEG_RECV && (line->last || !i->last))
+            return give(w, MEG_WALK_ISSUE, w->number);
     }
     look_at(w, MEG_WALK_END, w->number);
     return true;

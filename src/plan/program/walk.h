@@ -1,5 +1,5 @@
-/* The walk: the order in which a rank does the work of a step. There is no other: the engine runs it, the
- * proof that nobody waits for ever (events.h) replays it, and what is counted or priced is counted on it.
+/* The walk: the order in which a rank does the work of a step. The engine runs it, the proof that
+ * nobody waits for ever (events.h) replays it, and messages, bytes and seconds are counted on it.
  *
  *     the receives of every line that is the first in its frame     are posted at the beginning
  *     for each line
@@ -48,7 +48,7 @@ typedef struct meg_messages { /* of one rank, in one step */
 } meg_messages;
 
 meg_messages meg_entry_messages(const meg_entry *e);
-double meg_entry_seconds(const meg_entry *e);             /* of its kernels */
+double meg_entry_seconds(const meg_entry *e);              /* of its kernels */
 size_t meg_entry_count(const meg_entry *e, meg_code code); /* of such instructions in a step */
 
 #endif

@@ -1,8 +1,8 @@
 /* Pipeline schedules: named rows of one list scheduler (draw.c), which says for each rank in which
  * order it runs its tasks. The rows, with picture and paper, are in schedules.def.
  *
- * They are drawn with unit costs, so that the picture does not depend on the model; the same row
- * drawn with true costs is a second candidate, to be kept only if replay says that it is faster.
+ * Plans draw them with unit costs, so that the picture does not depend on the model. Tests also draw
+ * rows with given costs and run them on a virtual clock (tests/replay.h).
  *
  * Micro-batches and directions. Rows of two directions send some micro-batches through an inverted
  * replica, whose stage s sits on rank R-1-s:

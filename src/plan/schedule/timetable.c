@@ -1,4 +1,4 @@
-/* Timetables: frames, picture, replay on a virtual clock. See timetable.h. */
+/* Timetables: frames, picture. See timetable.h. */
 #include "plan/schedule/timetable.h"
 
 #include <math.h>
