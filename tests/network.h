@@ -1,6 +1,5 @@
-/* One training step of a network under a plan, and the comparison of two of them by the rule of
- * the house: relative by norm per tensor, the denominator at least 1e-3 of the largest gradient's
- * norm, since a bias in front of a batch norm has a true gradient of zero.
+/* One training step of a network under a plan, and what it leaves: loss, gradients, running statistics.
+ * tests/compare.h compares two of them.
  */
 #ifndef TESTS_NETWORK_H
 #define TESTS_NETWORK_H
@@ -161,32 +160,6 @@ static inline double network_norm(const double *a, const double *b, int64_t coun
         sum += d * d;
     }
     return sqrt(sum);
-}
-
-/* Largest relative difference; prints the tensor that has it. Refuses a degenerate reference. */
-static inline double network_difference(const network_result *a, const network_result *b,
-                                        const char *what)
-{
-    double largest = 0, worst = fabs(a->loss - b->loss) / fabs(a->loss);
-    const char *name = "loss";
-    double error = a->error > 0 ? fabs(a->error - b->error) / a->error : fabs(b->error);
-    if (!(error <= worst)) worst = error, name = "absolute error";
-    assert_int_equal(a->tensors, b->tensors);
-    assert_true(isfinite(a->loss) && a->loss > 0);
-    for (int i = 0; i < a->tensors; i++)
-        if (a->gradient[i]) largest = fmax(largest, network_norm(a->data[i], NULL, a->count[i]));
-    assert_true(isfinite(largest) && largest > 1e-6);
-    for (int i = 0; i < a->tensors; i++) {
-        int k = 0;
-        while (k < b->tensors && strcmp(a->name[i], b->name[k]) != 0)
-            k++;
-        assert_true(k < b->tensors);
-        double scale = fmax(network_norm(a->data[i], NULL, a->count[i]), 1e-3 * largest);
-        double d = network_norm(a->data[i], b->data[k], a->count[i]) / scale;
-        if (!(d <= worst)) worst = d, name = a->name[i];
-    }
-    print_message("%s: largest difference %.2e (%s)\n", what, worst, name);
-    return worst;
 }
 
 #endif

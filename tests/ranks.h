@@ -6,8 +6,8 @@
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 
+#include "compare.h"
 #include "exec/alike.h"
-#include "network.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -259,6 +259,28 @@ static inline network_result *ranks_run(const ranks_case *c)
         free(one[r].has);
     }
     return all;
+}
+
+/* ---- comparison (tests/compare.h) ---- */
+
+static inline network_result *ranks_run_own(const void *context)
+{
+    return ranks_run(context);
+}
+
+/* Many ranks give the answer of the judge: one rank on ref64. */
+static inline bool ranks_agree(const ranks_case *judge, const ranks_case *many, const char *what)
+{
+    ranks_case alone = *judge;
+    alone.device = many->device;
+    compare_own own = {.run = ranks_run_own, .context = &alone};
+    assert_string_equal(judge->device, "ref64");
+    network_result *a = ranks_run(judge), *b = ranks_run(many);
+    bool exact = strcmp(many->device, "ref64") == 0;
+    bool good = exact ? compare_same(a, b, what) : compare_near(a, b, &own, what);
+    network_free(a);
+    network_free(b);
+    return good;
 }
 
 #endif

@@ -2,10 +2,7 @@
  * devices, and some updates. They have what other nets lack: parameters that are added to
  * activations (positions, the class token) or turned and padded before, and one that is used twice.
  */
-#include "network.h"
-
-static const double same_double = 1e-10; /* STYLE 14: up to summation order, in double */
-static const double same_float = 1e-4;   /* STYLE 14: in float */
+#include "compare.h"
 
 enum {
     BATCH = 6,
@@ -33,16 +30,6 @@ static meg_graph *network(const model *m)
     return g;
 }
 
-static double compare(const network_case *a, const network_case *b, const char *what)
-{
-    network_result *x = network_run(a, MEG_ENTRY_TRAIN, 0), *y = network_run(b, MEG_ENTRY_TRAIN, 0);
-    double d = network_difference(x, y, what);
-    assert_int_equal(y->predicted, y->touched);
-    network_free(x);
-    network_free(y);
-    return d;
-}
-
 static void test_plans(void **state)
 {
     static const char *const plans[] = {"batch=6 micro=3", "batch=6 micro=6", "batch=6 phases=1",
@@ -53,10 +40,10 @@ static void test_plans(void **state)
         network_case one = {g, "batch=6", "ref64", 1}, check = {g, "batch=6 micro=2", "check", 1};
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
             network_case other = {g, plans[k], "ref64", 1}, cpu = {g, plans[k], "cpu", 2};
-            assert_true(compare(&one, &other, plans[k]) <= same_double);
-            assert_true(compare(&one, &cpu, plans[k]) <= same_float);
+            compare_cases(&one, &other, plans[k]);
+            compare_cases(&one, &cpu, plans[k]);
         }
-        assert_true(compare(&one, &check, "check") <= same_float);
+        compare_cases(&one, &check, "check");
         meg_graph_destroy(g);
     }
 }
@@ -143,7 +130,7 @@ static void test_updates(void **state)
         double by_micro = moved_apart(&start, &a, &b), by_kept = moved_apart(&start, &a, &c);
         print_message("%s: %.2e with micro-batches, %.2e with all kept\n", models[i].name, by_micro,
                       by_kept);
-        assert_true(by_micro <= same_double && by_kept <= same_double);
+        assert_true(by_micro <= compare_double && by_kept <= compare_double);
         forget(&start), forget(&a), forget(&b), forget(&c);
         meg_graph_destroy(g);
     }

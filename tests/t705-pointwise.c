@@ -2,10 +2,8 @@
  * recompute, in place, on ref64 and on cpu. Denominators must be those of the whole step: labels
  * that are ignored and targets that are NaN lie unevenly in the micro-batches.
  */
-#include "network.h"
-
-static const double same_double = 1e-10; /* STYLE 14: up to summation order, in double */
-static const double same_float = 1e-4;   /* STYLE 14: in float */
+#include "compare.h"
+#include "smooth.h"
 
 typedef struct loss_case {
     const char *op, *attrs;
@@ -55,16 +53,6 @@ static meg_graph *network(const loss_case *k)
     return g;
 }
 
-static double compare(const network_case *a, const network_case *b, const char *what)
-{
-    network_result *x = network_run(a, MEG_ENTRY_TRAIN, 0), *y = network_run(b, MEG_ENTRY_TRAIN, 0);
-    double d = network_difference(x, y, what);
-    assert_int_equal(y->predicted, y->touched);
-    network_free(x);
-    network_free(y);
-    return d;
-}
-
 static void test_plans(void **state)
 {
     static const char *const plans[] = {"batch=6 micro=3", "batch=6 phases=1",
@@ -75,7 +63,7 @@ static void test_plans(void **state)
         network_case one = {g, "batch=6", "ref64", 1};
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
             network_case other = {g, plans[k], "ref64", 1};
-            assert_true(compare(&one, &other, losses[i].op) <= same_double);
+            compare_cases(&one, &other, losses[i].op);
         }
         meg_graph_destroy(g);
     }
@@ -86,14 +74,14 @@ static void test_devices(void **state)
     static const char *const plans[] = {"batch=6", "batch=6 micro=3", "batch=6 recompute=none"};
     (void)state;
     for (int i = 0; i < LOSSES; i++) {
-        meg_graph *g = network(&losses[i]);
+        meg_graph *g = smooth_network(network(&losses[i]));
         network_case one = {g, "batch=6", "ref64", 1};
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
             network_case cpu = {g, plans[k], "cpu", 2};
-            assert_true(compare(&one, &cpu, losses[i].op) <= same_float);
+            compare_cases(&one, &cpu, losses[i].op);
         }
         network_case check = {g, "batch=6 micro=2", "check", 1};
-        assert_true(compare(&one, &check, losses[i].op) <= same_float);
+        compare_cases(&one, &check, losses[i].op);
         meg_graph_destroy(g);
     }
 }
@@ -117,7 +105,7 @@ static void test_weights_cancel(void **state)
     weight->start = MEG_CONSTANT;
     weight->bound = 3;
     double a = loss_of(plain, "batch=6 micro=2"), b = loss_of(heavy, "batch=6 micro=2");
-    if (!(fabs(a - b) <= same_double * a)) fail_msg("loss %.17g, with weights %.17g", a, b);
+    if (!(fabs(a - b) <= compare_double * a)) fail_msg("loss %.17g, with weights %.17g", a, b);
     meg_graph_destroy(plain);
     meg_graph_destroy(heavy);
 }

@@ -6,10 +6,8 @@
  *                               \......... indices ................./                  |
  *     loss <- dense <- flatten <- adaptive_avgpool <- resize <- layernorm <- resize <--'
  */
-#include "network.h"
-
-static const double same_double = 1e-10; /* STYLE 14: up to summation order, in double */
-static const double same_float = 1e-4;   /* STYLE 14: in float */
+#include "compare.h"
+#include "smooth.h"
 
 static meg_graph *hourglass(void)
 {
@@ -36,36 +34,37 @@ static meg_graph *hourglass(void)
     return g;
 }
 
-static double compare(const char *plan, const char *device, const char *other_plan,
-                      const char *other)
-{
-    meg_graph *g = hourglass();
-    network_case a = {g, plan, device, 1}, b = {g, other_plan, other, 2};
-    network_result *x = network_run(&a, MEG_ENTRY_TRAIN, 0),
-                   *y = network_run(&b, MEG_ENTRY_TRAIN, 0);
-    double d = network_difference(x, y, other);
-    assert_int_equal(y->predicted, y->touched);
-    network_free(x);
-    network_free(y);
-    meg_graph_destroy(g);
-    return d;
-}
-
 static void test_plans(void **state)
 {
     (void)state;
-    assert_true(compare("batch=6", "ref64", "batch=6 micro=3", "ref64") <= same_double);
-    assert_true(compare("batch=6", "ref64", "batch=6 recompute=none", "ref64") == 0);
-    assert_true(compare("batch=6", "ref64", "batch=6 phases=1", "ref64") <= same_double);
+    meg_graph *g = hourglass();
+    network_case judge = {g, "batch=6", "ref64", 1}, micro = {g, "batch=6 micro=3", "ref64", 2};
+    network_case kept = {g, "batch=6 recompute=none", "ref64", 2};
+    network_case phases = {g, "batch=6 phases=1", "ref64", 2};
+    compare_cases(&judge, &micro, "micro-batches");
+    compare_cases(&judge, &phases, "phases");
+    compare_bits(&judge, &kept, "all kept");
+    meg_graph_destroy(g);
 }
 
+/* On the cpu also as it is, for the sake of the places of its maxima: of 8,640 activations and 2,160
+ * windows none is within rounding of a kink with these weights, as is the case for 99 seeds of 100. */
 static void test_devices(void **state)
 {
     (void)state;
-    assert_true(compare("batch=4", "ref64", "batch=4", "ref") <= same_float);
-    assert_true(compare("batch=4", "ref64", "batch=4", "cpu") <= same_float);
-    assert_true(compare("batch=4 micro=2", "ref", "batch=4 micro=2", "check") == 0);
-    assert_true(compare("batch=4", "cpu", "batch=4", "cpu") <= same_float);
+    meg_graph *g = smooth_network(hourglass());
+    network_case judge = {g, "batch=4", "ref64", 1}, ref = {g, "batch=4", "ref", 2};
+    network_case one = {g, "batch=4", "cpu", 1}, two = {g, "batch=4", "cpu", 2};
+    compare_cases(&judge, &ref, "ref");
+    compare_cases(&judge, &one, "cpu, one thread");
+    compare_cases(&judge, &two, "cpu, two threads");
+    meg_graph_destroy(g);
+    judge.graph = two.graph = g = hourglass();
+    compare_cases(&judge, &two, "cpu, with kinks");
+    network_case plain = {g, "batch=4 micro=2", "ref", 1};
+    network_case check = {g, "batch=4 micro=2", "check", 2};
+    compare_bits(&plain, &check, "check");
+    meg_graph_destroy(g);
 }
 
 int main(void)

@@ -59,15 +59,12 @@ static void test_same(void **state)
                    many = judge;
         many.plan = plan;
         many.ranks = c->ranks;
-        network_result *a = ranks_run(&judge), *b = ranks_run(&many);
-        double d = network_difference(a, b, plan);
+        bool good = ranks_agree(&judge, &many, plan);
         meg_messages narrow = messages(g, c->plan, c->ranks), wide = messages(g, plan, c->ranks);
         print_message("%s %s: %lld messages instead of %lld\n", c->model, plan,
                       (long long)wide.sent, (long long)narrow.sent);
-        network_free(a);
-        network_free(b);
         meg_graph_destroy(g);
-        if (d > 1e-10) fail_msg("%s %s: off by %g", c->model, plan, d);
+        if (!good) fail_msg("%s %s: not the answer of one rank", c->model, plan);
         assert_true((double)wide.sent <= c->fewer * (double)narrow.sent);
         assert_int_equal(wide.sums, narrow.sums);
     }

@@ -1,7 +1,7 @@
 /* Ranks on unlike machines, as far as one machine can play several: each rank of an MPI job takes
  * instruction sets, threads and Winograd's use of its own, so that devices choose other formats. Under
  * every plan the job must give the answer of one rank; each rank compares what it holds with it, by the
- * rule of the house for float (tests/network.h). t777-unlike.sh runs it:
+ * rule of tests/compare.h. t777-unlike.sh runs it:
  *
  *     mpirun -n RANKS unlike_plans MIX       the mixes and plans below; `all`: more plans
  *     unlike_plans --mixes                   their names
@@ -67,11 +67,8 @@ static const plan_case cases[] = {
 
 enum {
     MIXES = sizeof mixes / sizeof *mixes,
-    CASES = sizeof cases / sizeof *cases,
-    TRIES = 5 /* sets of first weights: see tests/fuzz_matrix.h */
+    CASES = sizeof cases / sizeof *cases
 };
-
-static const double same_float = 1e-4; /* STYLE 14 */
 
 /* On a mesh of 2 x 2 neighbours of both axes differ. */
 static int kind_of(int rank)
@@ -90,13 +87,11 @@ static ranks_case alone(const plan_case *c, const meg_graph *g, const char *devi
                         .threads = threads};
 }
 
-/* ---- the answer of one rank, which rank 0 computes for all ---- */
+/* ---- the answer of one rank in double, which rank 0 computes for all ---- */
 
 typedef struct answer {
     const plan_case *c;
-    uint64_t seed;
     network_result *result;
-    double limit; /* how near to it another must be */
 } answer;
 
 static void share(meg_comm *comm, void *data, int64_t bytes)
@@ -122,32 +117,16 @@ static network_result *shared(meg_comm *comm, const network_result *like, networ
     return r;
 }
 
-static network_result *compute(const plan_case *c, const meg_graph *g, const char *device,
-                               uint64_t seed, int threads)
-{
-    ranks_case one = alone(c, g, device, threads);
-    one.seed = seed;
-    return ranks_run(&one);
-}
-
-/* On the cpu: rank 0's. Several cases in a row have the same. */
+/* Several cases in a row have the same. */
 static void find_answer(meg_comm *comm, const plan_case *c, const ranks_one *one, answer *a)
 {
-    uint64_t seed = one->c->seed;
     network_result *first = NULL;
-    if (a->result && a->seed == seed && strcmp(a->c->one, c->one) == 0 &&
-        strcmp(a->c->options, c->options) == 0)
+    if (a->result && strcmp(a->c->one, c->one) == 0 && strcmp(a->c->options, c->options) == 0)
         return;
-    if (meg_comm_rank(comm) == 0) {
-        first = compute(c, one->c->graph, "cpu", seed, 1);
-        network_result *two = compute(c, one->c->graph, "cpu", seed, 2);
-        double own = network_difference(first, two, "  one rank, 1 and 2 threads");
-        a->limit = fmax(same_float, 3 * own);
-        network_free(two);
-    }
-    share(comm, &a->limit, sizeof a->limit);
+    ranks_case judge = alone(c, one->c->graph, "ref64", 1);
+    if (meg_comm_rank(comm) == 0) first = ranks_run(&judge);
     if (a->result) network_free(a->result);
-    *a = (answer){c, seed, shared(comm, one->result, first), a->limit};
+    *a = (answer){c, shared(comm, one->result, first)};
 }
 
 static bool all_say(meg_comm *comm, bool mine)
@@ -161,20 +140,31 @@ static bool all_say(meg_comm *comm, bool mine)
     return good;
 }
 
-/* To the answer of one rank: on the cpu, or in double. */
+/* The error of one rank on the cpu: the largest that any of these ranks would make alone, since they
+ * have other kernels. */
+static double find_own(meg_comm *comm, const plan_case *c, const ranks_one *one, const answer *a)
+{
+    meg_error e = {0};
+    double all[RANKS_MOST], most = 0;
+    ranks_case cpu = alone(c, one->c->graph, "cpu", one->c->threads);
+    compare_own own = {.run = ranks_run_own, .context = &cpu};
+    compare_find_own(a->result, &own);
+    if (meg_comm_gather(comm, &e, &own.error, sizeof own.error, all) != MEG_OK)
+        meg_comm_abort(comm, 1, e.message);
+    for (int r = 0; r < meg_comm_size(comm); r++)
+        most = fmax(most, all[r]);
+    return most;
+}
+
+/* To the answer of one rank, by the rule of tests/compare.h. */
 static bool near_enough(meg_comm *comm, const plan_case *c, ranks_one *one, answer *a)
 {
+    const char *name;
     find_answer(comm, c, one, a);
     bool whole = fuzz_mpi_fill(comm, one, a->result);
-    if (all_say(comm, whole && network_difference(a->result, one->result, c->many) <= a->limit))
-        return true;
-    network_result *first = NULL;
-    if (meg_comm_rank(comm) == 0) first = compute(c, one->c->graph, "ref64", one->c->seed, 1);
-    first = shared(comm, one->result, first);
-    whole = fuzz_mpi_fill(comm, one, first) && whole;
-    bool good = whole && network_difference(first, one->result, "  in double") <= a->limit;
-    network_free(first);
-    return all_say(comm, good);
+    double error = compare_error(a->result, one->result, &name), own = 0;
+    if (!all_say(comm, error <= compare_float)) own = find_own(comm, c, one, a);
+    return all_say(comm, compare_judge(error, name, own, c->many) && whole);
 }
 
 /* Sums over ranks have the same bits on all of them, and so has what is made of the sums. Running
@@ -213,30 +203,26 @@ static bool same_bits(meg_comm *comm, const ranks_one *one)
 static bool try_case(meg_comm *comm, const plan_case *c, const mix *m, answer *a, int *plain)
 {
     char words[512];
-    bool good = false;
-    meg_graph *g = network_zoo(c->model, c->options);
+    meg_graph *g = smooth_network(network_zoo(c->model, c->options));
     snprintf(words, sizeof words, "%s %s", c->one, c->many);
     ranks_case many = alone(c, g, "cpu", m->threads[kind_of(meg_comm_rank(comm))]);
     many.plan = words;
     many.ranks = c->ranks;
-    for (uint64_t seed = 0; seed < TRIES && !good; seed++) {
-        ranks_one one = {.c = &many,
-                         .comm = comm,
-                         .result = calloc(1, sizeof(network_result)),
-                         .has = calloc(NETWORK_TENSORS, sizeof(bool))};
-        many.seed = seed;
-        ranks_run_rank(&one);
-        good = one.result->predicted == one.result->touched;
-        if (!good) fprintf(stderr, "%s: other bytes than predicted\n", words);
-        good = same_bits(comm, &one) && good;
-        good = all_say(comm, good) && near_enough(comm, c, &one, a);
-        *plain += one.plain;
-        if (meg_comm_rank(comm) == 0)
-            printf("%s: %s %s: %d weights in plain format: %s\n", m->name, c->model, words,
-                   one.plain, good ? "the same" : "OTHER NUMBERS");
-        network_free(one.result);
-        free(one.has);
-    }
+    ranks_one one = {.c = &many,
+                     .comm = comm,
+                     .result = calloc(1, sizeof(network_result)),
+                     .has = calloc(NETWORK_TENSORS, sizeof(bool))};
+    ranks_run_rank(&one);
+    bool good = one.result->predicted == one.result->touched;
+    if (!good) fprintf(stderr, "%s: other bytes than predicted\n", words);
+    good = same_bits(comm, &one) && good;
+    good = all_say(comm, good) && near_enough(comm, c, &one, a);
+    *plain += one.plain;
+    if (meg_comm_rank(comm) == 0)
+        printf("%s: %s %s: %d weights in plain format: %s\n", m->name, c->model, words, one.plain,
+               good ? "the same" : "OTHER NUMBERS");
+    network_free(one.result);
+    free(one.has);
     meg_graph_destroy(g);
     return good;
 }
