@@ -104,8 +104,10 @@ static inline void matrix_model_run(const char *device, const matrix_model *mode
         pid_t child = fork();
         if (child == 0) {
             matrix_job j = {.device = device, .model = model, .group = &m->group[i], .count = c};
-            meg_graph *g = network_zoo(model->model, model->options);
-            if (strcmp(device, "ref64") != 0) g = smooth_network(g);
+            bool exact = strcmp(device, "ref64") == 0;
+            const char *options = model->in_float && !exact ? model->in_float : model->options;
+            meg_graph *g = network_zoo(model->model, options);
+            if (!exact) g = smooth_network(g);
             j.graph = g;
             matrix_group_run(&j);
         }

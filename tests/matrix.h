@@ -21,22 +21,26 @@ typedef struct matrix_model {
     const char *level;  /* at which it has eight stages and more */
     const char *assign; /* three uneven stages */
     double rate; /* of learning: below where a step would magnify the rounding of the one before */
+    const char *in_float; /* options there, if with its own it has gradients that are zero but for
+                             rounding: convolutions of one channel in front of batch norms; NULL */
 } matrix_model;
 
 static const matrix_model matrix_models[] = {
-    {"resnet-cifar", "depth=20 image=3x57x93 classes=5 width=2", "block", "layer1.0,layer3.2",
-     1e-3},
+    {"resnet-cifar", "depth=20 image=3x57x93 classes=5 width=2", "block", "layer1.0,layer3.2", 1e-3,
+     NULL},
     {"resnet-cifar", "depth=110 version=2 image=3x9x8 classes=5 width=2", "block",
-     "layer1.1,layer1.3", 1e-3},
-    {"unet", "image=1x48x80 classes=3 width=2 bn=1", "layer", "enc1.pool,dec1.bn2", 1e-3},
-    {"amoebanet-d", "image=3x64x96 classes=5 layers=3 filters=8", "block", "cells.1,cells.5", 1e-3},
-    {"inception-v3", "image=3x107x139 classes=4 aux=0 width=2", "block", "Mixed_5b,Mixed_7c", 1e-7},
-    {"cosmoflow", "image=2x9x8x11 pools=2 width=2", "layer", "pool1,fc3", 1e-3},
-    {"gpt", "tokens=7 classes=13 layers=6 heads=2 width=8", "block", "h.4,h.5", 1e-3},
+     "layer1.1,layer1.3", 1e-3, NULL},
+    {"unet", "image=1x48x80 classes=3 width=2 bn=1", "layer", "enc1.pool,dec1.bn2", 1e-3, NULL},
+    {"amoebanet-d", "image=3x64x96 classes=5 layers=3 filters=8", "block", "cells.1,cells.5", 1e-3,
+     "image=3x96x128 classes=5 layers=3 filters=16"},
+    {"inception-v3", "image=3x107x139 classes=4 aux=0 width=2", "block", "Mixed_5b,Mixed_7c", 1e-7,
+     NULL},
+    {"cosmoflow", "image=2x9x8x11 pools=2 width=2", "layer", "pool1,fc3", 1e-3, NULL},
+    {"gpt", "tokens=7 classes=13 layers=6 heads=2 width=8", "block", "h.4,h.5", 1e-3, NULL},
     {"vit_b_16", "image=3x16x24 patch=8 layers=6 heads=2 width=8 mlp=16 classes=5", "block", "",
-     1e-3},
-    {"relaynet", "image=1x32x16 classes=4 width=4", "layer", "", 1e-3},
-    {"unet3d", "image=1x16x16x16 classes=3 width=2", "layer", "", 1e-3},
+     1e-3, NULL},
+    {"relaynet", "image=1x32x16 classes=4 width=4", "layer", "", 1e-3, NULL},
+    {"unet3d", "image=1x16x16x16 classes=3 width=2", "layer", "", 1e-3, NULL},
 };
 
 typedef struct matrix_row {

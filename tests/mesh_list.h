@@ -13,17 +13,20 @@ typedef struct mesh_model {
 } mesh_model;
 
 static const mesh_model mesh_models[] = {
-    {{"resnet-cifar", "depth=110 version=2 image=3x20x20 classes=5 width=2", "block", "", 1e-3},
+    {{"resnet-cifar", "depth=110 version=2 image=3x20x20 classes=5 width=2", "block", "", 1e-3,
+      NULL},
      "2x2x2"},
-    {{"unet", "image=1x48x80 classes=3 width=2 bn=1", "block", "", 1e-3}, "2x2x2"},
-    {{"amoebanet-d", "image=3x96x160 classes=5 layers=3 filters=8", "block", "", 1e-3}, "2x2x2"},
-    {{"vgg11", "image=3x96x160 classes=5 hidden=16 width=2", "block", "", 1e-3}, "2x2x2"},
-    {{"unet3d", "image=1x16x24x40 classes=3 width=2", "block", "", 1e-3}, ""},
-    {{"cosmoflow", "image=2x13x18x27 pools=2 width=2", "block", "", 1e-3}, ""},
+    {{"unet", "image=1x48x80 classes=3 width=2 bn=1", "block", "", 1e-3, NULL}, "2x2x2"},
+    {{"amoebanet-d", "image=3x96x160 classes=5 layers=3 filters=8", "block", "", 1e-3,
+      "image=3x96x160 classes=5 layers=3 filters=16"},
+     "2x2x2"},
+    {{"vgg11", "image=3x96x160 classes=5 hidden=16 width=2", "block", "", 1e-3, NULL}, "2x2x2"},
+    {{"unet3d", "image=1x16x24x40 classes=3 width=2", "block", "", 1e-3, NULL}, ""},
+    {{"cosmoflow", "image=2x13x18x27 pools=2 width=2", "block", "", 1e-3, NULL}, ""},
     {{"vit_b_16", "image=3x24x40 patch=8 layers=3 heads=2 width=8 mlp=16 classes=5", "block", "",
-      1e-3},
+      1e-3, NULL},
      "2x2x2"},
-    {{"gpt", "tokens=7 classes=13 layers=3 heads=2 width=8", "block", "", 1e-3},
+    {{"gpt", "tokens=7 classes=13 layers=3 heads=2 width=8", "block", "", 1e-3, NULL},
      "2x1 3x1 2x2 2x2,1,1 2x2x2"},
 };
 

@@ -3,7 +3,9 @@
  * Each case goes through the device, with whatever cut of the work it chooses, and then through the
  * kernels themselves with cuts far too fine, so that small tensors have many batches, parts, depths
  * and widths. Each runs twice and must give the same bits; padding must be zero; what follows a
- * result in memory must not be touched.
+ * result in memory must not be touched. How near it must be is said for each layer, from the growth of
+ * the transforms and the length of its sums. Networks with Winograd have the same rule as all others
+ * (tests/compare.h; t700-engine, t740-ranks).
  */
 #include "conv_layer.h"
 #include "device/cpu/simd/conv/winograd.h"
@@ -33,6 +35,36 @@ static const meg_sample cases[] = {
 enum {
     CASES = sizeof cases / sizeof *cases
 };
+
+/* ---- how near ---- */
+
+static const double ROUNDING = 5.9604644775390625e-8; /* 2^-24 */
+
+/* How much larger than a result, in the root of the mean square, the products at the points are that
+ * it is made of: of A^T [(G g) . (B^T d)], the rows of A^T weighted by the norms of those of G and B^T, in
+ * both directions; the same for 4 outputs of 3 taps and for 3 of 4 (winograd_tile.h has the matrices). An
+ * error at a point comes out so many times larger than direct convolution's. */
+static const double GROWTH = 5.02;
+
+/* How many products are summed at each point: channels, or tiles for the weight's gradient. */
+static int64_t terms(const layer *l, int i)
+{
+    const meg_conv_attr *a = l->op.node->attr;
+    const meg_box *x = &l->op.t[MEG_X].box, *y = &l->op.t[MEG_Y].box;
+    int64_t planes = meg_extent(y, MEG_N) * meg_extent(y, MEG_D);
+    if (is_bias(i)) return planes * meg_extent(y, MEG_H) * meg_extent(y, MEG_W);
+    if (is_weight(i))
+        return planes * ((meg_extent(y, MEG_H) + 3) / 4) * ((meg_extent(y, MEG_W) + 3) / 4);
+    return meg_extent(i == MEG_Y ? x : y, MEG_C) * a->win[0].taps;
+}
+
+/* The bound of a layer, relative by norm: three transforms and a product round once each, at worst all
+ * in one direction; a sum of n terms, of which the first k are sqrt(k / n) of it, rounds n times:
+ * sqrt(n / 2) / sqrt(3) roundings, which sqrt(n) / 2 exceeds. At most half of the bound was seen. */
+static double allowed(const layer *l, int i)
+{
+    return ROUNDING * (is_bias(i) ? 1 : GROWTH) * (4 + sqrt((double)terms(l, i)) / 2);
+}
 
 /* ---- through the device ---- */
 
@@ -68,7 +100,7 @@ static void test_device(void **state)
 {
     for (int team = 0; team < TEAMS; team++)
         for (int i = 0; i < CASES; i++) {
-            layer l = {.device = devices(state)[team]};
+            layer l = {.device = devices(state)[team], .allowed = allowed};
             l.block = cpu_of(l.device)->block;
             open_layer(&l, &cases[i]);
             check_twice(&l, run_device, cases[i].shapes);
@@ -148,7 +180,7 @@ static void test_fine_cuts(void **state)
 {
     for (int team = 0; team < TEAMS; team++)
         for (int i = 0; i < CASES; i++) {
-            layer l = {.device = devices(state)[team], .threads = team + 1};
+            layer l = {.device = devices(state)[team], .allowed = allowed, .threads = team + 1};
             l.block = cpu_of(l.device)->block;
             open_layer(&l, &cases[i]);
             check_twice(&l, run_fine_tiles, cases[i].shapes);
