@@ -30,7 +30,8 @@ class Net:
     outputs: int = 1            # the first is the one that is trained
     random: bool = False        # it has dropout or stochastic depth: tried with them on, too
     without: tuple = ()         # exporters that round the network's own numbers to float
-    computed: bool = False      # dynamo computes with its parameters beforehand
+    computed: dict = dataclasses.field(default_factory=dict)  # parameters of which dynamo computes these tensors
+    melted: dict = dataclasses.field(default_factory=dict)    # buffers that are not saved, of each exporter
     as_made: bool = False       # exported as PyTorch makes it: ones, zeros and copies stay, which exporters merge
 
 
@@ -265,39 +266,45 @@ def video(name):
     return make
 
 
-SMALL = (8, 3, 32, 32)  # with fewer samples the last normalisations have so few values that rounding grows
+# With fewer samples the last normalisations have so few values that rounding grows. Odd sizes: strides round up, so
+# that 17 pixels leave as many as 32 do, 33 as 64, 47 and 49 as 64 in GoogLeNet and S3D.
+SMALL = (8, 3, 32, 32)
 TORCHVISION = {
     "densenet121": Net(vision("densenet121"), SMALL),
     "mobilenet_v2": Net(vision("mobilenet_v2"), SMALL, random=True),
     "mobilenet_v3_small": Net(vision("mobilenet_v3_small"), SMALL),
     "mobilenet_v3_large": Net(vision("mobilenet_v3_large"), SMALL),
-    "efficientnet_b0": Net(vision("efficientnet_b0"), (4, 3, 64, 64), random=True),
+    "efficientnet_b0": Net(vision("efficientnet_b0"), (4, 3, 33, 33), random=True),
     "efficientnet_v2_s": Net(vision("efficientnet_v2_s"), SMALL),
     "convnext_tiny": Net(vision("convnext_tiny"), (2, 3, 32, 32), random=True),
     "shufflenet_v2": Net(vision("shufflenet_v2_x0_5"), SMALL),
     "squeezenet": Net(vision("squeezenet1_1"), (2, 3, 48, 48), random=True),
     "mnasnet": Net(vision("mnasnet0_5"), SMALL, rate=1e-5),
     "regnet_y_400mf": Net(vision("regnet_y_400mf"), SMALL),
-    "googlenet": Net(vision("googlenet", init_weights=False, aux_logits=True), (4, 3, 64, 64), outputs=3),
+    "googlenet": Net(vision("googlenet", init_weights=False, aux_logits=True), (4, 3, 47, 47), outputs=3),
     "wide_resnet50_2": Net(vision("wide_resnet50_2"), SMALL),
     "resnext50": Net(vision("resnext50_32x4d"), SMALL),
-    "deeplabv3": Net(segmentation("deeplabv3_resnet50"), (4, 3, 32, 32), "pixels"),
-    "fcn": Net(segmentation("fcn_resnet50"), (2, 3, 32, 32), "pixels"),
+    "deeplabv3": Net(segmentation("deeplabv3_resnet50"), (4, 3, 17, 17), "pixels"),
+    "fcn": Net(segmentation("fcn_resnet50"), (2, 3, 17, 17), "pixels"),
     "lraspp": Net(segmentation("lraspp_mobilenet_v3_large"), SMALL, "pixels"),
-    "r3d_18": Net(video("r3d_18"), (2, 3, 4, 32, 32)),
-    "mc3_18": Net(video("mc3_18"), (2, 3, 4, 32, 32)),
-    "r2plus1d_18": Net(video("r2plus1d_18"), (2, 3, 4, 32, 32)),
-    "s3d": Net(video("s3d"), (2, 3, 16, 64, 64)),
+    "r3d_18": Net(video("r3d_18"), (2, 3, 4, 17, 17)),
+    "mc3_18": Net(video("mc3_18"), (2, 3, 4, 17, 17)),
+    "r2plus1d_18": Net(video("r2plus1d_18"), (2, 3, 4, 17, 17)),
+    "s3d": Net(video("s3d"), (2, 3, 13, 49, 49)),
 }
 
 # ---- transformers ----
 
+ALL = ("script", "raw", "dynamo")
+POSITIONS = {"wpe.weight": "embedding_1"}  # its rows 0, 1, .., as nanoGPT takes them
+MASKS = ("h.0.attn.bias", "h.1.attn.bias")  # attention's causal masks
 TRANSFORMERS = {
     "encoder": Net(encoder, (4, 6, 8), "tokens", rate=0.1, random=True),
     "encoder_first": Net(lambda: encoder(first=True), (4, 6, 8), "tokens", rate=0.1),
-    "nanogpt": Net(NanoGPT, (4, 8), "tokens", VOCABULARY, 0.1, random=True, computed=True),
+    "nanogpt": Net(NanoGPT, (4, 8), "tokens", VOCABULARY, 0.1, random=True, computed=POSITIONS,
+                   melted=dict.fromkeys(ALL, MASKS)),
     "nanogpt_fused": Net(lambda: NanoGPT(FusedAttention), (4, 8), "tokens", VOCABULARY, 0.1,
-                         computed=True),
+                         computed=POSITIONS, melted=dict.fromkeys(ALL, MASKS)),
     "attention_buffer": Net(lambda: Tokens(BiasedAttention()), (4, 6), "tokens", VOCABULARY, 0.1,
                             ("between.slope",)),
 }
@@ -351,7 +358,8 @@ KINDS = {
     "buffer_sum": small(lambda: Apply(lambda x, a, b: x * (a + 2 * b),  # exact in float, too: dynamo folds
                                       buffers={"a": torch.arange(1.0, 7).view(6, 1, 1),
                                                "b": torch.full((6, 1, 1), -0.25)}),
-                        freeze=("between.a", "between.b")),
+                        freeze=("between.a", "between.b"),
+                        melted=dict.fromkeys(("raw", "dynamo"), ("between.a", "between.b"))),
 }
 
 # ---- small nets: what begins alike, exported as made ----

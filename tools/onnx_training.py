@@ -1,6 +1,6 @@
 """Trains what PyTorch's exporters write, and holds it to PyTorch: tools/onnx_nets.py has the networks.
 
-    python3 tools/onnx_training.py [--build build] [--only NAME] [--way WAY] [--folder DIR] [--list]
+    python3 tools/onnx_training.py [--build build] [--only NAMES] [--way WAY] [--folder DIR] [--list]
 
 Each network is written three ways: by TorchScript for training without folding (script), by dynamo
 (dynamo) and by dynamo with optimize=False (raw). Dropout and stochastic depth are at 0. Then, of each file:
@@ -10,11 +10,13 @@ Each network is written three ways: by TorchScript for training without folding 
     training    five steps of SGD: the losses, in double after `--load` of a state dict with the numbers
                 that were exported (but for the running statistics, which exporting for training moves),
                 in float from those of the file
-    weights     what `--save` writes in double loads by load_state_dict and is PyTorch's after the steps
+    weights     what `--save` writes in double loads by load_state_dict and is PyTorch's after the steps;
+                what load_state_dict misses is an expected set of names, no more and no less
 
     ok        all of that
-    lost      the exporter folded batch normalisations, or computed with parameters (a Gather of all rows of
-              learned positions), and Megalith warns of that
+    lost      the exporter computed with parameters (a Gather of all rows of learned positions): all of that
+              with the name that the file has for them; or it folded batch normalisations: what is saved are
+              PyTorch's names but for theirs. Megalith warns, of those tensors, or of that many layers
     no file   the exporter itself failed
     FAILED    anything else
 
@@ -32,14 +34,18 @@ import copy
 import fnmatch
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 import numpy
 import onnx
+import onnxscript
 import torch
+import torchvision
 from safetensors.torch import load_file, save_file
 
 import onnx_nets
@@ -50,7 +56,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DOUBLE, FLOAT = 1e-9, 1e-4
 STEPS = 5
 PLANS = ("--micro 2", "-np 2", "-np 2 --stages 2 --micro 2")
-FOLDED, COMPUTED = "folded", "computed of parameters"  # in the words of the warnings
+FOLDED = re.compile(r"(\d+) layers? ha(?:s|ve) a batch normalisation folded")  # in the words of the warnings
+COMPUTED = re.compile(r"^warning: F: (.*): computed of parameters")
 NORMS = torch.nn.modules.batchnorm._BatchNorm
 
 
@@ -86,11 +93,15 @@ def export(name, way, folder, still=True):
     return path
 
 
-def folded(name, path):
-    """How many batch normalisations of the network the file has no more."""
-    nodes = onnx.load(path, load_external_data=False).graph.node
-    have = sum(n.op_type == "BatchNormalization" for n in nodes)
-    return max(sum(isinstance(m, NORMS) for m in onnx_nets.build(name).modules()) - have, 0)
+def folded(truth, path):
+    """The batch normalisations of the network that the file has no more."""
+    graph = onnx.load(path, load_external_data=False).graph
+    have, held = sum(n.op_type == "BatchNormalization" for n in graph.node), {i.name for i in graph.initializer}
+    norms = [k for k, m in truth.start.named_modules() if isinstance(m, NORMS)]
+    gone = [k for k in norms if f"{k}.running_mean" not in held] if have < len(norms) else []
+    if len(gone) != len(norms) - have:
+        raise Wrong(f"{have} of {len(norms)} batch normalisations are in the file, {len(gone)} have no mean")
+    return gone
 
 
 # ---- PyTorch ----
@@ -179,6 +190,28 @@ class Megalith:
             self.words += ["--output", "output"]
         for pattern in net.freeze if way == "script" else ():
             self.words += ["--freeze", pattern]
+        self.melted = net.melted.get(way, ())
+        self.computed = net.computed if way == "dynamo" else {}
+        self.own = {k: name for name, k in self.computed.items()}
+
+    def weights(self, which, folder):
+        """A state dict of PyTorch's, with the names that the file has."""
+        path = self.truth.path[which]
+        if not self.computed:
+            return path
+        renamed = {self.computed.get(k, k): t for k, t in load_file(path).items()}
+        path = os.path.join(folder, which)
+        save_file(renamed, path)
+        return path
+
+    def read(self, path):
+        """What Megalith wrote, with PyTorch's names."""
+        return {self.own.get(k, k): t for k, t in load_file(path).items()}
+
+    def told(self, pattern):
+        """What a warning has to say, or nothing."""
+        found = [m.group(1) for m in map(pattern.search, self.said) if m]
+        return found[0] if len(found) == 1 else None
 
     def run(self, verb, *words):
         """The records that it prints. Warnings are kept."""
@@ -194,11 +227,11 @@ class Megalith:
 
     def gradients(self, out):
         """(loss, tensors) of the first batch, with the other weights."""
-        path = self.truth.path
-        record = self.run("grads", "--device", "ref64", "--weights", path["w2.safetensors"], "--input",
-                          path["x1.npy"], "--labels", path["y1.npy"], "--out", out)[-1]
+        path, weights = self.truth.path, self.weights("w2.safetensors", os.path.dirname(out))
+        record = self.run("grads", "--device", "ref64", "--weights", weights, "--input", path["x1.npy"],
+                          "--labels", path["y1.npy"], "--out", out)[-1]
         first = self.truth.first
-        return record["loss"], {first.get(k, k): t.numpy() for k, t in load_file(out).items()}
+        return record["loss"], {first.get(k, k): t.numpy() for k, t in self.read(out).items()}
 
     def losses(self, device, *words):
         """Of each of the steps."""
@@ -215,6 +248,13 @@ class Megalith:
 
 class Wrong(Exception):
     """A comparison failed."""
+
+
+class Result(typing.NamedTuple):
+    verdict: str
+    text: str
+    said: list          # warnings
+    worst: dict = {}    # errors
 
 
 def judge(what, errors):
@@ -238,70 +278,92 @@ def compare_curve(what, ours, truth, allowed):
     return judge(what, [(e / allowed, e, text) for e, text in curve_errors(ours, truth.losses)])
 
 
-def compare_saved(truth, path):
-    """load_state_dict takes it. What may be missing, and is told: a second name of a tied weight, and a
-    buffer, which no step changes. PyTorch itself makes up for counts of batches."""
+def load_saved(m, truth, path, gone=()):
+    """The network after load_state_dict of what was saved, in double. Missing are just: modules that the first
+    output does not come from, second names of tied weights, buffers that the network was computed of
+    (Net.melted), and all of the normalisations `gone`. PyTorch itself makes up for counts of batches."""
     model = copy.deepcopy(truth.start).double()
-    saved = load_file(path)
-    shared = {k: t.data_ptr() for k, t in model.state_dict(keep_vars=True).items()}
-    found = {shared.get(k) for k in saved}
-    saved = collections.OrderedDict(saved)
-    saved._metadata = model.state_dict()._metadata  # without which MNASNet takes none
+    state, saved = model.state_dict(), collections.OrderedDict(m.read(path))
+    saved._metadata = {"": state._metadata[""]}  # the version, without which MNASNet takes none
+    found = {truth.first.get(k) for k in saved}
+    expected = {k for k in state if (k not in saved and truth.first[k] in found) or not truth.counts(k)
+                or k.rpartition(".")[0] in gone}
+    expected = {k for k in expected if not k.endswith(".num_batches_tracked")} | set(m.melted)
     lost, extra = model.load_state_dict(saved, strict=False)
-    buffers = {k for k, _ in model.named_buffers()}
-    lost = [k for k in lost if truth.counts(k)]
-    allowed = [k for k in lost if shared[k] in found or k in buffers]
-    lost = [k for k in lost if k not in allowed]
-    if lost or extra:
-        raise Wrong(f"weights saved: load_state_dict misses {lost[:3]} and does not know {extra[:3]}")
-    want, got = truth.end.state_dict(), model.state_dict()
-    errors = []
+    wrong = [f"{what} {' '.join(sorted(names)[:3])} ({len(names)} in all)" for what, names in (
+        ("load_state_dict misses", set(lost) - expected), ("it does not know", set(extra)),
+        ("it should miss, but does not,", expected - set(lost))) if names]
+    if wrong:
+        raise Wrong("weights saved: " + "; ".join(wrong))
+    return model
+
+
+def compare_saved(m, truth, path):
+    want, got = truth.end.state_dict(), load_saved(m, truth, path).state_dict()
+    begin, errors = truth.start.state_dict(), []
     for name in (k for k in want if want[k].is_floating_point() and truth.counts(k)):
-        moved = float((want[name] - truth.start.state_dict()[name].double()).norm())
+        moved = float((want[name] - begin[name].double()).norm())
         error = distance(got[name], want[name], moved)
         errors.append((error / DOUBLE, error, name))
-    return judge("weights saved", errors), allowed
+    return judge("weights saved", errors)
 
 
 def compare(m, truth, folder):
-    """The verdict's text: the worst error of each part."""
+    """(the verdict's text, the worst error of each part)"""
     out = os.path.join(folder, "out.safetensors")
     loss, tensors = m.gradients(out)
     first = judge("gradients", compare_shapes(tensors, truth)
                   + compare_step((loss, tensors), truth.step, [], DOUBLE))
-    given = m.losses("ref64", "--load", truth.path["w1.safetensors"], "--save", out)
+    given = m.losses("ref64", "--load", m.weights("w1.safetensors", folder), "--save", out)
     second = compare_curve("double", given, truth, DOUBLE)
-    third, absent = compare_saved(truth, out)
+    third = compare_saved(m, truth, out)
     own = max(e for e, _ in curve_errors(truth.single, truth.losses))
     allowed = max(FLOAT, 3 * own)
     fourth = compare_curve(f"float, allowed {allowed:.0e}", m.losses("cpu"), truth, allowed)
-    return (f"gradients {first:.0e}, losses {second:.0e}, weights {third:.0e}, in float {fourth:.0e} "
-            f"(allowed {allowed:.0e})" + (f"; not in what is saved: {' '.join(absent)}" if absent else ""))
+    told, names = m.told(COMPUTED), ", ".join(m.computed.values())
+    if (told or "") != names or m.told(FOLDED):
+        raise Wrong(f"a warning: computed of parameters is '{told}', expected '{names}'; "
+                    f"{m.told(FOLDED) or 'none'} folded, expected none")
+    text = (f"gradients {first:.0e}, losses {second:.0e}, weights {third:.0e}, in float {fourth:.0e} "
+            f"(allowed {allowed:.0e})" + (f"; not in what is saved: {' '.join(m.melted)}" if m.melted else "")
+            + "".join(f"; {k} is called {name}" for k, name in m.computed.items()))
+    return text, {"gradients": first, "losses": second, "weights": third, "float": fourth,
+                  "float, of what is allowed": fourth / allowed}
+
+
+def compare_folded(m, truth, gone, folder):
+    """It trains, under the names that are left, and Megalith tells how many normalisations are not."""
+    out = os.path.join(folder, "out.safetensors")
+    m.losses("cpu", "--save", out)
+    load_saved(m, truth, out, gone)
+    told, count = m.told(FOLDED), sum(truth.counts(f"{k}.weight") for k in gone)
+    if told != str(count):
+        raise Wrong(f"the exporter folded {count} batch normalisations, Megalith says {told or 'nothing'}")
+    return f"the exporter folded {count} batch normalisations; Megalith says so, all others are saved"
+
+
+def not_written(e):
+    return Result("no file", f"{type(e).__name__}: {str(e).strip().splitlines()[0][:150]}", [])
 
 
 def examine(build, truth, way, folder):
-    """(verdict, text, warnings) of one file"""
-    name = truth.name
+    """The Result of one file."""
     try:
-        path = export(name, way, folder)
+        path = export(truth.name, way, folder)
     except Exception as e:
-        return "no file", f"{type(e).__name__}: {str(e).strip().splitlines()[0][:100]}", []
-    m, gone = Megalith(build, truth, path, way), folded(name, path)
-    computed = truth.net.computed and way == "dynamo"
+        return not_written(e)
+    m = Megalith(build, truth, path, way)
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            if not gone and not computed:
-                return "ok", compare(m, truth, scratch), m.said
-            m.losses("cpu")
+            gone = folded(truth, path)
+            if gone:
+                return Result("lost", compare_folded(m, truth, gone, scratch), m.said)
+            text, worst = compare(m, truth, scratch)
+            return Result("lost" if m.computed else "ok", text, m.said, worst)
     except Refused as e:
-        if not gone and not computed:
-            return "FAILED", str(e), m.said[:-1]
+        return Result("FAILED", str(e), m.said[:-1])
     except Wrong as e:
-        return "FAILED", str(e), m.said
-    told = any((FOLDED if gone else COMPUTED) in line for line in m.said)
-    what = f"folded {gone} batch normalisations" if gone else "computed with parameters"
-    return ("lost" if told else "FAILED"), (f"the exporter {what}; Megalith "
-                                            f"{'says so' if told else 'does not say so'}"), m.said
+        return Result("FAILED", str(e), m.said)
 
 
 def examine_random(build, truth, way, folder):
@@ -309,12 +371,12 @@ def examine_random(build, truth, way, folder):
     try:
         path = export(truth.name, way, folder, still=False)
     except Exception as e:
-        return "no file", f"{type(e).__name__}: {str(e).strip().splitlines()[0][:150]}", []
-    gone = folded(truth.name, path)
+        return not_written(e)
     m = Megalith(build, truth, path, way)
     half = str(truth.net.shape[0] // 2)  # of the samples: what these plans can normalise together
     norm = ["--norm", half] if any(isinstance(k, NORMS) for k in truth.start.modules()) else []
     try:
+        gone = folded(truth, path)
         base = m.losses("ref64", *norm)
         if base == truth.losses or max(e for e, _ in curve_errors(base, truth.losses)) < 1e-6:
             raise Wrong("nothing was dropped")
@@ -322,44 +384,58 @@ def examine_random(build, truth, way, folder):
             errors = curve_errors(m.losses("ref64", *norm, *plan.split()), base)
             judge(f"plan '{plan}'", [(e / DOUBLE, e, text) for e, text in errors])
     except (Refused, Wrong) as e:
-        return "FAILED", str(e), m.said
-    lost = f"; {gone} normalisations are folded" if gone else ""
-    return "ok", f"two runs and {len(PLANS)} other plans have the same losses{lost}", m.said
+        return Result("FAILED", str(e), m.said)
+    lost = f"; {len(gone)} normalisations are folded" if gone else ""
+    return Result("ok", f"two runs and {len(PLANS)} other plans have the same losses{lost}", m.said)
 
 
 def cases(only, way):
     """(name, [ways]) of what was selected"""
     for name, net in onnx_nets.NETS.items():
-        if fnmatch.fnmatch(name, only):
+        if any(fnmatch.fnmatch(name, pattern) for pattern in only.split(",")):
             ways = [w for w in WAYS if way in ("", w) and w not in net.without]
             if ways:
                 yield name, ways
 
 
 def tell(name, way, result, seconds):
-    verdict, text, said = result
-    print(f"{verdict:8}{name}/{way}: {text} [{seconds:.0f} s]", flush=True)
-    for line in said:
+    print(f"{result.verdict:8}{name}/{way}: {result.text} [{seconds:.0f} s]", flush=True)
+    for line in result.said:
         print(f"        {line[:300]}", flush=True)
-    return verdict
 
 
 def examine_net(arguments, name, ways, folder, scratch):
-    """The verdicts of all files of a network."""
-    truth, verdicts = Truth(name, scratch), []
+    """The Results of all files of a network."""
+    truth, results = Truth(name, scratch), []
     for way in ways:
         jobs = [(way, examine)] + ([(way + "-random", examine_random)] if truth.net.random else [])
         for title, work in jobs:
             began = time.monotonic()
-            verdicts.append(tell(name, title, work(arguments.build, truth, way, folder),
-                                 time.monotonic() - began))
-    return verdicts
+            results.append(work(arguments.build, truth, way, folder))
+            tell(name, title, results[-1], time.monotonic() - began)
+    return results
+
+
+def sum_up(networks, results):
+    """Prints the counts and the worst errors; returns the count of each verdict."""
+    verdicts = [r.verdict for r in results]
+    count = {v: verdicts.count(v) for v in ("ok", "lost", "no file", "FAILED")}
+    print(f"onnx_training: PyTorch {torch.__version__}, torchvision {torchvision.__version__}, "
+          f"onnxscript {onnxscript.__version__}, onnx {onnx.__version__}")
+    worst = {}
+    for r in results:
+        worst.update((k, max(e, worst.get(k, 0))) for k, e in r.worst.items())
+    if worst:
+        print("onnx_training: worst: " + ", ".join(f"{k} {e:.1e}" for k, e in worst.items()))
+    print(f"onnx_training: {networks} networks, {len(results)} files: "
+          + ", ".join(f"{n} {v}" for v, n in count.items()))
+    return count
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
-    parser.add_argument("--only", default="*", help="a network, or a pattern of names")
+    parser.add_argument("--only", default="*", help="names of networks, or patterns, with commas")
     parser.add_argument("--way", default="", choices=["", *WAYS], help="one exporter")
     parser.add_argument("--folder", help="keep the files here, and take those that are there")
     parser.add_argument("--list", action="store_true", help="the names of all networks")
@@ -368,14 +444,12 @@ def main():
     if arguments.list:
         print("\n".join(name for name, _ in chosen))
         return
-    verdicts = []
+    results = []
     for name, ways in chosen:
         with tempfile.TemporaryDirectory() as scratch:
-            verdicts += examine_net(arguments, name, ways, arguments.folder or scratch, scratch)
-    count = {v: verdicts.count(v) for v in ("ok", "lost", "no file", "FAILED")}
-    print(f"onnx_training: {len(chosen)} networks, {len(verdicts)} files: "
-          + ", ".join(f"{n} {v}" for v, n in count.items()))
-    sys.exit(not verdicts or count["FAILED"] > 0)
+            results += examine_net(arguments, name, ways, arguments.folder or scratch, scratch)
+    count = sum_up(len(chosen), results)
+    sys.exit(not results or count["FAILED"] > 0)
 
 
 if __name__ == "__main__":
