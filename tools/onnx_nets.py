@@ -29,6 +29,7 @@ class Net:
     freeze: tuple = ()          # buffers that files of TorchScript cannot tell from parameters
     outputs: int = 1            # the first is the one that is trained
     random: bool = False        # it has dropout or stochastic depth: tried with them on, too
+    unwritten: tuple = ()       # exporters that fail
     without: tuple = ()         # exporters that round the network's own numbers to float
     computed: dict = dataclasses.field(default_factory=dict)  # parameters of which dynamo computes these tensors
     melted: dict = dataclasses.field(default_factory=dict)    # buffers that are not saved, of each exporter
@@ -415,7 +416,10 @@ LAST = {"end_log_softmax": Net(lambda: nn.Sequential(Small(nn.Identity()), nn.Lo
 
 ROUNDED = {"gelu_tanh": ("script",)}  # sqrt(2 / pi) in four nodes
 
-NETS = {**KINDS, **MADE, **{k: small(f, random=k in RANDOM, without=ROUNDED.get(k, ()))
+UNWRITTEN = {"dropout2d": ("script",)}  # aten::feature_dropout
+
+NETS = {**KINDS, **MADE, **{k: small(f, random=k in RANDOM, without=ROUNDED.get(k, ()),
+                                   unwritten=UNWRITTEN.get(k, ()))
                     for k, f in OPERATORS.items()}, **LAST,
         **TRANSFORMERS, **TORCHVISION}
 

@@ -17,7 +17,7 @@ Each network is written three ways: by TorchScript for training without folding 
     lost      the exporter computed with parameters (a Gather of all rows of learned positions): all of that
               with the name that the file has for them; or it folded batch normalisations: what is saved are
               PyTorch's names but for theirs. Megalith warns, of those tensors, or of that many layers
-    no file   the exporter itself failed
+    no file   the exporter itself failed, as it does for this network (Net.unwritten)
     FAILED    anything else
 
 Networks with dropout or stochastic depth are written a second time with them on (random): the file is
@@ -343,8 +343,9 @@ def compare_folded(m, truth, gone, folder):
     return f"the exporter folded {count} batch normalisations; Megalith says so, all others are saved"
 
 
-def not_written(e):
-    return Result("no file", f"{type(e).__name__}: {str(e).strip().splitlines()[0][:150]}", [])
+def not_written(net, way, e):
+    verdict = "no file" if way in net.unwritten else "FAILED"
+    return Result(verdict, f"{type(e).__name__}: {str(e).strip().splitlines()[0][:150]}", [])
 
 
 def examine(build, truth, way, folder):
@@ -352,7 +353,7 @@ def examine(build, truth, way, folder):
     try:
         path = export(truth.name, way, folder)
     except Exception as e:
-        return not_written(e)
+        return not_written(truth.net, way, e)
     m = Megalith(build, truth, path, way)
     try:
         with tempfile.TemporaryDirectory() as scratch:
@@ -372,7 +373,7 @@ def examine_random(build, truth, way, folder):
     try:
         path = export(truth.name, way, folder, still=False)
     except Exception as e:
-        return not_written(e)
+        return not_written(truth.net, way, e)
     m = Megalith(build, truth, path, way)
     half = str(truth.net.shape[0] // 2)  # of the samples: what these plans can normalise together
     norm = ["--norm", half] if any(isinstance(k, NORMS) for k in truth.start.modules()) else []
