@@ -32,6 +32,7 @@ import collections
 import contextlib
 import copy
 import fnmatch
+import functools
 import json
 import os
 import re
@@ -64,19 +65,27 @@ NORMS = torch.nn.modules.batchnorm._BatchNorm
 
 # ---- the exporters ----
 
-def by_script(model, x, path, names):
-    torch.onnx.export(model, (x,), path, dynamo=False, training=torch.onnx.TrainingMode.TRAINING,
-                      do_constant_folding=False, opset_version=17, input_names=["input"],
-                      output_names=names)
+def by_script(name, still, path, names):
+    x, _ = onnx_nets.batches(name, 1)
+    torch.onnx.export(onnx_nets.build(name, still=still), (x,), path, dynamo=False, opset_version=17,
+                      training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
+                      input_names=["input"], output_names=names)
 
 
-def by_dynamo(model, x, path, names, optimize=True):
-    torch.onnx.export(model, (x,), path, dynamo=True, optimize=optimize, input_names=["input"],
+@functools.lru_cache(maxsize=2)
+def captured(name, still):
+    """What dynamo begins with; its files, optimised or not, are those of the network itself, byte by byte."""
+    x, _ = onnx_nets.batches(name, 1)
+    return torch.export.export(onnx_nets.build(name, still=still), (x,), strict=False)
+
+
+def by_dynamo(name, still, path, names, optimize=True):
+    torch.onnx.export(captured(name, still), (), path, dynamo=True, optimize=optimize, input_names=["input"],
                       output_names=names, external_data=False)
 
 
-def by_dynamo_raw(model, x, path, names):
-    by_dynamo(model, x, path, names, False)
+def by_dynamo_raw(name, still, path, names):
+    by_dynamo(name, still, path, names, False)
 
 
 WAYS = {"script": by_script, "raw": by_dynamo_raw, "dynamo": by_dynamo}
@@ -86,10 +95,8 @@ def export(name, way, folder, still=True):
     """The path of the file; a text of what went wrong raises."""
     path = os.path.join(folder, f"{name}-{way}{'' if still else '-random'}.onnx")
     if not os.path.exists(path):
-        net, model = onnx_nets.NETS[name], onnx_nets.build(name, still=still)
-        names = ["output", *(f"other{i}" for i in range(1, net.outputs))]
-        x, _ = onnx_nets.batches(name, 1)
-        quiet(lambda: WAYS[way](model, x, path + ".part", names))
+        names = ["output", *(f"other{i}" for i in range(1, onnx_nets.NETS[name].outputs))]
+        quiet(lambda: WAYS[way](name, still, path + ".part", names))
         os.replace(path + ".part", path)
     return path
 
