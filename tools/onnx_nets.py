@@ -291,7 +291,7 @@ TORCHVISION = {
     "r3d_18": Net(video("r3d_18"), (2, 3, 4, 17, 17)),
     "mc3_18": Net(video("mc3_18"), (2, 3, 4, 17, 17)),
     "r2plus1d_18": Net(video("r2plus1d_18"), (2, 3, 4, 17, 17)),
-    "s3d": Net(video("s3d"), (2, 3, 13, 49, 49)),
+    "s3d": Net(video("s3d"), (2, 3, 13, 49, 49), rate=1e-5),
 }
 
 # ---- transformers ----
