@@ -37,10 +37,14 @@ static meg_cut random_cut(meg_pool *pool, dice *d, int pieces, int stages)
     meg_flow *f = meg_pool_alloc(pool, (size_t)pieces * 4 * sizeof *f);
     int *frames = meg_pool_alloc(pool, (size_t)stages * sizeof *frames), flows = 0;
     for (int i = 0; i < pieces; i++) {
-        p[i] = (meg_piece){meg_pool_text(pool, "block%d", i), roll(d, 9), roll(d, 7), roll(d, 5)};
+        p[i] = (meg_piece){.name = meg_pool_text(pool, "block%d", i),
+                           .seconds = roll(d, 9),
+                           .held = roll(d, 7),
+                           .kept = roll(d, 5)};
         int64_t bytes = roll(d, 10);
         for (int to = i + 1; to < pieces && flows < 4 * (i + 1); to += 1 + roll(d, 2 * pieces))
-            f[flows++] = (meg_flow){i, to, 3 * i + roll(d, 2), bytes};
+            f[flows++] =
+                (meg_flow){.from = i, .to = to, .value = 3 * i + roll(d, 2), .bytes = bytes};
     }
     for (int s = 0; s < stages; s++)
         frames[s] = 1 + roll(d, 4);
@@ -188,6 +192,91 @@ static void test_all_cuts(void **state)
     assert_true(refused > 50 && refused < 300); /* of the 405 with a limit */
 }
 
+/* ---- by memory, with all that a rank may have ---- */
+
+/* What comes and goes, swells and is temporary; meshes; ranks with chunks, or with both directions. */
+static void load_cut(meg_pool *pool, dice *d, meg_cut *c, int kind)
+{
+    meg_piece *p = (meg_piece *)c->piece;
+    meg_flow *f = (meg_flow *)c->flow;
+    size_t stations = 2 * (size_t)c->stages;
+    int *frames = meg_pool_alloc(pool, stations * sizeof *frames);
+    int *seat = meg_pool_alloc(pool, stations * sizeof *seat);
+    int *width = meg_pool_alloc(pool, stations * sizeof *width);
+    int *share = meg_pool_alloc(pool, stations * sizeof *share);
+    for (int i = 0; i < c->pieces; i++) {
+        p[i].summed = roll(d, 5);
+        p[i].late = kind % 2 ? roll(d, 6) : 0;
+        for (int k = 0; k < MEG_SIDES; k++) {
+            p[i].swell[k] = roll(d, 4);
+            p[i].temporary[k] = roll(d, 9);
+        }
+    }
+    for (int i = 0; i < c->flows; i++) {
+        f[i].stash = roll(d, 4);
+        f[i].sent = roll(d, 4);
+        f[i].arrived = roll(d, 4);
+        f[i].returned = kind % 2 ? roll(d, 4) : 0;
+    }
+    c->directions = kind == 2 ? 2 : 1;
+    c->ranks = kind == 3 ? (c->stages + 1) / 2 : c->stages;
+    for (int i = 0; i < 2 * c->stages; i++) {
+        int s = i % c->stages;
+        frames[i] = 1 + roll(d, 3);
+        seat[i] = i < c->stages ? s % c->ranks : c->stages - 1 - s;
+        width[i] = 1;
+        share[s] = 1 + (kind == 1 ? roll(d, 2) : 0);
+    }
+    c->frames = frames;
+    c->share = share;
+    c->seat = seat;
+    c->width = width;
+    c->replicas = 1 + roll(d, 2);
+    c->scratch = 4;
+    c->measure = MEG_MEASURE_MEMORY;
+}
+
+/* The least that any cut has, each weighed by itself (footprint.h), not as the search goes. */
+static double least_of_all(const meg_cut *c, int *first, int s)
+{
+    double least = 1e300;
+    meg_pool *pool = meg_pool_new();
+    meg_partition *p = NULL;
+    meg_error e = {0};
+    if (s == c->stages) {
+        assert_int_equal(meg_partition_firsts(&e, pool, c, first, &p), MEG_OK);
+        least = p->worst;
+    }
+    for (int i = first[s - 1] + 1; s < c->stages && i <= c->pieces - (c->stages - s); i++) {
+        first[s] = i;
+        double worst = least_of_all(c, first, s + 1);
+        if (worst < least) least = worst;
+    }
+    meg_pool_free(pool);
+    return least;
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    dice d = {{11, 0, meg_hash("memory")}, 0};
+    int cases = 0;
+    for (int pieces = 2; pieces <= MOST; pieces++)
+        for (int stages = 2; stages <= pieces && stages <= 6; stages++)
+            for (int k = 0; k < 12; k++, cases++) {
+                meg_pool *pool = meg_pool_new();
+                int first[MOST + 1] = {0};
+                meg_cut c = random_cut(pool, &d, pieces, stages);
+                load_cut(pool, &d, &c, k % 4);
+                double want = least_of_all(&c, first, 1), got = best(pool, &c)->worst;
+                if (got != want)
+                    fail_msg("%d pieces, %d stages, kind %d: found %g, but a cut has %g", pieces,
+                             stages, k % 4, got, want);
+                meg_pool_free(pool);
+            }
+    print_message("%d cuts have the least memory of all\n", cases);
+}
+
 /* ---- properties ---- */
 
 /* More stages are never worse; one piece each is the end. */
@@ -221,12 +310,12 @@ static void test_monotone(void **state)
 /* ---- a U-Net: three down, three up, each with a skip ---- */
 
 static const meg_piece UNET[] = {
-    {"down1", 4, 10, 40}, {"down2", 4, 20, 20}, {"mid", 4, 40, 10},
-    {"up2", 4, 20, 20},   {"up1", 4, 10, 40},
+    {"down1", 4, 10, 0, 40, 0, {0}, {0}}, {"down2", 4, 20, 0, 20, 0, {0}, {0}}, {"mid", 4, 40, 0, 10, 0, {0}, {0}},
+    {"up2", 4, 20, 0, 20, 0, {0}, {0}},   {"up1", 4, 10, 0, 40, 0, {0}, {0}},
 };
 static const meg_flow SKIPS[] = {
-    {0, 1, 0, 8}, {1, 2, 1, 4}, {2, 3, 2, 4}, {3, 4, 3, 8},
-    {1, 3, 1, 4}, {0, 4, 0, 8}, {0, 4, 9, 1},
+    {0, 1, 0, 8, 0, 0, 0, 0}, {1, 2, 1, 4, 0, 0, 0, 0}, {2, 3, 2, 4, 0, 0, 0, 0}, {3, 4, 3, 8, 0, 0, 0, 0},
+    {1, 3, 1, 4, 0, 0, 0, 0}, {0, 4, 0, 8, 0, 0, 0, 0}, {0, 4, 9, 1, 0, 0, 0, 0},
 };
 
 static meg_cut unet(int stages)
@@ -278,7 +367,7 @@ static void test_picture(void **state)
     static const int want[] = {0, 0, 0, 0, 1, 1, 2, 2};
     meg_piece piece[8];
     for (int i = 0; i < 8; i++)
-        piece[i] = (meg_piece){"layer", seconds[i], 0, 0};
+        piece[i] = (meg_piece){"layer", seconds[i], 0, 0, 0, 0, {0}, {0}};
     meg_cut c = {.model = "net",
                  .noun = "layers",
                  .pieces = 8,
@@ -296,8 +385,11 @@ static void test_picture(void **state)
 static void test_messages(void **state)
 {
     (void)state;
-    static const meg_piece p[] = {{"a", 1, 0, 0}, {"b", 1, 0, 0}, {"c", 1, 0, 0}, {"d", 1, 0, 0}};
-    static const meg_flow f[] = {{0, 1, 0, 2}, {1, 2, 1, 50}, {2, 3, 2, 40}};
+    static const meg_piece p[] = {
+        {"a", 1, 0, 0, 0, 0, {0}, {0}}, {"b", 1, 0, 0, 0, 0, {0}, {0}},
+        {"c", 1, 0, 0, 0, 0, {0}, {0}}, {"d", 1, 0, 0, 0, 0, {0}, {0}}};
+    static const meg_flow f[] = {
+        {0, 1, 0, 2, 0, 0, 0, 0}, {1, 2, 1, 50, 0, 0, 0, 0}, {2, 3, 2, 40, 0, 0, 0, 0}};
     meg_cut c = {.model = "net",
                  .noun = "layers",
                  .pieces = 4,
@@ -372,7 +464,8 @@ static void test_refused(void **state)
           "no cut of unet into 2 stages fits: at best the largest stage needs 140 bytes, 60 more");
     c.limit = 140;
     assert_int_equal(meg_partition_best(&e, pool, &c, &p), MEG_OK);
-    meg_flow back = {3, 1, 0, 1}, two[] = {{0, 1, 5, 1}, {1, 2, 5, 1}};
+    meg_flow back = {3, 1, 0, 1, 0, 0, 0, 0},
+             two[] = {{0, 1, 5, 1, 0, 0, 0, 0}, {1, 2, 5, 1, 0, 0, 0, 0}};
     c.flow = &back;
     c.flows = 1;
     fails(meg_partition_best(&e, pool, &c, &p), MEG_EARG, &e,
@@ -420,7 +513,8 @@ int main(void)
         cmocka_unit_test(test_all_cuts), cmocka_unit_test(test_monotone),
         cmocka_unit_test(test_picture),  cmocka_unit_test(test_crossings),
         cmocka_unit_test(test_messages), cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_speed),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

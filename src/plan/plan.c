@@ -363,6 +363,10 @@ static int tail_micro(const meg_plan *p, int64_t batch)
 static meg_status place_nodes(const meg_plan *p, meg_error *e, meg_entry *out, meg_graph *fused)
 {
     out->graph = fused;
+    if (p->segments == 1) {
+        out->origin = meg_pool_alloc(p->pool, ((size_t)fused->nodes + 1) * sizeof(int));
+        memcpy(out->origin, out->segment_of, (size_t)fused->nodes * sizeof(int));
+    }
     for (int i = 0; i < fused->nodes; i++)
         out->segment_of[i] = p->segment_of[out->segment_of[i]];
     if (p->segments > 1) {
@@ -443,6 +447,87 @@ static meg_status check_budget(const meg_plan *p, meg_error *e)
         p->source->name, p->arena, need, p->options.batch, p->options.micro, have, missing);
 }
 
+/* ---- balance=memory ---- */
+
+/* A plan with the same words, to be changed. */
+static meg_plan *plan_like(const meg_plan *p)
+{
+    meg_pool *pool = meg_pool_new();
+    meg_plan *q = meg_pool_alloc(pool, sizeof *q);
+    *q = (meg_plan){.owner = p->owner,
+                    .pool = pool,
+                    .source = p->source,
+                    .options = p->options,
+                    .optimizer = p->optimizer,
+                    .settings = p->settings,
+                    .profile = p->profile,
+                    .world = p->world,
+                    .plain = p->plain};
+    return q;
+}
+
+static void make_held(meg_plan *p)
+{
+    size_t keys = (size_t)(p->source->values + 1) * MEG_HELD_KEYS;
+    p->held_at = meg_pool_alloc(p->pool, keys * sizeof(int));
+}
+
+/* Where stages of like seconds sit, and the timetable of a step. */
+static meg_status make_even(meg_plan *q, meg_error *e)
+{
+    meg_entry *step = &q->entry[MEG_ENTRY_TRAIN];
+    q->options.balance = 0;
+    MEG_TRY(e, meg_plan_stages(q, e, NULL));
+    MEG_TRY(e, meg_plan_segments(q, e));
+    MEG_TRY(e, meg_plan_places(q, e));
+    step->train = true;
+    step->micro = (int)q->options.micro;
+    return schedule(q, e, step);
+}
+
+/* A micro-batch of a replica, on one rank. Two of them where gradients are summed over micro-batches
+ * or ranks, since they are held then. */
+static meg_status make_whole(meg_plan *q, meg_error *e, const meg_plan *even)
+{
+    meg_plan_options *o = &q->options;
+    bool split = even->entry[MEG_ENTRY_TRAIN].timetable->split;
+    int64_t each = (o->batch / o->micro + even->replicas - 1) / even->replicas;
+    int64_t micro = o->micro > 1 || even->replicas > 1 ? 2 : 1;
+    q->world = (meg_world){0, 1};
+    o->batch = each * micro;
+    o->micro = micro;
+    o->norm = meg_graph_normalises(q->source) ? each : 0;
+    o->stages = o->chunks = o->replicas = o->wide = 1;
+    o->zero = MEG_ZERO_NOTHING;
+    o->assign[0] = '\0';
+    strcpy(o->mesh, "1");
+    if (!split) strcpy(o->schedule, "serial");
+    MEG_TRY(e, meg_plan_stages(q, e, NULL));
+    MEG_TRY(e, meg_plan_segments(q, e));
+    MEG_TRY(e, meg_plan_places(q, e));
+    make_held(q);
+    return make_entry(q, e, MEG_ENTRY_TRAIN, o->batch, (int)micro);
+}
+
+static meg_status stages_by_memory(meg_plan *p, meg_error *e)
+{
+    meg_plan *even = plan_like(p), *whole = plan_like(p);
+    meg_status status = make_even(even, e);
+    if (status == MEG_OK) status = make_whole(whole, e, even);
+    if (status == MEG_OK) status = meg_plan_stages(p, e, &(meg_trial){even, whole});
+    meg_plan_destroy(whole);
+    meg_plan_destroy(even);
+    return status;
+}
+
+/* By hand, stages are what they are. */
+static meg_status make_stages(meg_plan *p, meg_error *e)
+{
+    const meg_plan_options *o = &p->options;
+    bool memory = o->balance == 1 && o->stages > 1 && !o->assign[0];
+    return memory ? stages_by_memory(p, e) : meg_plan_stages(p, e, NULL);
+}
+
 static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t samples)
 {
     MEG_CHECK(e, p->source->losses > 0, MEG_EARG, "%s has no loss to train for", p->source->name);
@@ -450,11 +535,10 @@ static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t s
     p->samples = samples;
     MEG_TRY(e, check_options(p, e));
     MEG_TRY(e, check_states(p, e));
-    MEG_TRY(e, meg_plan_stages(p, e));
+    MEG_TRY(e, make_stages(p, e));
     MEG_TRY(e, meg_plan_segments(p, e));
     MEG_TRY(e, meg_plan_places(p, e));
-    size_t keys = (size_t)(p->source->values + 1) * MEG_HELD_KEYS;
-    p->held_at = meg_pool_alloc(p->pool, keys * sizeof(int));
+    make_held(p);
     MEG_TRY(e, make_entries(p, e, samples));
     for (int r = 0; r < MEG_REGIONS; r++)
         if (p->bytes[r]) p->arena = meg_plan_base(p, (meg_region)r) + p->bytes[r];

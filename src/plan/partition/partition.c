@@ -1,8 +1,9 @@
 /* Partitions by hand, and what is known of any partition: see partition.h. The best one is found in
- * partition_best.c.
+ * search.c.
  */
 #include "plan/partition/partition.h"
 
+#include "plan/partition/footprint.h"
 #include "plan/partition/search.h"
 
 #include <math.h>
@@ -31,9 +32,9 @@ static meg_status check_pieces(meg_error *e, const meg_cut *c)
         MEG_CHECK(e, isfinite(p->seconds) && p->seconds >= 0 && p->held >= 0 && p->kept >= 0,
                   MEG_EARG, "'%s' has a cost that is negative or no number", p->name);
     }
-    for (int s = 0; c->frames && s < c->stages; s++)
-        MEG_CHECK(e, c->frames[s] >= 1, MEG_EARG, "stage %d has frames=%d: use 1 or more", s,
-                  c->frames[s]);
+    for (int s = 0; c->frames && s < c->stages * (c->directions ? c->directions : 1); s++)
+        MEG_CHECK(e, c->frames[s] >= 1, MEG_EARG, "stage %d has frames=%d: use 1 or more",
+                  s % c->stages, c->frames[s]);
     return MEG_OK;
 }
 
@@ -52,7 +53,8 @@ static meg_status check_flows(meg_error *e, meg_pool *pool, const meg_cut *c, me
         f[i] = c->flow[i];
         MEG_CHECK(e,
                   f[i].from >= 0 && f[i].from < c->pieces && f[i].to >= 0 && f[i].to < c->pieces &&
-                      f[i].value >= 0 && f[i].bytes >= 0,
+                      f[i].value >= 0 && f[i].bytes >= 0 && f[i].stash >= 0 && f[i].sent >= 0 &&
+                      f[i].arrived >= 0 && f[i].returned >= 0,
                   MEG_EARG, "flow %d, from %d to %d: %s has the %s 0..%d", i, f[i].from, f[i].to,
                   c->model, c->noun, c->pieces - 1);
         MEG_CHECK(e, f[i].from < f[i].to, MEG_EARG,
@@ -119,10 +121,11 @@ static double measure_of(const meg_cut *c, const meg_partition *p, int s, int co
     return p->seconds[s] + c->seconds_per_byte * (double)p->received[s];
 }
 
-static meg_partition *describe(meg_pool *pool, const meg_cut *c, const meg_flow *flow,
-                               const int *stage)
+/* c: with its flows sorted by value. */
+static meg_partition *describe(meg_pool *pool, const meg_cut *c, const int *stage)
 {
     size_t stages = (size_t)c->stages;
+    meg_footprint *of = meg_pool_alloc(pool, stages * sizeof *of);
     meg_partition *p = meg_pool_alloc(pool, sizeof *p);
     int *count = meg_pool_alloc(pool, stages * sizeof *count);
     int *seen = meg_pool_alloc(pool, stages * sizeof *seen);
@@ -135,12 +138,15 @@ static meg_partition *describe(meg_pool *pool, const meg_cut *c, const meg_flow 
     for (int i = 0; i < c->pieces; i++) {
         int s = p->stage[i] = stage[i];
         p->seconds[s] += c->piece[i].seconds;
-        p->bytes[s] += c->piece[i].held + (c->frames ? c->frames[s] : 1) * c->piece[i].kept;
         count[s]++;
     }
-    join_crossings(p, count_messages(p, c->flows, flow, seen, p->crossing));
+    join_crossings(p, count_messages(p, c->flows, c->flow, seen, p->crossing));
     for (int s = 0; s < c->stages; s++)
+        of[s] = meg_footprint_of(c, stage, s);
+    for (int s = 0; s < c->stages; s++) {
+        p->bytes[s] = meg_stage_bytes(c, s, of, c->stages);
         p->worst = fmax(p->worst, measure_of(c, p, s, count[s]));
+    }
     return p;
 }
 
@@ -177,7 +183,9 @@ meg_status meg_partition_given(meg_error *e, meg_pool *pool, const meg_cut *c, c
     MEG_TRY(e, check_pieces(e, c));
     MEG_TRY(e, check_flows(e, pool, c, &flow));
     MEG_TRY(e, check_given(e, c, stage));
-    meg_partition *p = describe(pool, c, flow, stage);
+    meg_cut sorted = *c;
+    sorted.flow = flow;
+    meg_partition *p = describe(pool, &sorted, stage);
     for (int s = 0; c->limit && s < c->stages; s++)
         MEG_CHECK(e, p->bytes[s] <= c->limit, MEG_EBUDGET,
                   "stage %d needs %lld bytes, %lld more than there are: give some of its %s to "
@@ -225,13 +233,13 @@ meg_status meg_partition_best(meg_error *e, meg_pool *pool, const meg_cut *c, me
     meg_cut sorted = *c;
     sorted.flow = flow;
     if (!meg_partition_search(&sorted, stage)) {
-        int64_t least = meg_partition_least_bytes(&sorted);
+        int64_t least = meg_partition_least_bytes(pool, &sorted);
         return meg_fail(e, MEG_EBUDGET,
                         "no cut of %s into %d stages fits: at best the largest stage needs %lld "
                         "bytes, %lld more than there are; use more stages, fewer micro-batches in "
                         "flight or smaller ones",
                         c->model, c->stages, (long long)least, (long long)(least - c->limit));
     }
-    *out = describe(pool, c, flow, stage);
+    *out = describe(pool, &sorted, stage);
     return MEG_OK;
 }

@@ -5,6 +5,9 @@
  *
  *     seconds   3 1 1 2 | 4 2 | 1 5        stages=3: 7 6 6
  *
+ * By memory, where ranks have several stages (chunks, directions), the search is one over all cuts; it
+ * is complete unless there are too many of them (shared.c).
+ *
  * Values go straight from the stage that makes them to each stage that reads them, once; so a long
  * skip (U-Net) is a crossing from stage 0 to the last, not a relay through all.
  */
@@ -16,23 +19,40 @@
 
 #include <stdint.h>
 
+enum { /* sides of a piece; what it has in common with a piece of another stage is in a frame */
+    MEG_BEFORE = 1,
+    MEG_BEHIND = 2,
+    MEG_SIDES = 4
+};
+
 typedef struct meg_piece {
     const char *name;
     double seconds; /* forward and backward of one micro-batch */
     int64_t held;   /* bytes of weights, gradients and optimizer */
+    int64_t summed; /* bytes of gradients, which ranks sum where several have the stage */
     int64_t kept;   /* bytes that each micro-batch in flight keeps for backward */
+    int64_t late;   /* likewise, from there to the weight gradients, where they are apart */
+    /* While it runs, at most; by the sum of the sides where the stage goes on: */
+    int64_t swell[MEG_SIDES];     /* bytes of a frame above `kept` */
+    int64_t temporary[MEG_SIDES]; /* bytes of no frame */
 } meg_piece;
 
 typedef struct meg_flow { /* piece `to` reads what piece `from` < to makes */
     int from, to;
     int value;     /* >= 0; flows of one value carry the same data: one message per reading stage */
     int64_t bytes; /* of one micro-batch */
+    int64_t stash; /* bytes that a stage with both pieces keeps of it for backward */
+    int64_t sent;  /* bytes at the end of forward if only `from` is in the stage: the message, or
+                         the gradient that comes back */
+    int64_t arrived; /* bytes for backward if only `to` is: what it keeps of the message */
+    int64_t
+        returned; /* bytes at the end of backward, likewise, if `late` is something: the gradient */
 } meg_flow;
 
 typedef enum meg_balance {
     MEG_MEASURE_COUNT,   /* pieces of a stage */
     MEG_MEASURE_COMPUTE, /* its seconds, and those of what it receives */
-    MEG_MEASURE_MEMORY   /* its bytes: held + frames x kept */
+    MEG_MEASURE_MEMORY   /* bytes of the rank that has it: footprint.h */
 } meg_balance;
 
 typedef struct meg_cut {      /* what is asked */
@@ -41,8 +61,14 @@ typedef struct meg_cut {      /* what is asked */
     const meg_piece *piece;
     const meg_flow *flow;
     meg_balance measure;
-    const int *frames;       /* (stages) micro-batches in flight, as the timetable says; NULL: 1 */
-    int64_t limit;           /* bytes that a stage may have, whatever the measure; 0: any */
+    int directions, ranks;   /* 0: one direction, a rank for each stage */
+    const int *seat, *width; /* (directions, stages) a stage's first rank, and how many it has, as
+                                the timetable says; NULL: stage s is on rank s alone */
+    const int *frames;       /* (directions, stages) micro-batches in flight, likewise; NULL: 1 */
+    const int *share; /* (stages) ranks that each keep an even part of it (a mesh); NULL: 1 */
+    int replicas;     /* 0: 1 */
+    int64_t scratch;  /* bytes that summing a stage's gradients takes, at most */
+    int64_t limit;    /* bytes that a rank may have, whatever the measure; 0: any */
     double seconds_per_byte; /* received, in both passes; 0: messages are free */
 } meg_cut;
 
@@ -56,7 +82,7 @@ typedef struct meg_partition {
     int stages, pieces;
     int *stage;        /* (pieces) */
     double *seconds;   /* (stages) of compute alone */
-    int64_t *bytes;    /* (stages) held + frames x kept */
+    int64_t *bytes;    /* (stages) of the rank that has it, or the largest of them */
     int64_t *received; /* (stages) in forward; the same goes back in backward */
     double worst;      /* measure of the largest stage */
     int crossings;

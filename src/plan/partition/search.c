@@ -7,17 +7,19 @@
  * is tried from its smallest size on, and no larger than its compute or memory alone allows, so
  * that a pass takes about N^2 log S steps rather than S N^2, for N pieces.
  *
- * What a stage receives is kept up to date as its first piece a moves down: what a reads from
- * before comes in, what a makes itself no longer does.
+ * That is for ranks of one stage. Where a rank has several, memory is no measure of a stage alone, and
+ * this cut is where shared.c begins.
  */
 #include "plan/partition/search.h"
+#include "plan/partition/shared.h"
+#include "plan/partition/sweep.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef struct inflow { /* what piece i reads or makes: entries first[i] .. first[i + 1] - 1 */
-    int *first, *value;
-} inflow;
+enum {
+    HALVINGS = 20
+};
 
 typedef struct score { /* of the second pass: lexicographic */
     bool possible;
@@ -29,59 +31,17 @@ typedef struct search {
     const meg_cut *c;
     double *seconds;      /* (pieces + 1) sums of all before */
     int64_t *held, *kept; /* the same */
-    inflow reads, makes;
-    int64_t *bytes; /* (values) */
-    int *inside;    /* (values) the sweep that counts it among the received */
-    int sweep;
-    int64_t received; /* of pieces a .. b-1, in this sweep */
+    meg_sweep sweep;
+    double bound; /* no worse than this: of some cut */
 } search;
-
-/* ---- tables ---- */
-
-/* Numbers the values 0, 1, ... as the flows, sorted by value, bring them. */
-static int number_values(meg_pool *pool, const meg_cut *c, int **number)
-{
-    int n = 0;
-    *number = meg_pool_alloc(pool, (size_t)c->flows * sizeof **number);
-    for (int i = 0; i < c->flows; i++) {
-        if (i > 0 && c->flow[i].value != c->flow[i - 1].value) n++;
-        (*number)[i] = n;
-    }
-    return c->flows ? n + 1 : 0;
-}
-
-static inflow list_values(meg_pool *pool, const meg_cut *c, const int *number, bool reads)
-{
-    inflow l;
-    size_t pieces = (size_t)c->pieces;
-    int *fill = meg_pool_alloc(pool, pieces * sizeof *fill);
-    l.first = meg_pool_alloc(pool, (pieces + 1) * sizeof *l.first);
-    l.value = meg_pool_alloc(pool, (size_t)c->flows * sizeof *l.value);
-    for (int i = 0; i < c->flows; i++)
-        l.first[(reads ? c->flow[i].to : c->flow[i].from) + 1]++;
-    for (int i = 0; i < c->pieces; i++)
-        l.first[i + 1] += l.first[i];
-    for (int i = 0; i < c->flows; i++) {
-        int piece = reads ? c->flow[i].to : c->flow[i].from;
-        l.value[l.first[piece] + fill[piece]++] = number[i];
-    }
-    return l;
-}
 
 static search search_new(meg_pool *pool, const meg_cut *c)
 {
-    search x = {.c = c};
+    search x = {.c = c, .sweep = meg_sweep_new(pool, c)};
     size_t sums = (size_t)c->pieces + 1;
-    int *number, values = number_values(pool, c, &number);
     x.seconds = meg_pool_alloc(pool, sums * sizeof *x.seconds);
     x.held = meg_pool_alloc(pool, sums * sizeof *x.held);
     x.kept = meg_pool_alloc(pool, sums * sizeof *x.kept);
-    x.reads = list_values(pool, c, number, true);
-    x.makes = list_values(pool, c, number, false);
-    x.bytes = meg_pool_alloc(pool, (size_t)values * sizeof *x.bytes);
-    x.inside = meg_pool_alloc(pool, (size_t)values * sizeof *x.inside);
-    for (int i = 0; i < c->flows; i++)
-        x.bytes[number[i]] = c->flow[i].bytes;
     for (int i = 0; i < c->pieces; i++) {
         x.seconds[i + 1] = x.seconds[i] + c->piece[i].seconds;
         x.held[i + 1] = x.held[i] + c->piece[i].held;
@@ -92,46 +52,66 @@ static search search_new(meg_pool *pool, const meg_cut *c)
 
 /* ---- the measure of one stage ---- */
 
-static void sweep_begin(search *x)
+static int64_t least_bytes(const search *x, int s, int a, int b)
 {
-    x->sweep++;
-    x->received = 0;
+    meg_footprint f = {.held = x->held[b] - x->held[a],
+                       .frame = x->kept[b] - x->kept[a],
+                       .peak = x->kept[b] - x->kept[a]};
+    return meg_station_bytes(x->c, 0, s, &f);
 }
 
-/* Piece a joins the stage, below those that are in it. */
-static void sweep_add(search *x, int a)
-{
-    for (int i = x->makes.first[a]; i < x->makes.first[a + 1]; i++) {
-        int v = x->makes.value[i];
-        if (x->inside[v] == x->sweep) x->received -= x->bytes[v];
-        if (x->inside[v] == x->sweep) x->inside[v] = 0;
-    }
-    for (int i = x->reads.first[a]; i < x->reads.first[a + 1]; i++) {
-        int v = x->reads.value[i];
-        if (x->inside[v] != x->sweep) x->received += x->bytes[v];
-        x->inside[v] = x->sweep;
-    }
-}
-
-static int64_t bytes_of(const search *x, int s, int a, int b)
-{
-    int frames = x->c->frames ? x->c->frames[s] : 1;
-    return x->held[b] - x->held[a] + frames * (x->kept[b] - x->kept[a]);
-}
-
-/* Without messages: grows as the stage grows. */
+/* Without messages and what is temporary: grows as the stage grows. */
 static double least_of(const search *x, int s, int a, int b)
 {
-    if (x->c->limit && bytes_of(x, s, a, b) > x->c->limit) return INFINITY;
+    if (x->c->limit && least_bytes(x, s, a, b) > x->c->limit) return INFINITY;
     if (x->c->measure == MEG_MEASURE_COUNT) return b - a;
-    if (x->c->measure == MEG_MEASURE_MEMORY) return (double)bytes_of(x, s, a, b);
+    if (x->c->measure == MEG_MEASURE_MEMORY) return (double)least_bytes(x, s, a, b);
     return x->seconds[b] - x->seconds[a];
 }
 
-static double with_messages(const search *x, double least)
+/* With all that belongs to it: of the stage that the sweep has come to. */
+static double whole_of(const search *x, int s, double least)
 {
-    if (x->c->measure != MEG_MEASURE_COMPUTE) return least;
-    return least + x->c->seconds_per_byte * (double)x->received;
+    int64_t bytes = x->sweep.weighs ? meg_station_bytes(x->c, 0, s, &x->sweep.now) : 0;
+    if (x->c->limit && bytes > x->c->limit) return INFINITY;
+    if (x->c->measure == MEG_MEASURE_MEMORY) return (double)bytes;
+    if (x->c->measure == MEG_MEASURE_COUNT) return least;
+    return least + x->c->seconds_per_byte * (double)x->sweep.received;
+}
+
+/* ---- a bound ---- */
+
+/* Each stage is as large as `most` allows, by its pieces alone. False: the last one is not. */
+static bool fill(const search *x, double most, int stage[])
+{
+    int s = 0, first = 0, pieces = x->c->pieces, stages = x->c->stages;
+    for (int i = 0; i < pieces; i++) {
+        bool full = i > first && (double)least_bytes(x, s, first, i + 1) > most;
+        bool must = pieces - i <= stages - 1 - s && i > first; /* a piece for each that is left */
+        if ((full || must) && s < stages - 1) s++, first = i;
+        else if (full) return false;
+        stage[i] = s;
+    }
+    return true;
+}
+
+/* By halving; it spares the first stages, which nothing else bounds, most of the sweep. */
+static double bound_of(meg_pool *pool, const search *x)
+{
+    const meg_cut *c = x->c;
+    int *stage = meg_pool_alloc(pool, (size_t)c->pieces * sizeof *stage);
+    meg_footprint *of = meg_pool_alloc(pool, (size_t)c->stages * sizeof *of);
+    double low = 0, high = 0, best = INFINITY;
+    if (c->measure != MEG_MEASURE_MEMORY || c->stages == 1) return INFINITY;
+    for (int s = 0; s < c->stages; s++)
+        high = fmax(high, (double)least_bytes(x, s, 0, c->pieces));
+    for (int k = 0; k < HALVINGS; k++) {
+        double middle = (low + high) / 2;
+        bool fits = fill(x, middle, stage);
+        if (fits) best = fmin(best, (double)meg_plain_bytes(c, stage, of));
+        *(fits ? &high : &low) = middle;
+    }
+    return best;
 }
 
 /* ---- first pass: how small can the largest stage be ---- */
@@ -139,13 +119,14 @@ static double with_messages(const search *x, double least)
 static double worst_at(search *x, int s, int b, const double *before)
 {
     double best = INFINITY;
-    if (s == 0) return least_of(x, 0, 0, b); /* nothing is received */
-    sweep_begin(x);
+    if (s == 0 && !x->sweep.weighs) return least_of(x, 0, 0, b); /* nothing is received */
+    meg_sweep_begin(&x->sweep, b);
     for (int a = b - 1; a >= s; a--) {
         double least = least_of(x, s, a, b);
-        if (least >= best) break;
-        sweep_add(x, a);
-        best = fmin(best, fmax(before[a], with_messages(x, least)));
+        if (least >= best || least > x->bound) break;
+        meg_sweep_add(&x->sweep, a);
+        if (s == 0 && a > 0) continue;
+        best = fmin(best, fmax(s ? before[a] : 0, whole_of(x, s, least)));
     }
     return best;
 }
@@ -174,14 +155,14 @@ static bool better(score a, score b)
 static score score_at(search *x, int s, int b, double worst, const score *before, int *from)
 {
     score best = {.possible = false};
-    sweep_begin(x);
+    meg_sweep_begin(&x->sweep, b);
     for (int a = b - 1; a >= s; a--) {
         double least = least_of(x, s, a, b);
         if (least > worst) break;
-        sweep_add(x, a);
-        double all = with_messages(x, least);
+        meg_sweep_add(&x->sweep, a);
+        double all = whole_of(x, s, least);
         if (all > worst || (s == 0 && a > 0) || (s > 0 && !before[a].possible)) continue;
-        score next = {true, x->received, all * all};
+        score next = {true, x->sweep.received, all * all};
         if (s > 0) next.bytes += before[a].bytes;
         if (s > 0) next.squares += before[a].squares;
         if (better(next, best)) best = next, *from = a;
@@ -210,24 +191,42 @@ static void cut_at(meg_pool *pool, search *x, double worst, int *stage)
 
 /* ---- both ---- */
 
-bool meg_partition_search(const meg_cut *c, int stage[])
+/* The cut of the dynamic programming, as if each stage had a rank of its own. */
+static bool search_plain(const meg_cut *c, int stage[])
 {
     meg_pool *pool = meg_pool_new();
     search x = search_new(pool, c);
+    x.bound = bound_of(pool, &x);
     double worst = smallest_worst(pool, &x);
     if (isfinite(worst)) cut_at(pool, &x, worst, stage);
     meg_pool_free(pool);
     return isfinite(worst);
 }
 
-int64_t meg_partition_least_bytes(const meg_cut *c)
+/* Of a rank with several stages the first guess is that stages are alike. */
+static bool search_shared(const meg_cut *c, int stage[])
 {
-    meg_cut free = *c;
-    meg_pool *pool = meg_pool_new();
-    free.measure = MEG_MEASURE_MEMORY;
-    free.limit = 0;
-    search x = search_new(pool, &free);
-    double worst = smallest_worst(pool, &x);
-    meg_pool_free(pool);
-    return (int64_t)worst;
+    meg_cut guess = *c;
+    guess.measure = MEG_MEASURE_MEMORY;
+    guess.limit = 0;
+    search_plain(&guess, stage);
+    int64_t bytes = meg_partition_shared(&guess, stage);
+    return c->limit == 0 || bytes <= c->limit;
+}
+
+bool meg_partition_search(const meg_cut *c, int stage[])
+{
+    if (c->measure == MEG_MEASURE_MEMORY && !meg_cut_is_plain(c)) return search_shared(c, stage);
+    return search_plain(c, stage);
+}
+
+int64_t meg_partition_least_bytes(meg_pool *pool, const meg_cut *c)
+{
+    meg_cut any = *c;
+    int *stage = meg_pool_alloc(pool, (size_t)c->pieces * sizeof *stage);
+    meg_footprint *of = meg_pool_alloc(pool, (size_t)c->stages * sizeof *of);
+    any.measure = MEG_MEASURE_MEMORY;
+    any.limit = 0;
+    meg_partition_search(&any, stage);
+    return meg_cut_bytes(c, stage, of);
 }

@@ -10,7 +10,7 @@
  * are sorted by value. */
 bool meg_partition_search(const meg_cut *c, int stage[]);
 
-/* The largest stage of the cut that is best by memory, without limit. */
-int64_t meg_partition_least_bytes(const meg_cut *c);
+/* The largest rank of the cut that is best by memory, without limit. */
+int64_t meg_partition_least_bytes(meg_pool *pool, const meg_cut *c);
 
 #endif

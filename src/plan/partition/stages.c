@@ -10,6 +10,7 @@
 #include "graph/groups.h"
 #include "graph/op.h"
 #include "plan/partition/partition.h"
+#include "plan/partition/pieces.h"
 #include "plan/schedule/schedule.h"
 
 #include <inttypes.h>
@@ -20,6 +21,7 @@ static const double FLOPS_PER_BYTE = 8, PASSES = 3;
 
 typedef struct view { /* the graph as pieces */
     meg_plan *plan;
+    const meg_trial *trial; /* NULL: stages are alike in seconds */
     meg_groups *groups;
     bool *loss; /* (nodes) */
     int *piece; /* (groups): -1: losses alone */
@@ -68,15 +70,33 @@ static bool only_losses(const view *v, const meg_group *s)
 
 static meg_piece piece_of(const view *v, const meg_group *s)
 {
-    const meg_plan *p = v->plan;
-    int states = meg_optimizer_states(p->optimizer, p->settings);
-    int64_t real = meg_dtype_bytes(p->profile.real);
-    int64_t micro = p->options.batch / p->options.micro; /* the graph has one sample */
-    double each = s->flops + FLOPS_PER_BYTE * (double)s->activation;
-    return (meg_piece){.name = s->name,
-                       .seconds = PASSES * each * (double)micro,
-                       .held = s->parameters * real * (2 + states),
-                       .kept = s->activation * micro};
+    const meg_plan_options *o = &v->plan->options;
+    double each = s->flops + FLOPS_PER_BYTE * (double)s->activation; /* the graph has one sample */
+    return (meg_piece){.name = s->name, .seconds = PASSES * each * (double)(o->batch / o->micro)};
+}
+
+/* What pieces need, and how often each stage has it. */
+static void weigh(view *v, meg_piece *piece)
+{
+    const meg_plan *even = v->trial->even;
+    const meg_timetable *t = even->entry[MEG_ENTRY_TRAIN].timetable;
+    const meg_graph *g = v->plan->source;
+    int *of = meg_pool_alloc(v->plan->pool, ((size_t)g->nodes + 1) * sizeof *of);
+    int *share = meg_pool_alloc(v->plan->pool, (size_t)t->stages * sizeof *share);
+    for (int i = 0; i < g->nodes; i++)
+        of[i] = v->loss[i] ? -1 : v->piece[v->groups->of[i]];
+    settle_losses(g, v->loss, of);
+    for (int i = 0; i < even->segments; i++) {
+        int *least = &share[even->segment[i].stage];
+        if (*least == 0 || even->segment[i].size < *least) *least = even->segment[i].size;
+    }
+    meg_pieces_weigh(even, v->trial->whole, of, piece, &v->cut);
+    v->cut.directions = t->directions;
+    v->cut.ranks = t->ranks;
+    v->cut.seat = t->seat;
+    v->cut.width = t->width;
+    v->cut.frames = t->frames;
+    v->cut.share = share;
 }
 
 static void cut_of(view *v)
@@ -93,8 +113,7 @@ static void cut_of(view *v)
                        .stages = (int)v->plan->options.stages,
                        .piece = piece,
                        .flow = flow,
-                       .measure = v->plan->options.balance == 0 ? MEG_MEASURE_COMPUTE
-                                                                : MEG_MEASURE_MEMORY};
+                       .measure = v->trial ? MEG_MEASURE_MEMORY : MEG_MEASURE_COMPUTE};
     for (int i = 0; i < s->count; i++) {
         v->piece[i] = only_losses(v, &s->group[i]) ? -1 : v->cut.pieces;
         if (v->piece[i] >= 0) piece[v->cut.pieces++] = piece_of(v, &s->group[i]);
@@ -103,9 +122,13 @@ static void cut_of(view *v)
         const meg_group_edge *e = &s->edge[i];
         if (e->from < 0 || v->piece[e->from] < 0 || v->piece[e->to] < 0) continue;
         const meg_value *x = &g->value[e->value];
-        flow[v->cut.flows++] = (meg_flow){v->piece[e->from], v->piece[e->to], e->value,
-                                          meg_box_size(&x->shape) * meg_dtype_bytes(x->dtype)};
+        flow[v->cut.flows++] = (meg_flow){.from = v->piece[e->from],
+                                          .to = v->piece[e->to],
+                                          .value = e->value,
+                                          .bytes = meg_box_size(&x->shape) *
+                                                   meg_dtype_bytes(x->dtype)};
     }
+    if (v->trial) weigh(v, piece);
 }
 
 /* ---- by hand ---- */
@@ -161,11 +184,13 @@ static meg_status cut_graph(view *v, meg_error *e)
     return MEG_OK;
 }
 
-meg_status meg_plan_stages(meg_plan *p, meg_error *e)
+meg_status meg_plan_stages(meg_plan *p, meg_error *e, const meg_trial *trial)
 {
     p->stage = meg_pool_alloc(p->pool, ((size_t)p->source->nodes + 1) * sizeof(int));
     if (p->options.stages == 1) return MEG_OK;
-    view v = {.plan = p, .groups = meg_groups_new(p->source, (meg_level)p->options.level)};
+    view v = {.plan = p,
+              .trial = trial,
+              .groups = meg_groups_new(p->source, (meg_level)p->options.level)};
     v.loss = find_losses(p->pool, p->source);
     meg_status status = cut_graph(&v, e);
     meg_groups_free(v.groups);

@@ -155,6 +155,7 @@ typedef struct meg_entry {
     meg_dtype real;   /* what MEG_F32 values are stored as */
     bool idle;        /* the replica has no samples: the rank is lowered like one that has */
     bool *sampled;    /* value: one along n for each sample, so that replicas cut it there */
+    int *origin;      /* of each node: the source's node that it comes from; NULL: several segments */
     int *segment_of;  /* of each node */
     int *stage;       /* of each node */
     int segments;
