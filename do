@@ -34,7 +34,7 @@ cd "$(dirname "$0")"
 demo="train resnet-cifar --depth 14 --batch 128 --epochs 4 --lr 0.15 --lr-schedule cosine --warmup 0.5
     --momentum 0.9 --nesterov --weight-decay 5e-4 --flip"
 
-packages_build="gcc libc6-dev cmake ninja-build libdnnl-dev zlib1g-dev dataset-fashion-mnist
+packages_build="gcc libc6-dev cmake ninja-build libdnnl-dev libhwloc-dev zlib1g-dev dataset-fashion-mnist
     libopenmpi-dev openmpi-bin"
 packages_test="libcmocka-dev pkgconf libmpich-dev mpich" # a second MPI: both are tested
 packages_hosts="iproute2 util-linux procps munge slurmctld slurmd slurm-client"

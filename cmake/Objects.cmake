@@ -17,11 +17,12 @@ function(meg_objects name)
   # math errno, which nobody reads, it may vectorise square roots.
   target_compile_options(${name} PRIVATE ${MEG_WARNINGS} -fno-semantic-interposition
                                          -fno-math-errno ${arg_OPTIONS})
-  target_link_libraries(${name} PRIVATE OneDNN::OneDNN ZLIB::ZLIB OpenMP::OpenMP_C Threads::Threads)
+  target_link_libraries(${name} PRIVATE OneDNN::OneDNN Hwloc::Hwloc ZLIB::ZLIB OpenMP::OpenMP_C
+                                        Threads::Threads)
   set(MEG_OBJECTS ${MEG_OBJECTS} ${name} PARENT_SCOPE)
 endfunction()
 
-set(folders base graph ops device comm data import zoo plan exec train)
+set(folders base machine graph ops device comm data import zoo plan exec train)
 list(TRANSFORM folders PREPEND src/)
 list(TRANSFORM folders APPEND /*.c)
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${folders})

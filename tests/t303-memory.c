@@ -1,7 +1,7 @@
 /* How much memory there is: that of the machine, or what a control group of either version leaves of
  * it, in files as the kernel writes them, below a folder of the test.
  */
-#include "device/memory.h"
+#include "machine/memory.h"
 #include "scratch.h"
 
 #include <setjmp.h>

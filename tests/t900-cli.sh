@@ -59,6 +59,8 @@ run 0 doctor
 for line in megalith compiler oneDNN memory cores instructions device data; do
     has out "^$line  *."
 done
+HWLOC_SYNTHETIC='package:2 numa:2 core:2 pu:2' run 0 doctor # an imaginary machine
+has out '; 2 packages, 4 NUMA nodes, 8 cores, 16 processors'
 
 echo "== wrong usage"
 refuses 2 'did you mean train' trian

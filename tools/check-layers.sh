@@ -6,9 +6,10 @@
 #   train
 #   exec
 #   plan                                   pure: sees only types of the layer below
-#   device  data  import  zoo  comm     do not know each other; comm sees base only
+#   device  data  import  zoo  comm     do not know each other; comm sees base and machine only
 #   ops
-#   graph
+#   graph                                  pure, as ops, zoo and plan: do not see machine
+#   machine                                processors and memory of this machine
 #   base
 #
 # Rooms, each after those that it may see; those between bars do not know each other.
@@ -25,7 +26,7 @@ cd "${1:-.}/src" || exit 2
 find . -name '*.[ch]' -o -name '*.def' | sed 's|^\./||' | sort | xargs grep -n '^ *# *include' |
 awk -F: -v rooms="$rooms" '
 BEGIN {
-    split("base graph ops device plan exec train cli", ladder, " ")
+    split("base machine graph ops device plan exec train cli", ladder, " ")
     for (i in ladder) level[ladder[i]] = i
     split("data import zoo comm", peers, " ")
     for (i in peers) level[peers[i]] = level["device"]
@@ -36,12 +37,15 @@ BEGIN {
         for (k = 1; k <= words; k++) if (word[k] == "|") step++; else room[word[k]] = step
     }
 
+    split("graph ops zoo plan", names, " ")
+    for (i in names) blind[names[i]] = 1
+
     # What plan may see of the layer below it: pure types.
     pure["device/device.h"] = pure["comm/allreduce/allreduce.h"] = 1
     split("pthread.h threads.h omp.h mpi.h time.h sys/time.h unistd.h fcntl.h", names, " ")
     for (i in names) impure[names[i]] = 1
 
-    home["dnnl.h"] = "device/"; home["mpi.h"] = "comm/mpi.c" # foreign headers: where they may be
+    home["dnnl.h"] = "device/"; home["mpi.h"] = "comm/mpi.c"; home["hwloc.h"] = "machine/" # foreign headers: where they may be
 }
 function bad(why) { print "src/" $1 ":" $2 ": " $3 "\n    " why; count++ }
 function folder(path) { sub("/[^/]*$", "", path); return path }
@@ -64,7 +68,8 @@ from == to {
 }
 level[to] > level[from] { bad(from " is below " to ": a layer includes only downwards"); next }
 level[to] == level[from] { bad(from " and " to " do not know each other"); next }
-from == "comm" && to != "base" { bad("comm knows ranks and bytes: it sees base only"); next }
+from == "comm" && to != "base" && to != "machine" { bad("comm knows ranks and bytes: it sees base and machine only"); next }
+to == "machine" && (from in blind) { bad(from " is pure: it does not look at the machine it happens to run on"); next }
 from == "plan" && level[to] == level["device"] && !(file in pure) {
     bad("plan sees only pure types of the layer below it: device/device.h, comm/allreduce/allreduce.h")
 }

@@ -4,7 +4,7 @@
 #include "cli/ranks.h"
 
 #include "base/clock.h"
-#include "device/memory.h"
+#include "machine/memory.h"
 #include "train/advice.h"
 
 #include <inttypes.h>

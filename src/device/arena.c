@@ -11,7 +11,7 @@
  */
 #define _GNU_SOURCE
 #include "device/arena.h"
-#include "device/memory.h"
+#include "machine/memory.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

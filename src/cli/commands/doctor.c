@@ -6,10 +6,11 @@
 #include "comm/comm.h"
 #include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
+#include "machine/memory.h"
+#include "machine/topology.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
-#include <unistd.h>
 
 __attribute__((format(printf, 2, 3))) static void line(const char *what, const char *format, ...)
 {
@@ -21,20 +22,41 @@ __attribute__((format(printf, 2, 3))) static void line(const char *what, const c
     va_end(list);
 }
 
+/* With what may be swapped; less, if a control group limits it. */
 static void print_machine(void)
 {
     char memory[32], left[32];
-    long page = sysconf(_SC_PAGESIZE);
-    meg_print_bytes((int64_t)sysconf(_SC_PHYS_PAGES) * page, memory);
-    meg_print_bytes((int64_t)sysconf(_SC_AVPHYS_PAGES) * page, left);
-    line("memory", "%s, %s of it free", memory, left);
+    meg_memory m = meg_memory_look("");
+    meg_print_bytes(m.most, memory);
+    meg_print_bytes(m.free, left);
+    line("memory", "%s%s, %s of it free", memory, m.limited ? " by a limit" : "", left);
+}
+
+static const char *many(int count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static void print_cores(meg_context *ctx)
+{
+    meg_error e = {0};
+    meg_topology *t = NULL;
+    int used = meg_device_threads(ctx->device);
+    if (meg_topology_open(&e, NULL, &t) != MEG_OK) {
+        line("cores", "%d in use; %s", used, e.message);
+        return;
+    }
+    meg_topology_counts n = meg_topology_count(t, NULL);
+    line("cores", "%d in use; %d package%s, %d NUMA node%s, %d core%s, %d processor%s", used,
+         n.packages, many(n.packages), n.nodes, many(n.nodes), n.cores, many(n.cores), n.processors,
+         many(n.processors));
+    meg_topology_close(t);
 }
 
 static void print_device(meg_context *ctx)
 {
     const meg_rates *r = meg_device_rates(ctx->device);
-    line("cores", "%d in use, %ld in the machine", meg_device_threads(ctx->device),
-         sysconf(_SC_NPROCESSORS_ONLN));
+    print_cores(ctx);
     if (meg_device_kind_of(ctx->device) == &meg_device_cpu) {
         const meg_cpu *cpu = meg_device_state(ctx->device);
         line("instructions", "%s, channels in blocks of %d", cpu->simd->name, cpu->block);

@@ -2,7 +2,7 @@
 #include "cli/planfile.h"
 #include "cli/ranks.h"
 #include "cli/session.h"
-#include "device/memory.h"
+#include "machine/memory.h"
 
 typedef struct settings {
     char data[MEG_TEXT], save[MEG_TEXT];

@@ -4,16 +4,16 @@
  * No launcher pins: ranks share the cores of a node themselves (comm/cores.c), which works alike
  * everywhere, oversubscribed or not. Open MPI's words are those that both 4 and 5 take.
  */
-#define _GNU_SOURCE /* environ, CPU_COUNT */
+#define _GNU_SOURCE /* environ */
 #include "cli/launch/launch.h"
 #include "base/option.h"
 #include "comm/comm.h"
-#include "device/memory.h"
+#include "machine/memory.h"
+#include "machine/processors.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -215,8 +215,8 @@ static void add_environment(line *to, const char *flag)
 
 static int cores_here(void)
 {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    meg_processors mine = meg_processors_mine();
+    return meg_processors_count(&mine);
 }
 
 static void write_line(line *to, const meg_launch *l, const launcher *by, int hosts)

@@ -1,6 +1,6 @@
 /* How much memory this machine has for us. */
-#ifndef MEG_DEVICE_MEMORY_H
-#define MEG_DEVICE_MEMORY_H
+#ifndef MEG_MACHINE_MEMORY_H
+#define MEG_MACHINE_MEMORY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
  * Groups lie within groups: the smallest limit on the way up counts. Inside a container the way may
  * be seen from elsewhere; what is not there limits nothing.
  */
-#include "device/memory.h"
+#include "machine/memory.h"
 #include "base/option.h"
 
 #include <inttypes.h>
