@@ -14,6 +14,7 @@
 #
 # Rooms, each after those that it may see; those between bars do not know each other.
 rooms='
+base | base/files
 cli/report | cli | cli/launch | cli/commands
 train/checkpoint | train
 plan/layout plan/schedule | plan/program | plan/partition | plan/distribute | plan/lower | plan

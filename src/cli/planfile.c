@@ -1,6 +1,6 @@
 /* Plan files on disk: see planfile.h. */
 #include "cli/planfile.h"
-#include "import/outfile.h"
+#include "base/files/outfile.h"
 #include "plan/named.h"
 
 #include <errno.h>

@@ -8,8 +8,8 @@
 #include "base/clock.h"
 #include "cli/report/kernel.h"
 #include "cli/report/together.h"
-#include "import/json.h"
-#include "import/outfile.h"
+#include "base/files/json.h"
+#include "base/files/outfile.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -29,7 +29,8 @@ struct meg_trace {
     meg_session *session;
     int rank;
     FILE *file;
-    char *path, *temporary; /* temporary: NULL when it is gone, or of another rank */
+    char *path;
+    meg_outfile out; /* rank 0's */
     meg_pool *pool;
     double begin;
     int lanes;
@@ -156,11 +157,13 @@ static meg_status open_file(meg_trace *t)
 {
     meg_error *e = t->session->error;
     if (t->rank == 0) {
-        MEG_TRY(e, meg_outfile_check(e, t->path));
-        t->temporary = meg_pool_text(t->pool, "%s.%ld.tmp", t->path, (long)getpid());
+        MEG_TRY(e, meg_outfile_open(&t->out, e, t->path));
+        int fd = dup(t->out.fd); /* the one is closed with the stream, the other synced */
+        t->file = fd >= 0 ? fdopen(fd, "w") : NULL;
+        if (!t->file && fd >= 0) close(fd);
+    } else {
+        t->file = tmpfile();
     }
-    t->file = t->rank == 0 ? fopen(t->temporary, "wx") : tmpfile();
-    if (!t->file) t->temporary = NULL;
     MEG_CHECK(e, t->file, MEG_EIO, "cannot write %s: %s",
               t->rank == 0 ? t->path : "a temporary file", strerror(errno));
     return MEG_OK;
@@ -181,7 +184,7 @@ meg_status meg_trace_begin(meg_session *s, const char *path, meg_trace **out)
 {
     meg_pool *pool = meg_pool_new();
     meg_trace *t = meg_pool_alloc(pool, sizeof *t);
-    *t = (meg_trace){.session = s, .rank = meg_rank(s->ctx), .pool = pool};
+    *t = (meg_trace){.session = s, .rank = meg_rank(s->ctx), .pool = pool, .out = {.fd = -1}};
     t->path = meg_pool_text(pool, "%s", path);
     meg_status status = meg_session_agree(s, open_file(t));
     if (status == MEG_OK) status = set_clock(t);
@@ -209,11 +212,9 @@ static meg_status put_in_place(meg_trace *t)
     bool bad = ferror(t->file);
     bad = fclose(t->file) || bad;
     t->file = NULL;
-    if (!bad) bad = rename(t->temporary, t->path) != 0;
-    if (!bad) t->temporary = NULL;
     MEG_CHECK(t->session->error, !bad, MEG_EIO, "cannot write %s: %s; it is as it was", t->path,
               strerror(errno ? errno : EIO));
-    return MEG_OK;
+    return meg_outfile_commit(&t->out, t->session->error);
 }
 
 meg_status meg_trace_end(meg_trace *t)
@@ -241,6 +242,6 @@ void meg_trace_drop(meg_trace *t)
         stop(t);
         fclose(t->file);
     }
-    if (t->temporary) unlink(t->temporary);
+    meg_outfile_close(&t->out);
     meg_pool_free(t->pool);
 }

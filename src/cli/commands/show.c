@@ -3,7 +3,7 @@
 #include "cli/session.h"
 #include "cli/words.h"
 #include "graph/op.h"
-#include "import/outfile.h"
+#include "base/files/outfile.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

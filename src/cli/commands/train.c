@@ -7,7 +7,7 @@
 #include "cli/ranks.h"
 #include "cli/session.h"
 #include "cli/trace.h"
-#include "import/outfile.h"
+#include "base/files/outfile.h"
 #include "import/safetensors/safetensors.h"
 #include "train/content.h"
 

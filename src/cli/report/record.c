@@ -1,6 +1,6 @@
 /* Records: see record.h. They go to stdout, which holds nothing else under --json. */
 #include "cli/report/record.h"
-#include "import/json.h"
+#include "base/files/json.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "import/safetensors/file.h"
 
 #include "base/half.h"
-#include "import/json.h"
+#include "base/files/json.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* Reading the index of sharded safetensors: see safetensors.h. The index is believed no more than
  * the files: every tensor must be where it says, and nowhere else.
  */
-#include "import/json.h"
+#include "base/files/json.h"
 #include "import/safetensors/file.h"
 
 #include <inttypes.h>

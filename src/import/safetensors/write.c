@@ -6,8 +6,8 @@
 #include "import/safetensors/safetensors.h"
 
 #include "base/pool.h"
-#include "import/json.h"
-#include "import/outfile.h"
+#include "base/files/json.h"
+#include "base/files/outfile.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

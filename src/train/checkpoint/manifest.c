@@ -3,7 +3,7 @@
  */
 #include "train/checkpoint/manifest.h"
 #include "base/pool.h"
-#include "import/outfile.h"
+#include "base/files/outfile.h"
 
 #include <dirent.h>
 #include <errno.h>

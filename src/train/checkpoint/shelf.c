@@ -1,5 +1,6 @@
 /* The shelf: see shelf.h. */
 #include "train/checkpoint/shelf.h"
+#include "base/files/outfile.h"
 #include "base/pool.h"
 #include "train/checkpoint/manifest.h"
 
@@ -64,15 +65,9 @@ static void remove_folder(const char *path)
     rmdir(path);
 }
 
-/* Some file systems cannot sync folders. */
 static meg_status sync_folder(meg_error *e, const char *path)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    MEG_CHECK(e, fd >= 0, MEG_EIO, "cannot sync %s: %s", path, strerror(errno));
-    bool synced = fsync(fd) == 0 || errno == EINVAL;
-    int why = errno;
-    close(fd);
-    MEG_CHECK(e, synced, MEG_EIO, "cannot sync %s: %s", path, strerror(why));
+    MEG_CHECK(e, meg_folder_sync(path), MEG_EIO, "cannot sync %s: %s", path, strerror(errno));
     return MEG_OK;
 }
 

@@ -9,7 +9,7 @@
  */
 #include "import/onnx/write/write.h"
 #include "import/onnx/write/writers.h"
-#include "import/outfile.h"
+#include "base/files/outfile.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

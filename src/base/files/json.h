@@ -1,8 +1,8 @@
 /* A scanner for the JSON of file headers: its caller knows the schema and asks for what must come
  * next. No tree is built, nothing recurses, nothing is read beyond `end`.
  */
-#ifndef MEG_IMPORT_JSON_H
-#define MEG_IMPORT_JSON_H
+#ifndef MEG_BASE_FILES_JSON_H
+#define MEG_BASE_FILES_JSON_H
 
 #include "base/pool.h"
 

@@ -1,5 +1,5 @@
 /* The JSON scanner: see json.h. The grammar is RFC 8259's. */
-#include "import/json.h"
+#include "base/files/json.h"
 
 #include <string.h>
 

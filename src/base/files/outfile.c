@@ -1,5 +1,5 @@
 /* Files that are there whole or not at all: see outfile.h. */
-#include "import/outfile.h"
+#include "base/files/outfile.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -62,9 +62,19 @@ meg_status meg_outfile_write(meg_outfile *f, meg_error *e, const void *data, int
     return MEG_OK;
 }
 
-/* A power cut could undo the renaming. Some folders may be written to, but not opened; some file
- * systems cannot sync folders. */
-static bool sync_folder(const char *path)
+bool meg_folder_sync(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return errno == EACCES;
+    bool synced = fsync(fd) == 0 || errno == EINVAL;
+    int why = errno;
+    close(fd);
+    errno = why;
+    return synced;
+}
+
+/* A power cut could undo the renaming. */
+static bool sync_folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     size_t length = slash ? (size_t)(slash - path) + 1 : 1;
@@ -72,12 +82,9 @@ static bool sync_folder(const char *path)
     if (!folder) abort();
     memcpy(folder, slash ? path : ".", length);
     folder[length] = '\0';
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    free(folder);
-    if (fd < 0) return errno == EACCES;
-    bool synced = fsync(fd) == 0 || errno == EINVAL;
+    bool synced = meg_folder_sync(folder);
     int why = errno;
-    close(fd);
+    free(folder);
     errno = why;
     return synced;
 }
@@ -97,7 +104,7 @@ meg_status meg_outfile_commit(meg_outfile *f, meg_error *e)
               strerror(errno));
     free(f->temporary);
     f->temporary = NULL;
-    MEG_CHECK(e, sync_folder(f->path), MEG_EIO,
+    MEG_CHECK(e, sync_folder_of(f->path), MEG_EIO,
               "%s is written, but its folder could not be synced: %s", f->path, strerror(errno));
     return MEG_OK;
 }

@@ -1,10 +1,12 @@
 /* A file that is written beside its path, synced, and renamed over it: a reader sees the old file
  * or the new one, never a part.
  */
-#ifndef MEG_IMPORT_OUTFILE_H
-#define MEG_IMPORT_OUTFILE_H
+#ifndef MEG_BASE_FILES_OUTFILE_H
+#define MEG_BASE_FILES_OUTFILE_H
 
 #include "base/status.h"
+
+#include <stdbool.h>
 
 typedef struct meg_outfile {
     const char *path;
@@ -19,5 +21,9 @@ meg_status meg_outfile_write(meg_outfile *f, meg_error *e, const void *data, int
 meg_status meg_outfile_sync(meg_outfile *f, meg_error *e);   /* the content is complete */
 meg_status meg_outfile_commit(meg_outfile *f, meg_error *e); /* syncs, if need be, and renames */
 void meg_outfile_close(meg_outfile *f); /* in any case; removes what was not committed */
+
+/* Has a folder's list of files reached the disk? Else errno says why not. Some folders may be written to,
+ * but not opened; some file systems cannot sync folders: both count as done. */
+bool meg_folder_sync(const char *path);
 
 #endif
