@@ -101,13 +101,8 @@ void meg_dataset_label(meg_dataset *d, bool real, int rank, const int64_t dims[]
 
 meg_run meg_run_first(const meg_box *sample, const meg_box *box)
 {
-    meg_run r = {.sample = *sample, .heads = *box, .length = 1};
-    bool whole = true; /* the box covers all axes behind this one */
-    for (int a = MEG_AXES - 1; a >= 0 && whole; a--) {
-        r.length *= meg_extent(box, a);
-        r.heads.hi[a] = r.heads.lo[a] + 1;
-        whole = meg_extent(box, a) == meg_extent(sample, a);
-    }
+    meg_run r = {.sample = *sample};
+    r.length = meg_box_runs(sample, box, &r.heads);
     r.on = !meg_box_empty(box) && meg_box_first(&r.heads, r.p);
     if (r.on) r.at = meg_box_at(sample, r.p);
     return r;

@@ -20,20 +20,14 @@ typedef struct meg_runs {
     int64_t length;
 } meg_runs;
 
-static inline bool meg_same_axis(const meg_box *a, const meg_box *b, int axis)
-{
-    return a->lo[axis] == b->lo[axis] && a->hi[axis] == b->hi[axis];
-}
-
+/* The shortest of the tensors' runs (graph/box.h) are side by side in all of them. */
 static inline meg_runs meg_runs_of(meg_box part, int count, const meg_tensor *const t[])
 {
     meg_runs r = {part, 1};
-    if (meg_box_empty(&part)) return r;
-    for (int a = MEG_W; a >= 0; a--) {
-        r.length *= meg_extent(&part, a);
-        r.starts.hi[a] = part.lo[a] + 1;
-        for (int i = 0; i < count; i++)
-            if (!meg_same_axis(&t[i]->box, &part, a)) return r;
+    for (int i = 0; i < count && !meg_box_empty(&part); i++) {
+        meg_runs own;
+        own.length = meg_box_runs(&t[i]->box, &part, &own.starts);
+        if (i == 0 || own.length < r.length) r = own;
     }
     return r;
 }

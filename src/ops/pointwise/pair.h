@@ -36,6 +36,11 @@ typedef struct meg_pair_runs {
     int64_t length, step;
 } meg_pair_runs;
 
+static inline bool meg_same_axis(const meg_box *a, const meg_box *b, int axis)
+{
+    return a->lo[axis] == b->lo[axis] && a->hi[axis] == b->hi[axis];
+}
+
 /* `t`: tensors over the outputs, some of them absent; ends with NULL */
 static inline meg_pair_runs meg_pair_runs_of(const meg_call *c, int input,
                                              const meg_tensor *const t[])
