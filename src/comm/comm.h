@@ -26,7 +26,8 @@ meg_status meg_comm_alone(meg_error *e, meg_comm **out);
 /* What the environment says, before anything is opened: did a launcher start this process, and as
  * which rank? */
 bool meg_comm_launched(int *rank);
-bool meg_comm_has(const char *library); /* Can meg_comm_open use it? "openmpi", "mpich" */
+bool meg_comm_has(const char *library); /* Can meg_comm_open use it? */
+const char *meg_comm_mpi(int i);    /* those it may be able to: "openmpi", "mpich"; NULL past the end */
 
 typedef struct meg_threads_options {
     int ranks;

@@ -41,6 +41,11 @@ static const package *package_find(const char *library)
     return NULL;
 }
 
+const char *meg_comm_mpi(int i)
+{
+    return i < (int)(sizeof PACKAGES / sizeof *PACKAGES) ? PACKAGES[i].library : NULL;
+}
+
 static const launcher *launcher_find(void)
 {
     for (size_t i = 0; i < sizeof LAUNCHERS / sizeof *LAUNCHERS; i++)

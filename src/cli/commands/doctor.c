@@ -69,16 +69,15 @@ static void print_device(meg_context *ctx)
 /* -np wants both: our plug-in, and the MPI's launcher. */
 static void print_mpi(void)
 {
-    static const char *const known[] = {"openmpi", "mpich"};
     int usable = 0;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        const char *program = meg_launch_program(known[i]);
-        bool plugin = meg_comm_has(known[i]);
+    for (int i = 0; meg_comm_mpi(i); i++) {
+        const char *mpi = meg_comm_mpi(i), *program = meg_launch_program(mpi);
+        bool plugin = meg_comm_has(mpi);
         usable += plugin && program;
-        if (plugin && program) line("mpi", "%s, started with %s", known[i], program);
-        else if (plugin) line("mpi", "%s: its launcher is missing", known[i]);
+        if (plugin && program) line("mpi", "%s, started with %s", mpi, program);
+        else if (plugin) line("mpi", "%s: its launcher is missing", mpi);
         else if (program)
-            line("mpi", "%s: %s is here, but this build has no plug-in for it", known[i], program);
+            line("mpi", "%s: %s is here, but this build has no plug-in for it", mpi, program);
     }
     if (usable == 0)
         line("mpi", "missing: -np N and run need one (Debian: libopenmpi-dev openmpi-bin, then "

@@ -2,6 +2,7 @@
 #include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/launch/launch.h"
+#include "comm/comm.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -41,19 +42,15 @@ static meg_status program_of(const meg_arguments *a, meg_error *e, char ***out, 
     return meg_launch_self(e, a->pool, *out);
 }
 
-static const char *mpi_name(int i)
-{
-    static const char *const names[] = {"openmpi", "mpich", NULL};
-    return names[i];
-}
-
 static meg_status run(const meg_arguments *a, meg_error *e)
 {
     const settings *o = a->settings;
     char **program;
     meg_care care = {0};
-    bool known = !*o->mpi || strcmp(o->mpi, "openmpi") == 0 || strcmp(o->mpi, "mpich") == 0;
-    if (!known) return meg_unknown(e, "run: unknown MPI", o->mpi, mpi_name);
+    bool known = !*o->mpi;
+    for (int i = 0; meg_comm_mpi(i); i++)
+        known = known || strcmp(o->mpi, meg_comm_mpi(i)) == 0;
+    if (!known) return meg_unknown(e, "run: unknown MPI", o->mpi, meg_comm_mpi);
     MEG_TRY(e, program_of(a, e, &program, &care));
     meg_launch l = {.np = o->np,
                     .per_node = o->npernode,

@@ -51,27 +51,20 @@ typedef struct launcher {
     word word[WORDS];
 } launcher;
 
+/* How SLURM starts ranks that find one another by this interface. */
+#define SRUN(interface)                                                                            \
+    {                                                                                              \
+        {ALWAYS, "--mpi=" interface, NULL}, {ALWAYS, "--ntasks=@n", NULL},                         \
+            {PER_NODE, "--ntasks-per-node=@p", NULL}, {MACHINES, "--nodelist=@m", NULL},           \
+            {CROWDED, "--overcommit", NULL}, {ALWAYS, "--cpu-bind=none", NULL},                    \
+        {                                                                                          \
+            ALWAYS, "--kill-on-bad-exit=1", NULL                                                   \
+        }                                                                                          \
+    }
+
 static const launcher LAUNCHERS[] = {
-    {.mpi = "openmpi",
-     .slurm = true,
-     .program = {"srun"},
-     .word = {{ALWAYS, "--mpi=pmix", NULL},
-              {ALWAYS, "--ntasks=@n", NULL},
-              {PER_NODE, "--ntasks-per-node=@p", NULL},
-              {MACHINES, "--nodelist=@m", NULL},
-              {CROWDED, "--overcommit", NULL},
-              {ALWAYS, "--cpu-bind=none", NULL},
-              {ALWAYS, "--kill-on-bad-exit=1", NULL}}},
-    {.mpi = "mpich",
-     .slurm = true,
-     .program = {"srun"},
-     .word = {{ALWAYS, "--mpi=pmi2", NULL},
-              {ALWAYS, "--ntasks=@n", NULL},
-              {PER_NODE, "--ntasks-per-node=@p", NULL},
-              {MACHINES, "--nodelist=@m", NULL},
-              {CROWDED, "--overcommit", NULL},
-              {ALWAYS, "--cpu-bind=none", NULL},
-              {ALWAYS, "--kill-on-bad-exit=1", NULL}}},
+    {.mpi = "openmpi", .slurm = true, .program = {"srun"}, .word = SRUN("pmix")},
+    {.mpi = "mpich", .slurm = true, .program = {"srun"}, .word = SRUN("pmi2")},
     {.mpi = "openmpi",
      .program = {"mpirun.openmpi", "mpirun"},
      .sign = "(Open", /* "mpirun (Open MPI) 5.0.3", "mpirun (OpenRTE) 4.1.4" */
