@@ -180,6 +180,8 @@ static void test_mismatches(void **state)
     must(&j, meg_data_open(j.ctx, "synthetic:image=1x12x12 classes=9 count=40", &other));
     assert_int_equal(meg_plan_new(j.net, other, "batch=8", &p), MEG_EARG);
     says(j.ctx, "classes=9");
+    assert_int_equal(meg_evaluate(j.trainer, other, NULL), MEG_EARG);
+    says(j.ctx, "classes=9");
     meg_data_free(other);
     assert_int_equal(meg_data_open(j.ctx, "imagenet:", &other), MEG_EARG);
     says(j.ctx, "fashion-mnist");

@@ -269,11 +269,7 @@ meg_status meg_session_fits(meg_session *s, const meg_data *d)
               "%s: its samples are %s, but %s was made for another shape: use %s=%s%s%s",
               set->source, has, s->graph->name, set->tokens ? "tokens" : "image", has,
               *f->shape ? "; " : "", f->shape);
-    MEG_CHECK(s->error, set->classes <= s->model.classes, MEG_EARG,
-              "%s: it has %d classes, but %s tells only %" PRId64 " apart: use classes=%d%s%s",
-              set->source, set->classes, s->graph->name, s->model.classes, set->classes,
-              *f->classes ? "; " : "", f->classes);
-    return MEG_OK;
+    return meg_session_said(s, meg_data_fits(d, s->graph));
 }
 
 /* ---- plans and trainers ---- */

@@ -482,18 +482,6 @@ static meg_status padded_make(padded *p, meg_error *e, const meg_wanted *w, int6
     return meg_fail(e, MEG_ENOMEM, "no memory to evaluate");
 }
 
-/* What is evaluated must look like what is trained on. */
-static meg_status alike(const meg_data *a, const meg_data *b)
-{
-    const meg_dataset *x = &a->set, *y = &b->set;
-    bool same = meg_box_equal(&x->sample, &y->sample) && meg_box_equal(&x->label, &y->label) &&
-                x->real == y->real && x->tokens == y->tokens;
-    MEG_CHECK(&a->ctx->error, same, MEG_EARG,
-              "%s: its samples or labels have another shape than those of %s", x->source,
-              y->source);
-    return MEG_OK;
-}
-
 static meg_status evaluate(meg_trainer *t, const pass_over *pass, padded *p, tally *y)
 {
     meg_error *e = &t->ctx->error;
@@ -537,7 +525,7 @@ static meg_status make_ready(meg_trainer *t, meg_data *d, padded *p, meg_loader 
     meg_loader_options o = {
         .batch = batch, .vocabulary = meg_wants_below(t->plan->source), .wanted = &t->eval_wanted};
     bool reads = meg_wants_of(t->plan, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL, &t->eval_wanted);
-    MEG_TRY(e, alike(d, t->data));
+    MEG_TRY(e, meg_data_fits(d, t->plan->source));
     MEG_TRY(e, padded_make(p, e, &t->eval_wanted, batch));
     return reads ? meg_loader_new(e, &d->set, &o, loader) : MEG_OK;
 }
