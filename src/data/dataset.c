@@ -1,5 +1,6 @@
 /* Data sets: the registry of readers, opening by "reader:options", and what readers share. */
 #include "base/nearest.h"
+#include "base/registry.h"
 #include "data/reader.h"
 
 #include <stdlib.h>
@@ -15,22 +16,11 @@ static const meg_reader *const READERS[] = {
 #undef MEG_READER
 };
 
-const meg_reader *meg_reader_at(int i)
-{
-    return i >= 0 && i < (int)(sizeof READERS / sizeof *READERS) ? READERS[i] : NULL;
-}
+MEG_REGISTRY_AT(meg_reader, meg_reader_at, READERS)
 
-const meg_reader *meg_reader_find(const char *name)
-{
-    for (int i = 0; meg_reader_at(i); i++)
-        if (strcmp(meg_reader_at(i)->name, name) == 0) return meg_reader_at(i);
-    return NULL;
-}
+MEG_REGISTRY_FIND(meg_reader, meg_reader_find, meg_reader_at)
 
-static const char *name_at(int i)
-{
-    return meg_reader_at(i) ? meg_reader_at(i)->name : NULL;
-}
+static MEG_REGISTRY_NAME(name_at, meg_reader_at)
 
 static meg_status unknown(meg_error *e, const char *name)
 {

@@ -1,7 +1,6 @@
 /* The registry of operators: see graph/op.h. */
+#include "base/registry.h"
 #include "ops/ops.h"
-
-#include <string.h>
 
 static const meg_op *const table[] = {
 #define MEG_OP(name) &meg_op_##name,
@@ -9,19 +8,8 @@ static const meg_op *const table[] = {
 #undef MEG_OP
 };
 
-const meg_op *meg_op_at(int i)
-{
-    return i >= 0 && i < (int)(sizeof table / sizeof *table) ? table[i] : NULL;
-}
+MEG_REGISTRY_AT(meg_op, meg_op_at, table)
 
-const meg_op *meg_op_find(const char *name)
-{
-    for (int i = 0; meg_op_at(i); i++)
-        if (strcmp(meg_op_at(i)->name, name) == 0) return meg_op_at(i);
-    return NULL;
-}
+MEG_REGISTRY_FIND(meg_op, meg_op_find, meg_op_at)
 
-const char *meg_op_name(int i)
-{
-    return meg_op_at(i) ? meg_op_at(i)->name : NULL;
-}
+MEG_REGISTRY_NAME(meg_op_name, meg_op_at)

@@ -1,6 +1,7 @@
 /* Plans that have names: see named.h. */
 #include "plan/named.h"
 #include "base/option.h"
+#include "base/registry.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,12 +18,7 @@ const meg_named_plan *meg_named_plan_at(int i)
     return i >= 0 && i < (int)(sizeof PLANS / sizeof *PLANS) ? &PLANS[i] : NULL;
 }
 
-const meg_named_plan *meg_named_plan_find(const char *name)
-{
-    for (int i = 0; meg_named_plan_at(i); i++)
-        if (strcmp(PLANS[i].name, name) == 0) return &PLANS[i];
-    return NULL;
-}
+MEG_REGISTRY_FIND(meg_named_plan, meg_named_plan_find, meg_named_plan_at)
 
 void meg_named_plan_names(char *out, size_t size)
 {

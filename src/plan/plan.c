@@ -1,6 +1,7 @@
 /* Plans: see plan.h. */
 #include "plan/plan.h"
 #include "base/nearest.h"
+#include "base/registry.h"
 #include "comm/allreduce/allreduce.h"
 #include "plan/distribute/distribute.h"
 #include "plan/lower/lower.h"
@@ -103,15 +104,9 @@ static void split(const char *text, char *own, char *rest)
     }
 }
 
-static const char *optimizer_name(int i)
-{
-    return meg_optimizer_at(i) ? meg_optimizer_at(i)->name : NULL;
-}
+static MEG_REGISTRY_NAME(optimizer_name, meg_optimizer_at)
 
-static const char *allreduce_name(int i)
-{
-    return meg_allreduce_at(i) ? meg_allreduce_at(i)->name : NULL;
-}
+static MEG_REGISTRY_NAME(allreduce_name, meg_allreduce_at)
 
 /* A word that this optimizer has not may be one of another. */
 static meg_status check_whose(const meg_plan *p, meg_error *e, const char *text)

@@ -2,6 +2,7 @@
 #include "zoo/zoo.h"
 
 #include "base/nearest.h"
+#include "base/registry.h"
 #include "graph/op.h"
 
 #include <math.h>
@@ -25,18 +26,9 @@ const meg_model *meg_zoo_at(int i)
     return NULL;
 }
 
-const meg_model *meg_zoo_find(const char *name)
-{
-    const meg_model *m;
-    for (int i = 0; (m = meg_zoo_at(i)); i++)
-        if (!strcmp(m->name, name)) return m;
-    return NULL;
-}
+MEG_REGISTRY_FIND(meg_model, meg_zoo_find, meg_zoo_at)
 
-const char *meg_zoo_name(int i)
-{
-    return meg_zoo_at(i) ? meg_zoo_at(i)->name : NULL;
-}
+MEG_REGISTRY_NAME(meg_zoo_name, meg_zoo_at)
 
 /* Tokens (n, w), for one sample. */
 static int add_tokens(meg_graph *g, const char *model, const meg_axes *tokens)

@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include "base/nearest.h"
+#include "base/registry.h"
 #include "cli/launch/calm.h"
 #include "cli/launch/launch.h"
 #include "cli/words.h"
@@ -29,22 +30,11 @@ static const meg_command *const COMMANDS[] = {
 #undef MEG_COMMAND
 };
 
-const meg_command *meg_command_at(int i)
-{
-    return i >= 0 && i < (int)(sizeof COMMANDS / sizeof *COMMANDS) ? COMMANDS[i] : NULL;
-}
+MEG_REGISTRY_AT(meg_command, meg_command_at, COMMANDS)
 
-const char *meg_command_name(int i)
-{
-    return meg_command_at(i) ? meg_command_at(i)->name : NULL;
-}
+MEG_REGISTRY_NAME(meg_command_name, meg_command_at)
 
-const meg_command *meg_command_find(const char *name)
-{
-    for (int i = 0; meg_command_at(i); i++)
-        if (strcmp(meg_command_at(i)->name, name) == 0) return meg_command_at(i);
-    return NULL;
-}
+MEG_REGISTRY_FIND(meg_command, meg_command_find, meg_command_at)
 
 /* The usual options in place of a command. */
 static const char *by_alias(const char *name)

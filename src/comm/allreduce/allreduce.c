@@ -1,5 +1,6 @@
 /* The registry of allreduce algorithms, and what they share: see allreduce.h. */
 #include "comm/allreduce/allreduce.h"
+#include "base/registry.h"
 
 #include <string.h>
 
@@ -9,17 +10,9 @@ static const meg_allreduce_kind *const table[] = {
 #undef MEG_ALLREDUCE
 };
 
-const meg_allreduce_kind *meg_allreduce_at(int i)
-{
-    return i >= 0 && i < (int)(sizeof table / sizeof *table) ? table[i] : NULL;
-}
+MEG_REGISTRY_AT(meg_allreduce_kind, meg_allreduce_at, table)
 
-const meg_allreduce_kind *meg_allreduce_find(const char *name)
-{
-    for (int i = 0; meg_allreduce_at(i); i++)
-        if (strcmp(meg_allreduce_at(i)->name, name) == 0) return meg_allreduce_at(i);
-    return NULL;
-}
+MEG_REGISTRY_FIND(meg_allreduce_kind, meg_allreduce_find, meg_allreduce_at)
 
 meg_range meg_range_part(meg_range span, int parts, int i)
 {

@@ -1,5 +1,6 @@
 /* The registry of optimizers: see optimizer.h. */
 #include "ops/optimizer/optimizer.h"
+#include "base/registry.h"
 
 #include <string.h>
 
@@ -13,17 +14,9 @@ static const meg_optimizer *const table[] = {
 #undef MEG_OPTIMIZER
 };
 
-const meg_optimizer *meg_optimizer_at(int i)
-{
-    return i >= 0 && i < (int)(sizeof table / sizeof *table) ? table[i] : NULL;
-}
+MEG_REGISTRY_AT(meg_optimizer, meg_optimizer_at, table)
 
-const meg_optimizer *meg_optimizer_find(const char *name)
-{
-    for (int i = 0; meg_optimizer_at(i); i++)
-        if (strcmp(meg_optimizer_at(i)->name, name) == 0) return meg_optimizer_at(i);
-    return NULL;
-}
+MEG_REGISTRY_FIND(meg_optimizer, meg_optimizer_find, meg_optimizer_at)
 
 int meg_optimizer_states(const meg_optimizer *o, const void *settings)
 {

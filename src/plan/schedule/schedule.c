@@ -3,6 +3,7 @@
  */
 #include "plan/schedule/schedule.h"
 #include "base/nearest.h"
+#include "base/registry.h"
 
 #include <math.h>
 #include <string.h>
@@ -171,16 +172,16 @@ const meg_row *meg_row_at(int i)
     return i >= 0 && i < (int)(sizeof ROWS / sizeof *ROWS) ? &ROWS[i] : NULL;
 }
 
-static const char *name_at(int i)
-{
-    return meg_row_at(i) ? meg_row_at(i)->name : NULL;
-}
+static MEG_REGISTRY_NAME(name_at, meg_row_at)
+
+static MEG_REGISTRY_FIND(meg_row, row_of, meg_row_at)
 
 meg_status meg_row_find(meg_error *e, const char *name, const meg_row **out)
 {
-    for (int i = 0; meg_row_at(i); i++)
-        if (strcmp(ROWS[i].name, name) == 0) return *out = &ROWS[i], MEG_OK;
-    return meg_unknown(e, "there is no schedule", name, name_at);
+    const meg_row *found = row_of(name);
+    if (!found) return meg_unknown(e, "there is no schedule", name, name_at);
+    *out = found;
+    return MEG_OK;
 }
 
 static meg_status check_costs(meg_error *e, const meg_pipe *p)
