@@ -71,9 +71,8 @@ static meg_plan *plan_of(const look *x, const char *words, int rank)
     meg_error e = {0};
     meg_plan *p = NULL;
     meg_world world = {rank, x->s->ranks};
-    meg_profile own = {x->device, network_describe,
-                       x->device ? meg_device_real(x->device) : MEG_F64};
-    meg_plan_make_for(x->graph, &e, x->device ? &own : &meg_profile_plain, &world, words, 0, &p);
+    meg_profile own = x->device ? meg_profile_of(x->device) : meg_profile_plain;
+    meg_plan_make_for(x->graph, &e, &own, &world, words, 0, &p);
     if (!p) fail_msg("%s, %s: %s", x->s->model, words, e.message);
     return p;
 }

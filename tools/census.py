@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts what docs/design.md promises of the house: python3 tools/census.py [--build build] [--verbose]
+"""Counts what docs/design.md promises of the house: python3 tools/census.py [--build build] [--verbose] [--check]
 
     include cycles      between files, and between rooms (folders of src, at any depth)
     call cycles         the same of functions and tables that one object file takes from another; tables of
@@ -11,6 +11,10 @@
     walkers             functions outside plan/program/walk.c that go through the lines of an entry
     names of operators  compared as strings outside ops/, import/ and zoo/
     arena               lines above device/ that turn a slot into an address
+    files of an operator  of src that speak of an operator which has all (a plain kernel, a fast one, ONNX both
+                        ways), besides those that bear its name, and networks of zoo/ that use it; at most 4
+
+With --check the status is 1 where a count is not 0, or above its bound (tools/check-census.sh, a test).
 
 It reads the sources, and the symbols of the objects that the build left, so build first.
 """
@@ -160,6 +164,22 @@ def arena_pointers():
     return lines_with(r"->arena \+|meg_engine_held\(|\baddress\(|read_total\(", ("exec", "train", "cli"))
 
 
+OPERATOR, FILES_MOST = "prelu", 4
+TABLES = ("ops/ops.def", "device/cpu/kernels.def", "device/cpu/simd/kernels.def", "import/onnx/operators.def")
+
+
+def files_of_operator():
+    """Of one that is in all tables, by the name that it has here; to add another touches the same."""
+    name = re.compile(rf"(?<![a-z]){OPERATOR}(?![a-z])")
+    found = [path for path in sources(r".*\.([ch]|def)$")
+             if name.search(text(path)) and not path.startswith("zoo/")
+             and os.path.basename(path).split(".")[0] != OPERATOR]
+    missing = [table for table in TABLES if table not in found]
+    if missing:
+        raise SystemExit(f"census: {OPERATOR} is not in {' '.join(missing)}: name an operator that has all")
+    return found
+
+
 def largest_room():
     count = collections.Counter(os.path.dirname(p) for p in sources())
     return [f"{n} {room}" for room, n in count.most_common() if n > 20]
@@ -176,21 +196,28 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
     parser.add_argument("--verbose", action="store_true", help="what was counted, too")
+    parser.add_argument("--check", action="store_true", help="status 1 where a count is above its bound")
     arguments = parser.parse_args()
     include, call = includes(), calls(arguments.build)
     if not call:
         raise SystemExit(f"census: there are no objects in {arguments.build}: ./do build")
-    for title, found in (
-            ("include cycles between files", cycles(include)),
-            ("include cycles between rooms", cycles(rooms(include))),
-            ("call cycles between files", cycles(call)),
-            ("call cycles between rooms", cycles(rooms(call))),
-            ("rooms of more than 20 files", largest_room()),
-            ("names of types that are defined twice", twice_defined()),
-            ("walks over a program besides the one", walkers()),
-            ("operators' names compared outside ops, import and zoo", compared_names()),
-            ("addresses in the arena above device", arena_pointers())):
-        tell(title, found, arguments.verbose)
+    wrong = []
+    for title, found, most in (
+            ("include cycles between files", cycles(include), 0),
+            ("include cycles between rooms", cycles(rooms(include)), 0),
+            ("call cycles between files", cycles(call), 0),
+            ("call cycles between rooms", cycles(rooms(call)), 0),
+            ("rooms of more than 20 files", largest_room(), 0),
+            ("names of types that are defined twice", twice_defined(), 0),
+            ("walks over a program besides the one", walkers(), 0),
+            ("operators' names compared outside ops, import and zoo", compared_names(), 0),
+            ("addresses in the arena above device", arena_pointers(), 0),
+            (f"files of {OPERATOR} besides its own, at most {FILES_MOST}", files_of_operator(), FILES_MOST)):
+        bad = arguments.check and len(found) > most
+        tell(title, found, arguments.verbose or bad)
+        wrong += [title] if bad else []
+    if wrong:
+        raise SystemExit("census: too many: " + "; ".join(wrong))
 
 
 if __name__ == "__main__":

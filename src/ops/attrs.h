@@ -156,10 +156,6 @@ typedef struct meg_leaky_attr {
     double slope; /* below zero; not negative */
 } meg_leaky_attr;
 
-typedef struct meg_prelu_attr {
-    bool single; /* one slope for all channels; else one each. Inputs: x, slopes on c */
-} meg_prelu_attr;
-
 typedef struct meg_gelu_attr {
     int approximate; /* 0 none, 1 tanh */
 } meg_gelu_attr;

@@ -1,10 +1,13 @@
 /* Parametric rectifier: y = x where x > 0, else slope * x, the slope learned: one per channel, or
  * one for all. To the kernels the slope is a second input that is spread (pair.h). Slopes may
  * become negative, so backward asks the input. */
-#include "ops/attrs.h"
 #include "ops/pointwise/pair.h"
 
 #ifndef MEG_F64
+typedef struct meg_prelu_attr {
+    bool single; /* one slope for all channels; else one each */
+} meg_prelu_attr;
+
 static const meg_param params[] = {{"single", MEG_PARAM_BOOL, offsetof(meg_prelu_attr, single), "0",
                                     "one slope for all channels", NULL, 0, 0},
                                    {0}};

@@ -1,7 +1,7 @@
 /* The rectifier with learned slopes on the cpu device: values blocked, slopes as they are. */
+#include "device/cpu/simd/point/prelu.h"
 #include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
-#include "ops/attrs.h"
 
 #include <stdlib.h>
 
@@ -20,25 +20,29 @@ static bool whole(const meg_request *r, int i)
     return meg_box_empty(&r->box[i]) || meg_box_equal(&r->box[i], &r->work.out);
 }
 
-/* Whether operand i, if it is there, has the slopes of the work's channels. */
+/* Whether operand i has a slope for each of the work's channels. */
 static bool per_channel(const meg_request *r, int i)
 {
-    const meg_prelu_attr *attr = r->node->attr;
     const meg_box *b = &r->box[i];
-    return meg_box_empty(b) || attr->single ||
-           (b->lo[MEG_C] == r->work.out.lo[MEG_C] && b->hi[MEG_C] == r->work.out.hi[MEG_C]);
+    return b->lo[MEG_C] == r->work.out.lo[MEG_C] && b->hi[MEG_C] == r->work.out.hi[MEG_C];
+}
+
+/* Or, if it is there, the one for all. */
+static bool has_slopes(const meg_request *r, int i)
+{
+    const meg_box *b = &r->box[i];
+    return meg_box_empty(b) || per_channel(r, i) || (b->lo[MEG_C] == 0 && b->hi[MEG_C] == 1);
 }
 
 static bool fits(const meg_request *r)
 {
     if (!meg_cpu_makes(r) && r->pass != MEG_BACKWARD) return false;
     return whole(r, MEG_X) && whole(r, MEG_Y) && whole(r, MEG_DY) && whole(r, MEG_DX) &&
-           per_channel(r, SLOPE) && per_channel(r, MEG_DX + 1) && !meg_box_empty(&r->work.out);
+           has_slopes(r, SLOPE) && has_slopes(r, MEG_DX + 1) && !meg_box_empty(&r->work.out);
 }
 
 static meg_simd_prelu job_of(const meg_cpu *cpu, const meg_request *r)
 {
-    const meg_prelu_attr *attr = r->node->attr;
     const meg_box *out = &r->work.out;
     int64_t channels = meg_extent(out, MEG_C);
     return (meg_simd_prelu){
@@ -46,7 +50,7 @@ static meg_simd_prelu job_of(const meg_cpu *cpu, const meg_request *r)
         .channels = channels,
         .blocks = (channels + cpu->block - 1) / cpu->block,
         .pixels = meg_extent(out, MEG_D) * meg_extent(out, MEG_H) * meg_extent(out, MEG_W),
-        .single = attr->single,
+        .single = !per_channel(r, SLOPE),
         .threads = cpu->threads,
     };
 }

@@ -226,19 +226,6 @@ typedef struct meg_simd_copy { /* between plain and blocked */
     float *to;
 } meg_simd_copy;
 
-typedef struct meg_simd_prelu { /* rectifier with learned slopes */
-    int64_t samples, channels, blocks, pixels;
-    bool single; /* one slope for all channels */
-    int threads;
-    const float *x;        /* (samples, blocks, pixels, block) */
-    const float *slope;    /* (channels), or one */
-    float *y;              /* as x; may be x */
-    const float *dy, *dy2; /* as x; dy2 NULL: only one gradient */
-    float *dx;             /* as x; may be dy; NULL: not wanted */
-    float *dslope;         /* as slope; NULL: not wanted */
-    void *scratch;         /* prelu_bytes */
-} meg_simd_prelu;
-
 typedef struct meg_simd_unpool { /* pixels go to places; values blocked, places plain */
     int64_t samples, channels, blocks;
     int64_t in, out; /* pixels */
@@ -276,6 +263,12 @@ struct meg_direct;
 struct meg_thin;
 struct meg_winograd;
 struct meg_tile;
+
+#define MEG_SIMD_RUN(name, job) struct job;
+#define MEG_SIMD_BYTES(name, job) struct job;
+#include "device/cpu/simd/kernels.def"
+#undef MEG_SIMD_RUN
+#undef MEG_SIMD_BYTES
 
 typedef struct meg_simd {
     const char *name; /* "avx512" */

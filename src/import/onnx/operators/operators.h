@@ -13,6 +13,11 @@ extern const meg_onnx_row meg_onnx_layers[], meg_onnx_products[], meg_onnx_norms
     meg_onnx_points[], meg_onnx_functions[], meg_onnx_masks[], meg_onnx_shapes[],
     meg_onnx_constants[], meg_onnx_helpers[], meg_onnx_reduces[];
 
+/* Those of operators with a file of their own. */
+#define MEG_ONNX(name) extern const meg_onnx_row meg_onnx_reads_##name[];
+#include "import/onnx/operators.def"
+#undef MEG_ONNX
+
 /* ---- groups of nodes ---- */
 
 /* Those that this framework wrote for one operator: own.c. */

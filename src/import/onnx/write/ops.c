@@ -1,4 +1,4 @@
-/* The operators as ONNX, set 20, writes them: one row each. Attributes are found by the names that
+/* The operators as ONNX, set 20, writes them: one row each, here or in a file of its own (operators.def). Attributes are found by the names that
  * users write, so that an operator's struct may stay its own business.
  */
 #include "import/onnx/write/writers.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const void *word(const meg_node *v, const char *name)
+const void *meg_onnx_word(const meg_node *v, const char *name)
 {
     for (const meg_param *p = v->op->params; p && p->name; p++)
         if (strcmp(p->name, name) == 0) return (const char *)v->attr + p->offset;
@@ -18,17 +18,17 @@ static const void *word(const meg_node *v, const char *name)
 
 static bool flag(const meg_node *v, const char *name)
 {
-    return *(const bool *)word(v, name);
+    return *(const bool *)meg_onnx_word(v, name);
 }
 
 static int choice(const meg_node *v, const char *name)
 {
-    return *(const int *)word(v, name);
+    return *(const int *)meg_onnx_word(v, name);
 }
 
 static double number(const meg_node *v, const char *name)
 {
-    return *(const double *)word(v, name);
+    return *(const double *)meg_onnx_word(v, name);
 }
 
 static const meg_value *input(const meg_onnx_out *o, const meg_node *v, int i)
@@ -182,7 +182,7 @@ static meg_status write_groupnorm(meg_onnx_out *o, const meg_node *v, meg_onnx_m
 {
     MEG_TRY(o->error, want_affine(o, v, m));
     put_epsilon(v, m);
-    meg_made_int(m, "num_groups", *(const int64_t *)word(v, "groups"));
+    meg_made_int(m, "num_groups", *(const int64_t *)meg_onnx_word(v, "groups"));
     o->opset = 21; /* before, it had a scale per group */
     return MEG_OK;
 }
@@ -223,16 +223,6 @@ static meg_status write_leaky(meg_onnx_out *o, const meg_node *v, meg_onnx_made 
 {
     (void)o;
     meg_made_real(m, "alpha", number(v, "slope"));
-    return MEG_OK;
-}
-
-/* ONNX spreads the slope over the last axes: a slope per channel is (c, 1, 1). */
-static meg_status write_prelu(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
-{
-    const meg_value *x = input(o, v, 0), *slope = input(o, v, 1);
-    int64_t dims[MEG_AXES] = {meg_box_size(&slope->shape), 1, 1, 1, 1};
-    (void)m;
-    meg_onnx_put_weight(o, v->in[1], flag(v, "single") ? 1 : x->rank - 1, dims);
     return MEG_OK;
 }
 
@@ -392,7 +382,7 @@ static meg_status write_reshape(meg_onnx_out *o, const meg_node *v, meg_onnx_mad
 
 static meg_status write_transpose(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
 {
-    const meg_axes *axes = word(v, "axes");
+    const meg_axes *axes = meg_onnx_word(v, "axes");
     (void)o;
     meg_made_ints(m, "perm", axes->count, axes->at);
     return MEG_OK;
@@ -456,7 +446,7 @@ static meg_status write_resize(meg_onnx_out *o, const meg_node *v, meg_onnx_made
     static const char *const coords[] = {NULL, "half_pixel", "align_corners", "asymmetric"};
     static const char *const rounding[] = {"floor", "ceil", "round_prefer_floor",
                                            "round_prefer_ceil"};
-    const char *scale = word(v, "scale");
+    const char *scale = meg_onnx_word(v, "scale");
     const meg_value *y = &o->graph->value[v->out[0]];
     int mode = choice(v, "mode"), where = choice(v, "coords");
     if (where == 0) where = mode == 0 ? 3 : 1;
@@ -473,7 +463,7 @@ static meg_status write_resize(meg_onnx_out *o, const meg_node *v, meg_onnx_made
     return MEG_OK;
 }
 
-const meg_onnx_writer meg_onnx_writers[] = {
+static const meg_onnx_writer WRITERS[] = {
     {"abs", "Abs", NULL},
     {"adaptive_avgpool", "Reshape", meg_onnx_write_adaptive},
     {"add", "Add", write_pair},
@@ -515,7 +505,6 @@ const meg_onnx_writer meg_onnx_writers[] = {
     {"position", "Add", NULL},
     {"peak", "ReduceMax", write_reduce},
     {"pow", "Pow", write_pow},
-    {"prelu", "PRelu", write_prelu},
     {"reciprocal", "Reciprocal", NULL},
     {"relu", "Relu", NULL},
     {"reshape", "Reshape", write_reshape},
@@ -532,3 +521,18 @@ const meg_onnx_writer meg_onnx_writers[] = {
     {"transpose", "Transpose", write_transpose},
     {"where", "Where", write_where},
     {0}};
+
+static const meg_onnx_writer *const OWN[] = {
+#define MEG_ONNX(name) &meg_onnx_writes_##name,
+#include "import/onnx/operators.def"
+#undef MEG_ONNX
+};
+
+const meg_onnx_writer *meg_onnx_writer_of(const char *op)
+{
+    for (const meg_onnx_writer *row = WRITERS; row->op; row++)
+        if (strcmp(row->op, op) == 0) return row;
+    for (size_t i = 0; i < sizeof OWN / sizeof *OWN; i++)
+        if (strcmp(OWN[i]->op, op) == 0) return OWN[i];
+    return NULL;
+}

@@ -133,10 +133,8 @@ static meg_status put_kinds(meg_onnx_out *o)
 
 static meg_status put_node(meg_onnx_out *o, const meg_node *v)
 {
-    const meg_onnx_writer *row = meg_onnx_writers;
-    while (row->op && strcmp(row->op, v->op->name) != 0)
-        row++;
-    MEG_CHECK(o->error, row->op, MEG_EUNSUPPORTED, "%s: %s '%s' cannot be written as ONNX", o->path,
+    const meg_onnx_writer *row = meg_onnx_writer_of(v->op->name);
+    MEG_CHECK(o->error, row, MEG_EUNSUPPORTED, "%s: %s '%s' cannot be written as ONNX", o->path,
               v->op->name, v->name);
     meg_onnx_made m = {.op = row->onnx, .inputs = v->inputs, .out = o->name[v->out[0]]};
     for (int i = 0; i < v->inputs; i++)

@@ -11,7 +11,14 @@ typedef struct meg_onnx_writer {
     meg_status (*write)(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 } meg_onnx_writer;
 
-extern const meg_onnx_writer meg_onnx_writers[]; /* ends with a row without op */
+const meg_onnx_writer *meg_onnx_writer_of(const char *op); /* NULL: it cannot be written */
+
+/* The attribute that users write by this name. */
+const void *meg_onnx_word(const meg_node *v, const char *name);
+
+#define MEG_ONNX(name) extern const meg_onnx_writer meg_onnx_writes_##name;
+#include "import/onnx/operators.def"
+#undef MEG_ONNX
 
 /* Operators of several nodes: parts.c. */
 meg_status meg_onnx_write_attention(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);

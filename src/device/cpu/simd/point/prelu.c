@@ -2,6 +2,7 @@
  * dy * x where x is below 0. A task is a part of one channel block of one sample; sums run in float
  * over RUN pixels, in double across, and parts are added in their order.
  */
+#include "device/cpu/simd/point/prelu.h"
 #include "device/cpu/simd/math.h"
 
 enum {
