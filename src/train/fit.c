@@ -41,7 +41,7 @@ static meg_status check_labels(meg_context *ctx, const meg_graph *g, const meg_d
                        : "labels saved as whole numbers, or a network for real targets (mse)");
         MEG_TRY(&ctx->error, check_shape(ctx, &g->value[loss->in[1]], &d->set.label, d));
         MEG_CHECK(&ctx->error, real || d->set.classes <= classes, MEG_EARG,
-                  "%s has %d classes, but %s tells only %" PRId64 " apart: use classes=%d%s%s",
+                  "%s: it has %d classes, but %s tells only %" PRId64 " apart: use classes=%d%s%s",
                   d->set.source, d->set.classes, g->name, classes, d->set.classes,
                   *d->set.findings.classes ? "; " : "", d->set.findings.classes);
     }
