@@ -1,15 +1,15 @@
 /* What all kinds of devices share: the registry, opening, describing, preparing, and launching on
  * the queue. A kind answers first; what it leaves, plain C serves (device/plain.c).
  */
-#define _GNU_SOURCE
 #include "device/device.h"
 #include "base/clock.h"
 #include "base/nearest.h"
+#include "base/registry.h"
 #include "device/arena.h"
 #include "device/queue.h"
+#include "machine/processors.h"
 
 #include <assert.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -33,34 +33,20 @@ static const meg_device_kind *const table[] = {
 };
 
 enum {
-    KINDS = sizeof table / sizeof *table,
     THREADS_MAX = 4096
 };
 
-const meg_device_kind *meg_device_kind_at(int i)
-{
-    return i >= 0 && i < KINDS ? table[i] : NULL;
-}
-
-const meg_device_kind *meg_device_kind_find(const char *name)
-{
-    for (int i = 0; i < KINDS; i++)
-        if (strcmp(table[i]->name, name) == 0) return table[i];
-    return NULL;
-}
+MEG_REGISTRY_AT(meg_device_kind, meg_device_kind_at, table)
+MEG_REGISTRY_FIND(meg_device_kind, meg_device_kind_find, meg_device_kind_at)
 
 /* ---- opening and closing ---- */
 
-static const char *name_at(int i)
-{
-    return i < KINDS ? table[i]->name : NULL;
-}
+static MEG_REGISTRY_NAME(name_at, meg_device_kind_at)
 
-static int processors(void)
+    static int processors(void)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return CPU_COUNT(&set);
+    meg_processors mine = meg_processors_mine();
+    return meg_processors_count(&mine);
 }
 
 meg_status meg_device_open(meg_error *e, const char *kind, int threads, meg_device **out)
