@@ -58,7 +58,7 @@ static void test_broken(void **state)
           "rank 1, at F of stage 1, micro-batch 1, waits for stage 0 of rank 0; "
           "rank 0, at B of stage 0, micro-batch 0, waits for stage 1 of rank 1");
     meg_error e = {0};
-    meg_replay r;
+    meg_replay r = {0};
     double one[] = {1, 1};
     meg_costs c = {.f = one, .b = one, .w = one};
     assert_int_equal(meg_timetable_replay(&e, pool, t, &c, &r), MEG_EARG);
@@ -96,7 +96,7 @@ static void test_messages(void **state)
     (void)state;
     meg_pool *pool = meg_pool_new();
     meg_error e = {0};
-    meg_replay r;
+    meg_replay r = {0};
     double one[] = {1, 1, 1, 1}, message[] = {10, 20, 30};
     meg_skip skip = {0, 3, 100};
     meg_costs c = {.f = one, .b = one, .w = one, .message = message};
