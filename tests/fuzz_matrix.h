@@ -95,6 +95,11 @@ static inline void matrix_group_run(matrix_job *j)
     _exit(0);
 }
 
+static inline const char *matrix_options(const matrix_model *m, const char *device)
+{
+    return m->in_float && strcmp(device, "ref64") != 0 ? m->in_float : m->options;
+}
+
 static inline void matrix_model_run(const char *device, const matrix_model *model, const matrix *m,
                                     matrix_count *c)
 {
@@ -104,10 +109,8 @@ static inline void matrix_model_run(const char *device, const matrix_model *mode
         pid_t child = fork();
         if (child == 0) {
             matrix_job j = {.device = device, .model = model, .group = &m->group[i], .count = c};
-            bool exact = strcmp(device, "ref64") == 0;
-            const char *options = model->in_float && !exact ? model->in_float : model->options;
-            meg_graph *g = network_zoo(model->model, options);
-            if (!exact) g = smooth_network(g);
+            meg_graph *g = network_zoo(model->model, matrix_options(model, device));
+            if (strcmp(device, "ref64") != 0) g = smooth_network(g);
             j.graph = g;
             matrix_group_run(&j);
         }
@@ -141,7 +144,7 @@ static inline int matrix_run(matrix_at *at, const char *device, const char *name
         *c = (matrix_count){0};
         matrix_model_run(device, m, plans, c);
         printf("%s %s on %s: %d cases, %d FAILED, worst %.1e, one rank %.1e, %lld s\n", m->model,
-               m->options, device, c->cases, c->failed, c->worst, c->own,
+               matrix_options(m, device), device, c->cases, c->failed, c->worst, c->own,
                (long long)(time(NULL) - start));
         cases += c->cases;
         failed += c->failed;
