@@ -268,7 +268,7 @@ def video(name):
 
 
 # With fewer samples the last normalisations have so few values that rounding grows. Odd sizes: strides round up, so
-# that 17 pixels leave as many as 32 do, 33 as 64, 47 and 49 as 64 in GoogLeNet and S3D.
+# that 17 pixels leave as many as 32 do, 33 as 64, 49 as 64 in S3D.
 SMALL = (8, 3, 32, 32)
 TORCHVISION = {
     "densenet121": Net(vision("densenet121"), SMALL),
@@ -282,7 +282,7 @@ TORCHVISION = {
     "squeezenet": Net(vision("squeezenet1_1"), (2, 3, 48, 48), random=True),
     "mnasnet": Net(vision("mnasnet0_5"), SMALL, rate=1e-5),
     "regnet_y_400mf": Net(vision("regnet_y_400mf"), SMALL),
-    "googlenet": Net(vision("googlenet", init_weights=False, aux_logits=True), (4, 3, 47, 47), outputs=3),
+    "googlenet": Net(vision("googlenet", init_weights=False, aux_logits=True), (4, 3, 64, 64), outputs=3),
     "wide_resnet50_2": Net(vision("wide_resnet50_2"), SMALL),
     "resnext50": Net(vision("resnext50_32x4d"), SMALL),
     "deeplabv3": Net(segmentation("deeplabv3_resnet50"), (4, 3, 17, 17), "pixels"),
