@@ -204,13 +204,43 @@ static void missing_wait_shows(void **unused)
     }
 }
 
+/* ---- waiting ---- */
+
+/* Rank 1 waits for a message of a rank that does something else for a while. */
+static void wait_for_late(meg_comm *c, void *argument)
+{
+    exchange *x = argument;
+    if (meg_comm_rank(c) == 0) nanosleep(&(struct timespec){.tv_nsec = 400000000}, NULL);
+    exchange_numbers(c, x);
+}
+
+static double processor_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void waiting_costs_little(void **unused)
+{
+    (void)unused;
+    for (int k = 0; k < 2; k++) {
+        exchange x = {.kind = kinds[k], .waits = true};
+        double start = processor_seconds();
+        run_ranks(&(meg_threads_options){.ranks = 2}, wait_for_late, &x);
+        double used = processor_seconds() - start;
+        assert_true(x.right);
+        if (used > 0.15)
+            fail_msg("%s: 0.4 s of waiting cost %g s of processor time", kinds[k], used);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_come_and_go),
-        cmocka_unit_test(kernels_run_on_places),
-        cmocka_unit_test(host_access_dies),
-        cmocka_unit_test(missing_wait_shows),
+        cmocka_unit_test(bytes_come_and_go),    cmocka_unit_test(kernels_run_on_places),
+        cmocka_unit_test(host_access_dies),     cmocka_unit_test(missing_wait_shows),
+        cmocka_unit_test(waiting_costs_little),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
