@@ -173,6 +173,8 @@ static void exchange_numbers(meg_comm *c, void *argument)
     meg_traffic_list *t = meg_traffic_new(c, d, a);
     bool sends = meg_comm_rank(c) == 0;
     double three = 3, got[COUNT];
+    meg_arena_fetch(a, place(3), 8); /* what was moved before is no reason to wake up */
+    meg_device_wait(d);
     meg_device_call(d, doze, NULL);
     if (sends) load(a, 2, &three);
     meg_traffic_item item = {.code = sends ? MEG_SEND : MEG_RECV,
