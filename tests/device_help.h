@@ -10,6 +10,16 @@
 
 #include <cmocka.h>
 
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum {
+    SANITIZED = 1
+};
+#else
+enum {
+    SANITIZED = 0
+};
+#endif
+
 static const meg_moment moment = {.seed = 1, .step = 1};
 
 static inline meg_device *open_device(const char *kind, int threads)

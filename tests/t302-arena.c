@@ -9,16 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-enum {
-    SANITIZED = 1
-};
-#else
-enum {
-    SANITIZED = 0
-};
-#endif
-
 static meg_arena *arena_of(meg_device *d, int64_t bytes, int fill)
 {
     meg_error e;

@@ -14,16 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
-enum {
-    SANITIZED = 1
-};
-#else
-enum {
-    SANITIZED = 0
-};
-#endif
-
 enum {
     COUNT = 1000,
     BYTES = COUNT * sizeof(double),
@@ -232,8 +222,7 @@ static void waiting_costs_little(void **unused)
         run_ranks(&(meg_threads_options){.ranks = 2}, wait_for_late, &x);
         double used = processor_seconds() - start;
         assert_true(x.right);
-        if (used > 0.15)
-            fail_msg("%s: 1 s of waiting cost %g s of processor time", kinds[k], used);
+        if (used > 0.15) fail_msg("%s: 1 s of waiting cost %g s of processor time", kinds[k], used);
     }
 }
 

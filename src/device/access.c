@@ -134,14 +134,19 @@ static void run_fetch(meg_device *d, const meg_queue_item *item)
     run_read(d, item);
 }
 
+/* Nothing moves where the memory is shared. */
+static uint64_t move(meg_arena *a, meg_queue_item item)
+{
+    item.arena = a;
+    return is_far(a) ? meg_device_move(a->device, &item) : 0;
+}
+
 uint64_t meg_arena_fetch(meg_arena *a, int64_t at, int64_t bytes)
 {
-    if (!is_far(a)) return 0;
-    return meg_device_move(a->device, &(meg_queue_item){.run = run_fetch,
-                                                        .arena = a,
-                                                        .to = meg_arena_staging(a, at),
-                                                        .from = meg_arena_address(a, at),
-                                                        .bytes = bytes});
+    return move(a, (meg_queue_item){.run = run_fetch,
+                                    .to = meg_arena_staging(a, at),
+                                    .from = meg_arena_address(a, at),
+                                    .bytes = bytes});
 }
 
 static void run_store(meg_device *d, const meg_queue_item *item)
@@ -153,12 +158,10 @@ static void run_store(meg_device *d, const meg_queue_item *item)
 
 uint64_t meg_arena_store(meg_arena *a, int64_t at, int64_t bytes)
 {
-    if (!is_far(a)) return 0;
-    return meg_device_move(a->device, &(meg_queue_item){.run = run_store,
-                                                        .arena = a,
-                                                        .to = meg_arena_address(a, at),
-                                                        .from = meg_arena_staging(a, at),
-                                                        .bytes = bytes});
+    return move(a, (meg_queue_item){.run = run_store,
+                                    .to = meg_arena_address(a, at),
+                                    .from = meg_arena_staging(a, at),
+                                    .bytes = bytes});
 }
 
 bool meg_arena_reached(meg_arena *a, uint64_t number)
