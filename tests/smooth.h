@@ -14,7 +14,10 @@
  *     maxpool, max_unpool                     avgpool, resize to the nearest pixel
  *     compare, where; max, min                no masks; gelu or a difference
  *
- * What this does not cover in float: whether a rectifier cuts and a max-pool finds the right pixel. The
+ * And a bias straight in front of a batch or instance norm is not trained: its true gradient is zero, what
+ * float has of it is rounding alone, which depends on the order of sums and has no digit to compare.
+ *
+ * What this does not cover in float: the gradient of such a bias; whether a rectifier cuts and a max-pool finds the right pixel. The
  * networks as they are do so in double, to 1e-10, under the same plans; each kernel of the cpu does so for
  * itself (t330-cpu-own, t331-cpu-elements, t332-cpu-parts).
  */
@@ -126,6 +129,30 @@ static inline void smooth_biases(smooth_copy *c)
     }
 }
 
+/* Is all that is read of the value its difference from the mean of its channel? */
+static inline bool smooth_is_centred(const meg_graph *g, int value)
+{
+    int readers = 0;
+    for (int i = 0; i < g->nodes; i++)
+        for (int k = 0; k < g->node[i].inputs; k++) {
+            if (g->node[i].in[k] != value) continue;
+            const meg_node *v = &g->node[i];
+            if (k > 0 || !(smooth_is(v, "batchnorm") || smooth_is(v, "instancenorm"))) return false;
+            readers++;
+        }
+    return readers > 0;
+}
+
+static inline void smooth_idle_biases(meg_graph *g)
+{
+    for (int i = 0; i < g->nodes; i++) {
+        const meg_node *v = &g->node[i];
+        bool sums = smooth_is(v, "conv") || smooth_is(v, "conv_transpose") || smooth_is(v, "dense");
+        if (!sums || v->inputs < 3 || !smooth_is_centred(g, v->out[0])) continue;
+        if (g->value[v->in[2]].kind == MEG_PARAMETER) g->value[v->in[2]].kind = MEG_FIXED;
+    }
+}
+
 /* Takes the graph's place, which is freed. */
 static inline meg_graph *smooth_network(meg_graph *g)
 {
@@ -141,6 +168,7 @@ static inline meg_graph *smooth_network(meg_graph *g)
     }
     if (c.new->error.status != MEG_OK) fail_msg("%s", c.new->error.message);
     smooth_biases(&c);
+    smooth_idle_biases(c.new);
     c.new->losses = g->losses;
     for (int i = 0; i < g->losses; i++)
         c.new->loss[i] = (meg_loss){c.map[g->loss[i].value], g->loss[i].weight};
