@@ -17,7 +17,8 @@
  * And a bias straight in front of a batch or instance norm is not trained: its true gradient is zero, what
  * float has of it is rounding alone, which depends on the order of sums and has no digit to compare.
  *
- * What this does not cover in float: the gradient of such a bias; whether a rectifier cuts and a max-pool finds the right pixel. The
+ * What this does not cover in float: the gradient of such a bias; whether a rectifier cuts and a max-pool
+ * finds the right pixel. The
  * networks as they are do so in double, to 1e-10, under the same plans; each kernel of the cpu does so for
  * itself (t330-cpu-own, t331-cpu-elements, t332-cpu-parts).
  */
