@@ -48,7 +48,7 @@ static const sample PIPES[] = {
     {NULL, NULL, NULL, "micro=8 schedule=1f1b", 4, 1, 4},
     {NULL, NULL, NULL, "micro=4 schedule=zb_h1", 3, 1, 3},
     {NULL, NULL, NULL, "micro=2 schedule=mast", 3, 1, 3},
-    {NULL, NULL, NULL, "micro=4 schedule=master", 4, 1, 4},
+    {NULL, NULL, NULL, "micro=4 schedule=master replications=2", 4, 1, 4},
     {NULL, NULL, NULL, "micro=4 schedule=chimera", 4, 1, 4},
     {NULL, NULL, NULL, "micro=4 schedule=interleaved", 4, 2, 2},
 };

@@ -493,6 +493,7 @@ static meg_status make_whole(meg_plan *q, meg_error *e, const meg_plan *even)
     o->micro = micro;
     o->norm = meg_graph_normalises(q->source) ? each : 0;
     o->stages = o->chunks = o->replicas = o->wide = 1;
+    o->replications = 0;
     o->zero = MEG_ZERO_NOTHING;
     o->assign[0] = '\0';
     strcpy(o->mesh, "1");
