@@ -2,12 +2,12 @@
 #include "exec/traffic.h"
 #include "base/clock.h"
 #include "base/pool.h"
+#include "plan/program/events.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const double NAP = 1e-3;       /* seconds: a wake may come between a look and the sleep */
-static const double DOZE = 2e-3;      /* seconds between looks at messages while the device works */
 static const double PATIENCE = 300.0; /* seconds: what the watchdog allows, unless told */
 
 typedef struct under_way {
@@ -339,7 +339,8 @@ meg_status meg_traffic_wait(meg_traffic_list *t, meg_error *e)
     bool busy = next || pace.moving;
     double begin = meg_clock();
     meg_device_watch(t->device, next, wake, t->comm);
-    meg_status status = busy ? meg_comm_doze(t->comm, e, DOZE) : meg_comm_sleep(t->comm, e, NAP);
+    meg_status status = busy ? meg_comm_doze(t->comm, e, MEG_EVENTS_LOOK)
+                             : meg_comm_sleep(t->comm, e, NAP);
     meg_device_watch(t->device, 0, NULL, NULL);
     if (!busy) t->exposed += meg_clock() - begin;
     if (busy) tell_wait(t);

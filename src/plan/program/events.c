@@ -20,10 +20,21 @@ typedef struct writer {
     span *open;
     int opens;
     size_t room;
+    double work; /* seconds of kernels since the last step */
 } writer;
 
-static void add_step(meg_events *v, int step)
+static void add_work(writer *w)
 {
+    meg_events *v = w->out;
+    v->before = meg_grow(v->before, &v->before_room, (size_t)v->steps + 1, sizeof *v->before);
+    v->before[v->steps] = w->work;
+    w->work = 0;
+}
+
+static void add_step(writer *w, int step)
+{
+    meg_events *v = w->out;
+    add_work(w);
     v->step = meg_grow(v->step, &v->step_room, (size_t)v->steps + 1, sizeof *v->step);
     v->step[v->steps++] = step;
 }
@@ -35,7 +46,7 @@ static void settle(writer *w, int64_t lo, int64_t hi, bool writes)
     for (int i = 0; i < w->opens; i++) {
         const span *s = &w->open[i];
         bool touches = s->lo < hi && lo < s->hi && (writes || !s->reads);
-        if (touches) add_step(w->out, -1 - s->note);
+        if (touches) add_step(w, -1 - s->note);
         else w->open[kept++] = *s;
     }
     w->opens = kept;
@@ -112,6 +123,7 @@ static void post(writer *w, const meg_walk *at)
                           .value = s->value,
                           .micro = in->last ? 0 : line->micro,
                           .after = v->afters,
+                          .crew = in->code == MEG_REDUCE ? in->peer : -1,
                           .bytes = s->bytes};
     note_elements(w, s, &n);
     if (in->code == MEG_REDUCE) {
@@ -134,7 +146,7 @@ static void post(writer *w, const meg_walk *at)
     }
     v->note = meg_grow(v->note, &v->note_room, (size_t)v->notes + 1, sizeof *v->note);
     v->note[v->notes++] = n;
-    add_step(v, mine.note);
+    add_step(w, mine.note);
     w->open = meg_grow(w->open, &w->room, (size_t)w->opens + 1, sizeof *w->open);
     w->open[w->opens++] = mine;
 }
@@ -160,9 +172,11 @@ void meg_events_of(const meg_plan *p, int entry, meg_events *out)
                        at.instr->code == MEG_REDUCE;
         if (traffic) post(&w, &at);
         else wait(&w, &at);
+        w.work += at.instr->seconds;
     }
     for (int i = 0; i < w.opens; i++)
-        add_step(out, -1 - w.open[i].note);
+        add_step(&w, -1 - w.open[i].note);
+    add_work(&w);
     free(w.open);
 }
 
@@ -170,6 +184,7 @@ void meg_events_clear(meg_events *v)
 {
     free(v->note);
     free(v->step);
+    free(v->before);
     free(v->after);
     free(v->member);
     *v = (meg_events){0};

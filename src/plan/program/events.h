@@ -12,6 +12,9 @@
 
 #include "plan/program/plan.h"
 
+/* Seconds between two looks of the engine at its messages while its device works. */
+#define MEG_EVENTS_LOOK 2e-3
+
 typedef struct meg_traffic_note { /* one message or reduction of a step */
     int32_t code;                 /* MEG_SEND, MEG_RECV, MEG_REDUCE */
     int32_t peer;                 /* a rank; REDUCE: how many take part */
@@ -26,6 +29,7 @@ typedef struct meg_traffic_note { /* one message or reduction of a step */
     int64_t bytes;
     uint64_t team; /* REDUCE: a hash of its ranks */
     uint64_t what; /* a hash of the elements and their order: the same on all sides */
+    int32_t crew;  /* REDUCE: its team, by number in the entry; else -1 */
 } meg_traffic_note;
 
 typedef struct meg_member_note { /* of a bucket: by this a message names what differs */
@@ -38,9 +42,11 @@ typedef struct meg_events {
     int notes, steps, afters, members;
     meg_traffic_note *note;
     int *step;               /* i: post note i; -1 - i: wait until it is done */
+    double *before;          /* (steps + 1) seconds of the kernels issued since the step before; the
+                                 last: behind all steps. Of this rank alone: prove.c does not send it */
     int *after;              /* notes, of all notes one after the other */
     meg_member_note *member; /* likewise */
-    size_t note_room, step_room, after_room, member_room;
+    size_t note_room, step_room, before_room, after_room, member_room;
 } meg_events;
 
 /* Of elements and their order in memory. */

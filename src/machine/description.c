@@ -1,0 +1,267 @@
+/* Descriptions of machines: see description.h. */
+#include "machine/description.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINK_INSIDE                                                                                \
+    {                                                                                              \
+        2e-6, 1, {{0, 4e9}}, 0, 1                                                                  \
+    }
+#define LINK_BETWEEN                                                                               \
+    {                                                                                              \
+        2e-6, 1, {{0, 12.5e9}}, 12.5e9, 0                                                          \
+    }
+
+const meg_machine meg_machine_default = {.nodes = 1,
+                                         .ranks = 1,
+                                         .cores = 1,
+                                         .launch = 5e-6,
+                                         .inside = LINK_INSIDE,
+                                         .between = LINK_BETWEEN};
+
+/* ---- numbers with units ---- */
+
+typedef struct unit {
+    const char *name;
+    double factor;
+} unit;
+
+/* The largest first. */
+static const unit SECONDS[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {NULL, 0}};
+static const unit RATES[] = {{"TB/s", 1e12},     {"GB/s", 1e9}, {"Gbit/s", .125e9}, {"MB/s", 1e6},
+                             {"Mbit/s", .125e6}, {"KB/s", 1e3}, {"B/s", 1},         {NULL, 0}};
+static const unit OPERATIONS[] = {{"P", 1e15}, {"T", 1e12}, {"G", 1e9},
+                                  {"M", 1e6},  {"", 1},     {NULL, 0}};
+
+static bool scan(const char *text, const unit units[], double *out)
+{
+    char *end;
+    double number = strtod(text, &end);
+    if (end == text || !isfinite(number) || number < 0) return false;
+    for (; units->name; units++)
+        if (strcmp(end, units->name) == 0) {
+            *out = number * units->factor;
+            return true;
+        }
+    return false;
+}
+
+/* With as few digits as read back to the same number. */
+static void print(double value, const unit units[], char *out, size_t size)
+{
+    double back;
+    while (units[1].name && value < units->factor)
+        units++;
+    for (int digits = 3; digits <= 17; digits++) {
+        snprintf(out, size, "%.*g%s", digits, value / units->factor, units->name);
+        if (scan(out, units, &back) && back == value) return;
+    }
+}
+
+/* ---- links ---- */
+
+static meg_status add_point(meg_error *e, const char *what, const char *item, meg_link *l)
+{
+    const char *colon = strchr(item, ':');
+    char size[32] = "0";
+    int64_t bytes;
+    double rate;
+    if (colon) snprintf(size, sizeof size, "%.*s", (int)(colon - item), item);
+    MEG_TRY(e, meg_parse_bytes(e, what, size, &bytes));
+    MEG_CHECK(e, scan(colon ? colon + 1 : item, RATES, &rate) && rate > 0, MEG_EDATA,
+              "%s: '%s' is no bandwidth: write it like 8GB/s, 1Gbit/s, or 64KiB:2GB/s for messages "
+              "of that size",
+              what, item);
+    MEG_CHECK(e, l->points < MEG_LINK_POINTS, MEG_EDATA, "%s: more than %d bandwidths", what,
+              MEG_LINK_POINTS);
+    MEG_CHECK(e, l->points == 0 || bytes > l->at[l->points - 1].bytes, MEG_EDATA,
+              "%s: sizes of messages must ascend, but '%s' does not", what, item);
+    l->at[l->points].bytes = bytes;
+    l->at[l->points++].bandwidth = rate;
+    return MEG_OK;
+}
+
+static meg_status add_item(meg_error *e, const char *what, const char *item, meg_link *l)
+{
+    char *end;
+    if (strncmp(item, "all:", 4) == 0) {
+        MEG_CHECK(e, scan(item + 4, RATES, &l->all) && l->all > 0, MEG_EDATA,
+                  "%s: '%s' is no bandwidth: write it like all:12GB/s", what, item);
+        return MEG_OK;
+    }
+    if (strncmp(item, "cpu:", 4) == 0) {
+        l->cpu = strtod(item + 4, &end);
+        MEG_CHECK(e, end > item + 4 && !*end && l->cpu >= 0 && l->cpu <= 1024, MEG_EDATA,
+                  "%s: '%s' is no number of cores: write it like cpu:0.5", what, item);
+        return MEG_OK;
+    }
+    return add_point(e, what, item, l);
+}
+
+static meg_status read_link(meg_error *e, const char *name, const char *text, meg_link *out)
+{
+    char item[64];
+    meg_link l = {0};
+    for (int i = 0; *text; i++) {
+        size_t length = strcspn(text, ",");
+        MEG_CHECK(e, length > 0 && length < sizeof item, MEG_EDATA, "%s: an item of %zu letters",
+                  name, length);
+        snprintf(item, sizeof item, "%.*s", (int)length, text);
+        text += length + (text[length] == ',');
+        if (i > 0) MEG_TRY(e, add_item(e, name, item, &l));
+        else
+            MEG_CHECK(e, scan(item, SECONDS, &l.latency), MEG_EDATA,
+                      "%s: '%s' is no latency: write it like 2us, before the bandwidth", name,
+                      item);
+    }
+    MEG_CHECK(e, l.points > 0, MEG_EDATA, "%s: no bandwidth: write it like 2us,8GB/s", name);
+    *out = l;
+    return MEG_OK;
+}
+
+static void print_link(const meg_link *l, char *out, size_t size)
+{
+    char number[48];
+    print(l->latency, SECONDS, out, size);
+    for (int i = 0; i < l->points; i++) {
+        print(l->at[i].bandwidth, RATES, number, sizeof number);
+        size_t used = strlen(out);
+        if (l->at[i].bytes == 0) snprintf(out + used, size - used, ",%s", number);
+        else snprintf(out + used, size - used, ",%" PRId64 ":%s", l->at[i].bytes, number);
+    }
+    if (l->all > 0) {
+        print(l->all, RATES, number, sizeof number);
+        snprintf(out + strlen(out), size - strlen(out), ",all:%s", number);
+    }
+    if (l->cpu > 0) snprintf(out + strlen(out), size - strlen(out), ",cpu:%.6g", l->cpu);
+}
+
+/* Between two sizes the seconds, not the rates, are on a line. */
+double meg_link_bandwidth(const meg_link *l, int64_t bytes)
+{
+    int i = 0;
+    while (i + 1 < l->points && l->at[i + 1].bytes <= bytes)
+        i++;
+    if (bytes <= l->at[0].bytes || i + 1 == l->points) return l->at[i].bandwidth;
+    double lo = (double)l->at[i].bytes, hi = (double)l->at[i + 1].bytes;
+    double begin = lo / l->at[i].bandwidth, end = hi / l->at[i + 1].bandwidth;
+    double share = ((double)bytes - lo) / (hi - lo);
+    return (double)bytes / (begin + share * (end - begin));
+}
+
+double meg_link_seconds(const meg_link *l, int64_t bytes)
+{
+    return l->latency + (bytes > 0 ? (double)bytes / meg_link_bandwidth(l, bytes) : 0);
+}
+
+/* ---- words ---- */
+
+typedef struct words { /* as they are written; links may be longer than other texts */
+    char name[MEG_TEXT], flops[MEG_TEXT], bandwidth[MEG_TEXT], launch[MEG_TEXT];
+    char inside[MEG_TEXT], between[MEG_TEXT], disk[MEG_TEXT];
+    int64_t nodes, ranks, cores, memory;
+} words;
+
+#define AT(field) offsetof(words, field)
+
+static const meg_param PARAMS[] = {
+    {"name", MEG_PARAM_TEXT, AT(name), "", "for people", NULL, 0, 0},
+    {"nodes", MEG_PARAM_INT, AT(nodes), "1", "nodes", NULL, 1, 1 << 20},
+    {"ranks", MEG_PARAM_INT, AT(ranks), "1", "ranks of a node", NULL, 1, 1 << 16},
+    {"cores", MEG_PARAM_INT, AT(cores), "0", "cores of a node (0: one for each rank)", NULL, 0,
+     1 << 16},
+    {"memory", MEG_PARAM_BYTES, AT(memory), "0", "memory of a rank (0: not said)", NULL, 0, 0},
+    {"flops", MEG_PARAM_TEXT, AT(flops), "0",
+     "operations a second of a rank, 15.7T (0: prices of this machine)", NULL, 0, 0},
+    {"bandwidth", MEG_PARAM_TEXT, AT(bandwidth), "", "of its memory, 900GB/s", NULL, 0, 0},
+    {"launch", MEG_PARAM_TEXT, AT(launch), "5us", "of a kernel", NULL, 0, 0},
+    {"inside", MEG_PARAM_TEXT, AT(inside), "", "messages within a node: 1us,8GB/s", NULL, 0, 0},
+    {"between", MEG_PARAM_TEXT, AT(between), "", "messages between nodes: 2us,12GB/s,all:12GB/s",
+     NULL, 0, 0},
+    {"disk", MEG_PARAM_TEXT, AT(disk), "", "reading, writing: 1GB/s,500MB/s", NULL, 0, 0},
+    {0},
+};
+
+static meg_status read_rate(meg_error *e, const char *word, const char *text, const unit units[],
+                            double *out)
+{
+    MEG_CHECK(e, scan(text, units, out), MEG_EDATA, "%s=%s: no such number", word, text);
+    return MEG_OK;
+}
+
+static meg_status read_disk(meg_error *e, const char *text, meg_machine *m)
+{
+    char first[MEG_TEXT];
+    const char *comma = strchr(text, ',');
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(text, ","), text);
+    MEG_TRY(e, read_rate(e, "disk", first, RATES, &m->read));
+    return read_rate(e, "disk", comma ? comma + 1 : first, RATES, &m->write);
+}
+
+static meg_status take(meg_error *e, const words *w, meg_machine *m)
+{
+    *m = meg_machine_default;
+    memcpy(m->name, w->name, sizeof m->name);
+    m->nodes = w->nodes;
+    m->ranks = w->ranks;
+    m->cores = w->cores ? w->cores : w->ranks;
+    m->memory = w->memory;
+    MEG_TRY(e, read_rate(e, "flops", w->flops, OPERATIONS, &m->flops));
+    MEG_TRY(e, read_rate(e, "launch", w->launch, SECONDS, &m->launch));
+    if (*w->bandwidth) MEG_TRY(e, read_rate(e, "bandwidth", w->bandwidth, RATES, &m->bandwidth));
+    MEG_CHECK(e, (m->flops > 0) == (m->bandwidth > 0), MEG_EDATA,
+              "flops= and bandwidth= describe a rank together: give both or none");
+    if (*w->inside) MEG_TRY(e, read_link(e, "inside", w->inside, &m->inside));
+    if (*w->between) MEG_TRY(e, read_link(e, "between", w->between, &m->between));
+    return *w->disk ? read_disk(e, w->disk, m) : MEG_OK;
+}
+
+/* Lines to blanks, comments away. */
+static void flatten(char *text)
+{
+    for (char *at = text; *at; at++) {
+        if (*at == '#' && (at == text || strchr(" \t\n", at[-1])))
+            while (*at && *at != '\n')
+                *at++ = ' ';
+        if (*at == '\n' || *at == '\r') *at = ' ';
+        if (!*at) return;
+    }
+}
+
+meg_status meg_machine_read(meg_error *e, const char *what, const char *text, meg_machine *out)
+{
+    words w;
+    meg_error why = {0};
+    size_t size = strlen(text) + 1;
+    MEG_CHECK(e, size <= MEG_MACHINE_TEXT_MAX, MEG_EDATA, "%s: more than %d bytes", what,
+              MEG_MACHINE_TEXT_MAX);
+    char *flat = malloc(size);
+    MEG_CHECK(e, flat, MEG_ENOMEM, "no memory for the description of a machine");
+    memcpy(flat, text, size);
+    flatten(flat);
+    meg_status status = meg_options_parse(&why, PARAMS, "machine", flat, &w);
+    free(flat);
+    if (status == MEG_OK) status = take(&why, &w, out);
+    MEG_CHECK(e, status == MEG_OK, status, "%s: %s", what, why.message);
+    return MEG_OK;
+}
+
+void meg_machine_print(const meg_machine *m, char *out, size_t size)
+{
+    words w = {.nodes = m->nodes, .ranks = m->ranks, .cores = m->cores, .memory = m->memory};
+    memcpy(w.name, m->name, sizeof w.name);
+    print(m->flops, OPERATIONS, w.flops, sizeof w.flops);
+    print(m->launch, SECONDS, w.launch, sizeof w.launch);
+    if (m->bandwidth > 0) print(m->bandwidth, RATES, w.bandwidth, sizeof w.bandwidth);
+    print_link(&m->inside, w.inside, sizeof w.inside);
+    print_link(&m->between, w.between, sizeof w.between);
+    if (m->read > 0) {
+        print(m->read, RATES, w.disk, sizeof w.disk);
+        strcat(w.disk, ",");
+        print(m->write, RATES, w.disk + strlen(w.disk), sizeof w.disk - strlen(w.disk));
+    }
+    meg_options_print(PARAMS, &w, out, size);
+}

@@ -1,0 +1,60 @@
+/* A machine as plans see it: how many nodes and ranks, what a rank has, how fast messages are. Plain data,
+ * read from a text or a file; of this machine the probe writes it, of others a person. It is the one
+ * header of this layer that plans include.
+ *
+ *     nodes=4 ranks=2 cores=8 memory=16GiB inside=1us,8GB/s between=30us,64KiB:60MB/s,1MiB:117MB/s,all:117MB/s
+ *
+ * A link: latency, then the bandwidth of one message alone, by its size if there are several, then what
+ * all messages of a node share (`all:`) and how much of a core each end of a message keeps busy (`cpu:`).
+ * In a file the words may stand on several lines, with comments behind #.
+ */
+#ifndef MEG_MACHINE_DESCRIPTION_H
+#define MEG_MACHINE_DESCRIPTION_H
+
+#include "base/option.h"
+#include "base/status.h"
+
+#include <stdint.h>
+
+enum {
+    MEG_LINK_POINTS = 16,
+    MEG_MACHINE_TEXT_MAX = 1 << 16 /* bytes of a description */
+};
+
+typedef struct meg_link { /* the way of messages, inside a node or between nodes */
+    double latency;       /* seconds */
+    int points;
+    struct {
+        int64_t bytes;
+        double bandwidth;  /* bytes a second of one such message alone, without the latency */
+    } at[MEG_LINK_POINTS]; /* ascending */
+    double all;            /* bytes a second of all messages of a node, each way; 0: no limit */
+    double cpu;            /* cores that each end keeps busy while a message moves */
+} meg_link;
+
+typedef struct meg_machine {
+    char name[MEG_TEXT];
+    int64_t nodes, ranks, cores; /* ranks and cores of a node */
+    int64_t memory;              /* bytes of a rank; 0: not said */
+    double flops, bandwidth; /* of a rank: operations, bytes a second; 0: this machine's prices */
+    double launch;           /* seconds of a kernel that does nothing */
+    meg_link inside, between;
+    double read, write; /* bytes a second of the disk; 0: not said */
+} meg_machine;
+
+/* One node, links as quick as memory: what is taken where nobody has measured or said anything. */
+extern const meg_machine meg_machine_default;
+
+/* `what` names it in messages. Words that are not there have their defaults. */
+meg_status meg_machine_read(meg_error *e, const char *what, const char *text, meg_machine *out);
+
+/* As a text of one line, which reads back as the same machine. */
+void meg_machine_print(const meg_machine *m, char *out, size_t size);
+
+/* Bytes a second of one message of this size. */
+double meg_link_bandwidth(const meg_link *l, int64_t bytes);
+
+/* Seconds of one message alone. */
+double meg_link_seconds(const meg_link *l, int64_t bytes);
+
+#endif

@@ -1,0 +1,607 @@
+/* The replay of a job: see replay.h. A simulation by events: whatever goes on is an *activity*, with what is
+ * left of it in seconds of full speed, and a speed, which depends on what else goes on. Between two ends
+ * of activities nothing changes.
+ */
+#include "plan/program/replay.h"
+#include "base/random.h"
+#include "plan/program/events.h"
+#include "plan/program/transit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    STEPS = 2,   /* that are replayed: the second shows the pace */
+    DEMANDS = 6, /* of an activity, at most */
+    BUCKETS = 1 << 12
+};
+
+typedef enum state {
+    POSTED, /* kernels before it are not done, or earlier traffic has its memory */
+    READY,  /* waits for the other side */
+    MOVING,
+    DONE
+} state;
+
+typedef struct item { /* a note of an actor, in the step at hand */
+    state state;
+    int blockers; /* its kernels, and earlier traffic that must be done before */
+    double posted;
+} item;
+
+typedef struct mark { /* something that happens when an actor has done so much work */
+    double at;
+    int note; /* may begin; -1 - k: the work before step k is done */
+} mark;
+
+typedef struct actor {
+    const meg_plan *plan;
+    meg_events events;
+    int node, copies; /* ranks of it on its node */
+    item *item;
+    int *heir, *heirs; /* notes that wait for note i: heir[heirs[i]] .. heir[heirs[i + 1] - 1] */
+    int next, step;    /* of the events; of the job */
+    int waits;         /* for a note; -1: for none */
+    double issued, done, begun; /* seconds of kernels; when those at hand began */
+    mark *marks;
+    int first_mark, last_mark;
+    size_t mark_room;
+    bool works, finished;
+    double end[STEPS];
+    meg_replay_times times;
+} actor;
+
+typedef struct side { /* of a message, or a rank of a sum */
+    int actor, note;
+} side;
+
+typedef struct meeting { /* a message or sum, some sides of which are there */
+    uint64_t key;
+    bool sends; /* message: the side that is there */
+    int sides, wanted;
+    side *side;
+    size_t room;
+    struct meeting *next;
+} meeting;
+
+typedef struct demand { /* of a resource, while it goes on at full speed */
+    int resource;
+    double amount;
+} demand;
+
+typedef struct activity {
+    double left, speed;
+    int actor;      /* whose kernels; -1: traffic */
+    meeting *where; /* traffic: all of its sides */
+    double begin;
+    meg_transit transit; /* still to come, while there is latency */
+    bool latent;
+    int demands;
+    demand demand[DEMANDS];
+} activity;
+
+typedef struct replay {
+    const meg_replay_job *job;
+    actor *actor;
+    activity *act;
+    int acts;
+    size_t act_room;
+    meeting *bucket[BUCKETS];
+    double *load, *capacity; /* of resources */
+    int resources;
+    double now;
+    int running; /* actors that are not finished */
+    meg_replay_observer *observer;
+    void *context;
+} replay;
+
+/* ---- resources: the cores of each actor; of each node its ways out and in, its memory, its cores ---- */
+
+enum {
+    OUT,
+    IN,
+    INSIDE,
+    CORES,
+    KINDS
+};
+
+static int resource_of(const replay *r, int node, int kind)
+{
+    return r->job->actors + node * KINDS + kind;
+}
+
+static int actor_of(const replay *r, int rank)
+{
+    return r->job->actor_of ? r->job->actor_of[rank] : rank;
+}
+
+static int rank_of(const replay *r, int who)
+{
+    return r->actor[who].plan->world.rank;
+}
+
+/* Of a rank; where ranks outnumber cores they have them by turns. */
+static double own_cores(const meg_machine *m)
+{
+    return fmax(1, (double)m->cores / (double)m->ranks);
+}
+
+static void make_resources(replay *r)
+{
+    const meg_machine *m = r->job->machine;
+    int nodes = meg_machine_node(m, r->job->ranks - 1) + 1;
+    r->resources = r->job->actors + nodes * KINDS;
+    r->load = calloc((size_t)r->resources, sizeof *r->load);
+    r->capacity = calloc((size_t)r->resources, sizeof *r->capacity);
+    if (!r->load || !r->capacity) abort();
+    for (int i = 0; i < r->job->actors; i++)
+        r->capacity[i] = own_cores(m);
+    for (int i = 0; i < nodes; i++) {
+        r->capacity[resource_of(r, i, OUT)] = m->between.all;
+        r->capacity[resource_of(r, i, IN)] = m->between.all;
+        r->capacity[resource_of(r, i, INSIDE)] = m->inside.all;
+        r->capacity[resource_of(r, i, CORES)] = (double)m->cores;
+    }
+}
+
+static void want(const replay *r, activity *a, int resource, double amount)
+{
+    if (amount <= 0 || r->capacity[resource] <= 0) return;
+    if (a->demands < DEMANDS) a->demand[a->demands++] = (demand){resource, amount};
+}
+
+/* What is wanted more than there is slows down all that want it, alike. */
+static void set_speeds(replay *r)
+{
+    memset(r->load, 0, (size_t)r->resources * sizeof *r->load);
+    for (int i = 0; i < r->acts; i++)
+        for (int k = 0; k < r->act[i].demands; k++)
+            r->load[r->act[i].demand[k].resource] += r->act[i].demand[k].amount;
+    for (int i = 0; i < r->acts; i++) {
+        activity *a = &r->act[i];
+        a->speed = 1;
+        for (int k = 0; k < a->demands; k++) {
+            int at = a->demand[k].resource;
+            a->speed = fmin(a->speed, r->capacity[at] / r->load[at]);
+        }
+    }
+}
+
+static void add_activity(replay *r, const activity *a)
+{
+    r->act = meg_grow(r->act, &r->act_room, (size_t)r->acts + 1, sizeof *r->act);
+    r->act[r->acts++] = *a;
+}
+
+/* ---- traffic: waits for all sides, then for its latency, then moves ---- */
+
+static const meg_traffic_note *note_at(const replay *r, side s)
+{
+    return &r->actor[s.actor].events.note[s.note];
+}
+
+static meg_transit sum_transit(const replay *r, side s)
+{
+    const meg_plan *p = r->actor[s.actor].plan;
+    const meg_traffic_note *n = note_at(r, s);
+    const meg_team *team = &p->entry[r->job->entry].team[n->crew];
+    const meg_allreduce_kind *const kind[] = {meg_allreduce_find(p->options.allreduce),
+                                              &meg_ring_scatter, &meg_ring_gather};
+    int64_t each = meg_dtype_bytes(p->profile.real);
+    return meg_transit_of_sum(r->job->machine,
+                              &(meg_transit_sum){.kind = kind[n->how / 2],
+                                                 .ranks = team->count,
+                                                 .rank = team->rank,
+                                                 .count = (n->bytes + each - 1) / each,
+                                                 .element_bytes = each,
+                                                 .piece = MEG_REDUCE_PIECE,
+                                                 .pieces = MEG_REDUCE_PIECES});
+}
+
+/* A device that works keeps its rank from looking at messages but now and then. */
+static double overlooked(const replay *r, const meeting *m, const meg_transit *t)
+{
+    for (int i = 0; i < m->sides; i++)
+        if (r->actor[m->side[i].actor].works) return t->looks * MEG_EVENTS_LOOK / 2;
+    return 0;
+}
+
+static void begin_traffic(replay *r, meeting *m)
+{
+    activity a = {.actor = -1, .where = m, .begin = r->now, .latent = true};
+    const meg_traffic_note *n = note_at(r, m->side[0]);
+    bool sum = n->code == MEG_REDUCE;
+    if (sum) a.transit = sum_transit(r, m->side[0]);
+    else
+        a.transit = meg_transit_message(r->job->machine, rank_of(r, m->side[0].actor), n->peer,
+                                        n->bytes);
+    for (int i = 0; i < m->sides; i++)
+        r->actor[m->side[i].actor].item[m->side[i].note].state = MOVING;
+    a.left = a.transit.latency + overlooked(r, m, &a.transit);
+    add_activity(r, &a);
+}
+
+/* Both ends of a message, or all ranks of a sum, keep cores busy; nodes, their links. */
+static void move(replay *r, activity *a)
+{
+    const meg_transit *t = &a->transit;
+    const meeting *m = a->where;
+    const actor *from = &r->actor[m->side[0].actor];
+    a->latent = false;
+    a->left = t->seconds;
+    for (int i = 0; i < m->sides && i < 2; i++)
+        want(r, a, m->side[i].actor, t->cpu);
+    want(r, a, resource_of(r, from->node, INSIDE), t->inside * from->copies);
+    want(r, a, resource_of(r, from->node, OUT), t->out * from->copies);
+    if (m->sides > 1)
+        want(r, a, resource_of(r, r->actor[m->side[1].actor].node, IN), t->out * from->copies);
+}
+
+static uint64_t key_of(const replay *r, side s)
+{
+    const meg_traffic_note *n = note_at(r, s);
+    uint64_t key = meg_hash_word(meg_hash(n->code == MEG_REDUCE ? "sum" : "message"),
+                                 (uint64_t)n->tag);
+    if (n->code == MEG_REDUCE) return meg_hash_word(key, n->team);
+    int peer = actor_of(r, n->peer), from = n->code == MEG_SEND ? s.actor : peer;
+    int to = n->code == MEG_SEND ? peer : s.actor;
+    return meg_hash_word(meg_hash_word(key, (uint64_t)from), (uint64_t)to);
+}
+
+static int count_actors(const replay *r, side s)
+{
+    const meg_plan *p = r->actor[s.actor].plan;
+    const meg_team *team = &p->entry[r->job->entry].team[note_at(r, s)->crew];
+    int count = 0;
+    if (!r->job->actor_of) return team->count;
+    for (int i = 0; i < team->count; i++) {
+        bool again = false;
+        for (int k = 0; k < i && !again; k++)
+            again = actor_of(r, team->rank[k]) == actor_of(r, team->rank[i]);
+        count += !again;
+    }
+    return count;
+}
+
+/* The first that waits for a side like this. */
+static meeting **find_meeting(replay *r, uint64_t key, side s)
+{
+    const meg_traffic_note *n = note_at(r, s);
+    meeting **at = &r->bucket[key % BUCKETS];
+    for (; *at; at = &(*at)->next) {
+        meeting *m = *at;
+        bool has = n->code != MEG_REDUCE && m->sends == (n->code == MEG_SEND);
+        for (int i = 0; i < m->sides && n->code == MEG_REDUCE && !has; i++)
+            has = m->side[i].actor == s.actor;
+        if (m->key == key && !has) break;
+    }
+    return at;
+}
+
+/* The sender of a message is its first side. */
+static void join(meeting *m, side s, bool sends)
+{
+    m->side = meg_grow(m->side, &m->room, (size_t)m->sides + 1, sizeof *m->side);
+    m->side[m->sides++] = s;
+    if (!sends || m->sides == 1) return;
+    m->side[m->sides - 1] = m->side[0];
+    m->side[0] = s;
+}
+
+static void arrive(replay *r, side s)
+{
+    const meg_traffic_note *n = note_at(r, s);
+    uint64_t key = key_of(r, s);
+    meeting **at = find_meeting(r, key, s), *m = *at;
+    bool sends = n->code == MEG_SEND;
+    r->actor[s.actor].item[s.note].state = READY;
+    if (!m) {
+        m = calloc(1, sizeof *m);
+        if (!m) abort();
+        m->key = key;
+        m->sends = sends;
+        m->wanted = n->code == MEG_REDUCE ? count_actors(r, s) : 2;
+        *at = m;
+    }
+    join(m, s, sends);
+    if (m->sides < m->wanted) return;
+    *at = m->next;
+    begin_traffic(r, m);
+}
+
+/* One reason less to wait. */
+static void release(replay *r, side s)
+{
+    if (--r->actor[s.actor].item[s.note].blockers == 0) arrive(r, s);
+}
+
+/* ---- actors ---- */
+
+static void add_mark(actor *a, int note)
+{
+    a->marks = meg_grow(a->marks, &a->mark_room, (size_t)a->last_mark + 1, sizeof *a->marks);
+    a->marks[a->last_mark++] = (mark){a->issued, note};
+}
+
+/* Kernels use all cores of their rank. */
+static void begin_work(replay *r, int who)
+{
+    actor *a = &r->actor[who];
+    if (a->works || a->first_mark == a->last_mark) return;
+    activity w = {.left = a->marks[a->first_mark].at - a->done, .actor = who, .begin = r->now};
+    double cores = own_cores(r->job->machine);
+    want(r, &w, who, cores);
+    want(r, &w, resource_of(r, a->node, CORES), cores * a->copies);
+    a->works = true;
+    add_activity(r, &w);
+}
+
+static void post(replay *r, int who, int note)
+{
+    actor *a = &r->actor[who];
+    const meg_traffic_note *n = &a->events.note[note];
+    int blockers = 1; /* until all are counted */
+    for (int i = 0; i < n->afters; i++)
+        blockers += a->item[a->events.after[n->after + i]].state != DONE;
+    bool late = a->issued > a->done;
+    a->item[note] = (item){POSTED, blockers + late, r->now};
+    if (late) add_mark(a, note);
+    release(r, (side){who, note});
+}
+
+static void begin_step(actor *a)
+{
+    a->next = 0;
+    memset(a->item, 0, (size_t)a->events.notes * sizeof *a->item);
+}
+
+/* The host's thread: as far as it comes without waiting. */
+static void go_on(replay *r, int who)
+{
+    actor *a = &r->actor[who];
+    const meg_events *v = &a->events;
+    while (!a->finished) {
+        if (a->waits >= 0 && a->item[a->waits].state != DONE) break;
+        a->waits = -1;
+        bool end = a->next == v->steps;
+        if (v->before[a->next] > 0) {
+            a->issued += v->before[a->next];
+            a->times.compute += v->before[a->next];
+            add_mark(a, -1 - a->next);
+        }
+        if (end) { /* the engine waits for the device */
+            a->finished = true;
+            break;
+        }
+        int step = v->step[a->next++];
+        if (step >= 0) post(r, who, step);
+        else a->waits = -1 - step;
+    }
+    begin_work(r, who);
+}
+
+static void finish_step(replay *r, int who)
+{
+    actor *a = &r->actor[who];
+    a->end[a->step++] = r->now;
+    if (a->step == STEPS) {
+        r->running--;
+        return;
+    }
+    a->finished = false;
+    begin_step(a);
+    go_on(r, who);
+}
+
+static bool at_end(const actor *a)
+{
+    return a->finished && !a->works && a->first_mark == a->last_mark && a->step < STEPS;
+}
+
+/* ---- ends of activities ---- */
+
+static void end_work(replay *r, int who, double begin)
+{
+    actor *a = &r->actor[who];
+    double reached = a->marks[a->first_mark].at;
+    a->done = reached;
+    a->works = false;
+    while (a->first_mark < a->last_mark && a->marks[a->first_mark].at <= reached) {
+        int note = a->marks[a->first_mark++].note;
+        if (note >= 0) release(r, (side){who, note});
+        else if (r->observer)
+            r->observer(r->context, &(meg_replay_span){.what = MEG_REPLAY_WORK,
+                                                       .actor = who,
+                                                       .number = -1 - note,
+                                                       .step = a->step,
+                                                       .posted = begin,
+                                                       .begin = begin,
+                                                       .end = r->now});
+    }
+    begin_work(r, who);
+}
+
+static void end_side(replay *r, side s, double begin)
+{
+    actor *a = &r->actor[s.actor];
+    item *it = &a->item[s.note];
+    it->state = DONE;
+    if (r->observer)
+        r->observer(r->context, &(meg_replay_span){.what = MEG_REPLAY_TRAFFIC,
+                                                   .actor = s.actor,
+                                                   .number = s.note,
+                                                   .step = a->step,
+                                                   .posted = it->posted,
+                                                   .begin = begin,
+                                                   .end = r->now});
+    for (int i = a->heirs[s.note]; i < a->heirs[s.note + 1]; i++)
+        if (a->item[a->heir[i]].blockers > 0) release(r, (side){s.actor, a->heir[i]});
+    if (a->waits == s.note) go_on(r, s.actor);
+}
+
+static void end_activity(replay *r, activity a)
+{
+    if (a.actor >= 0) {
+        end_work(r, a.actor, a.begin);
+        return;
+    }
+    for (int i = 0; i < a.where->sides; i++)
+        end_side(r, a.where->side[i], a.begin);
+    free(a.where->side);
+    free(a.where);
+}
+
+/* ---- time ---- */
+
+/* Devices that have nothing to do: because of what? */
+static void count_waiting(replay *r, double seconds)
+{
+    for (int i = 0; i < r->job->actors; i++) {
+        actor *a = &r->actor[i];
+        if (a->works || a->step == STEPS) continue;
+        bool moves = a->waits >= 0 && a->item[a->waits].state == MOVING;
+        *(moves ? &a->times.exposed : &a->times.bubble) += seconds;
+    }
+}
+
+static bool pass(replay *r)
+{
+    double least = INFINITY;
+    set_speeds(r);
+    for (int i = 0; i < r->acts; i++)
+        least = fmin(least, r->act[i].left / r->act[i].speed);
+    if (r->acts == 0) return false;
+    count_waiting(r, least);
+    r->now += least;
+    for (int i = 0; i < r->acts; i++)
+        r->act[i].left -= least * r->act[i].speed;
+    for (int i = 0; i < r->acts;) {
+        activity *a = &r->act[i];
+        if (a->left > 1e-12) {
+            i++;
+            continue;
+        }
+        if (a->latent) {
+            move(r, a);
+            if (a->left > 0) continue;
+        }
+        activity over = *a;
+        *a = r->act[--r->acts];
+        end_activity(r, over); /* may add some, behind */
+    }
+    for (int i = 0; i < r->job->actors; i++)
+        if (at_end(&r->actor[i])) finish_step(r, i);
+    return true;
+}
+
+/* ---- all of it ---- */
+
+static int count_copies(const replay *r, int who, int rank)
+{
+    const meg_machine *m = r->job->machine;
+    int count = 0, first = meg_machine_node(m, rank) * (int)m->ranks;
+    for (int i = first; i < first + m->ranks && i < r->job->ranks; i++)
+        count += actor_of(r, i) == who;
+    return count;
+}
+
+static void list_heirs(actor *a)
+{
+    const meg_events *v = &a->events;
+    a->heirs = calloc((size_t)v->notes + 2, sizeof *a->heirs);
+    a->heir = calloc((size_t)v->afters + 1, sizeof *a->heir);
+    if (!a->heirs || !a->heir) abort();
+    for (int i = 0; i < v->afters; i++)
+        a->heirs[v->after[i] + 1]++;
+    for (int i = 0; i < v->notes; i++)
+        a->heirs[i + 1] += a->heirs[i];
+    int *at = calloc((size_t)v->notes + 1, sizeof *at);
+    if (!at) abort();
+    for (int i = 0; i < v->notes; i++)
+        for (int k = 0; k < v->note[i].afters; k++) {
+            int before = v->after[v->note[i].after + k];
+            a->heir[a->heirs[before] + at[before]++] = i;
+        }
+    free(at);
+}
+
+static void open_actor(replay *r, int who)
+{
+    actor *a = &r->actor[who];
+    *a = (actor){.plan = r->job->plan[who], .waits = -1};
+    int rank = a->plan->world.rank;
+    a->node = meg_machine_node(r->job->machine, rank);
+    a->copies = count_copies(r, who, rank);
+    meg_events_of(a->plan, r->job->entry, &a->events);
+    a->item = calloc((size_t)a->events.notes + 1, sizeof *a->item);
+    if (!a->item) abort();
+    list_heirs(a);
+}
+
+static void close(replay *r)
+{
+    for (int i = 0; i < r->job->actors; i++) {
+        actor *a = &r->actor[i];
+        meg_events_clear(&a->events);
+        free(a->item);
+        free(a->heir);
+        free(a->heirs);
+        free(a->marks);
+    }
+    for (int i = 0; i < BUCKETS; i++)
+        while (r->bucket[i]) {
+            meeting *m = r->bucket[i];
+            r->bucket[i] = m->next;
+            free(m->side);
+            free(m);
+        }
+    free(r->actor);
+    free(r->act);
+    free(r->load);
+    free(r->capacity);
+    free(r);
+}
+
+static void tell(const replay *r, meg_replay *out)
+{
+    double first = 0, last = 0;
+    *out = (meg_replay){.times = calloc((size_t)r->job->actors, sizeof *out->times)};
+    if (!out->times) abort();
+    for (int i = 0; i < r->job->actors; i++) {
+        const actor *a = &r->actor[i];
+        first = fmax(first, a->end[0]);
+        if (a->end[STEPS - 1] > last) last = a->end[STEPS - 1], out->last = i;
+        out->times[i] = (meg_replay_times){a->times.compute / STEPS, a->times.exposed / STEPS,
+                                           a->times.bubble / STEPS};
+    }
+    out->seconds = (last - first) / (STEPS - 1);
+}
+
+meg_status meg_replay_run(const meg_replay_job *job, meg_error *e, meg_replay_observer *observer,
+                          void *context, meg_replay *out)
+{
+    replay *r = calloc(1, sizeof *r);
+    if (!r) abort();
+    *r = (replay){.job = job, .running = job->actors, .observer = observer, .context = context};
+    r->actor = calloc((size_t)job->actors, sizeof *r->actor);
+    if (!r->actor) abort();
+    make_resources(r);
+    for (int i = 0; i < job->actors; i++)
+        open_actor(r, i);
+    for (int i = 0; i < job->actors; i++)
+        go_on(r, i);
+    for (int i = 0; i < job->actors; i++)
+        if (at_end(&r->actor[i])) finish_step(r, i);
+    while (r->running > 0 && pass(r))
+        continue;
+    int stuck = 0;
+    while (stuck < job->actors && r->actor[stuck].step == STEPS)
+        stuck++;
+    meg_status status = MEG_OK;
+    if (r->running > 0)
+        status = meg_fail(e, MEG_EPEER, "replay: rank %d waits for ever", rank_of(r, stuck));
+    else tell(r, out);
+    close(r);
+    return status;
+}

@@ -1,0 +1,204 @@
+/* The replay against closed forms: a chain of equal layers whose forward takes one second and whose backward
+ * two, under schedules of which the literature says how long they take; messages, sums, shared links.
+ */
+#include "base/pool.h"
+#include "plan/plans.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+    WIDTH = 64,
+    REAL = 8 /* bytes of a number: plain profiles are in double */
+};
+
+static const char QUICK[] = "inside=0s,1000000TB/s ranks=16 cores=16";
+
+static meg_graph *chain(int layers)
+{
+    meg_graph *g = meg_graph_create("chain");
+    int x = meg_graph_input(g, "x", 2, (int64_t[]){1, WIDTH});
+    for (int i = 0; i < layers; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "fc%d", i);
+        x = meg_graph_add(g, "dense", name, "units=64 bias=no", 1, &x);
+    }
+    meg_graph_add_loss(g, "softmax_xent", "", x, 1);
+    assert_int_equal(g->error.status, MEG_OK);
+    return g;
+}
+
+/* Of one micro-batch of a step of `micro`. The first layer needs no gradient of its input: what it saves there
+ * its weight's takes. */
+static void set_seconds(meg_plan *p)
+{
+    meg_entry *e = &p->entry[MEG_ENTRY_TRAIN];
+    for (int s = 0; s < e->stations; s++)
+        for (int i = 0; i < e->station[s].instrs; i++) {
+            meg_instr *in = &e->station[s].instr[i];
+            const meg_node *v = in->node < 0 ? NULL : &e->graph->node[in->node];
+            bool dense = in->code == MEG_KERNEL && v && strcmp(v->op->name, "dense") == 0;
+            bool first = dense && e->graph->value[v->in[0]].kind == MEG_INPUT;
+            in->seconds = !dense ? 0 : first && in->pass == MEG_WEIGHT ? 2 : 1;
+        }
+}
+
+typedef struct outcome {
+    double seconds;
+    meg_replay_times first, last;
+} outcome;
+
+static outcome replay(int layers, const char *words, int ranks, const char *machine)
+{
+    meg_graph *g = chain(layers);
+    meg_error e = {0};
+    meg_machine m;
+    meg_plans plans;
+    meg_replay r;
+    meg_plan_input in = {&meg_profile_plain, &(meg_world){0, ranks}, words, 0, NULL};
+    if (meg_machine_read(&e, "test", machine, &m) != MEG_OK) fail_msg("%s", e.message);
+    if (meg_plans_make(g, &e, &in, &plans) != MEG_OK) fail_msg("%s: %s", words, e.message);
+    for (int i = 0; i < plans.actors; i++)
+        set_seconds(plans.plan[i]);
+    if (meg_plans_replay(&plans, &e, &m, &r) != MEG_OK) fail_msg("%s: %s", words, e.message);
+    outcome out = {r.seconds, r.times[0], r.times[plans.actors - 1]};
+    free(r.times);
+    meg_plans_free(&plans);
+    meg_graph_destroy(g);
+    return out;
+}
+
+/* Up to looks at messages, of which there is one in 2 ms while a device works. */
+static void expect(double got, double want, const char *what)
+{
+    if (!(fabs(got - want) <= 1e-3 * fabs(want)))
+        fail_msg("%s: expected %g s, got %g s", what, want, got);
+}
+
+static void test_one_rank(void **state)
+{
+    (void)state;
+    outcome o = replay(4, "batch=8", 1, QUICK);
+    expect(o.seconds, 12, "serial");
+    expect(o.first.compute, 12, "kernels");
+    assert_true(o.first.exposed == 0 && o.first.bubble == 0);
+}
+
+/* S stages, M micro-batches: (M + S - 1) (f + b), the bubble being S - 1 of these. */
+static void test_pipelines(void **state)
+{
+    static const char *const schedule[] = {"gpipe", "1f1b"};
+    (void)state;
+    for (int k = 0; k < 2; k++)
+        for (int micro = 1; micro <= 8; micro *= 2) {
+            char words[96];
+            snprintf(words, sizeof words, "batch=8 level=layer stages=4 micro=%d schedule=%s",
+                     micro, schedule[k]);
+            outcome o = replay(4, words, 4, QUICK);
+            expect(o.seconds, 3.0 * (micro + 3), words);
+            expect(o.first.compute, 3.0 * micro, words);
+            expect(o.first.bubble, 9, words);
+        }
+}
+
+/* GEMS: with N stages and two replicas in opposite directions, forward of the second hides behind backward of
+ * the first: N f + 2 N b + f; one after the other it is 2 N (f + b). */
+static void test_gems(void **state)
+{
+    (void)state;
+    expect(replay(4, "batch=8 level=layer stages=4 micro=2 schedule=serial", 4, QUICK).seconds, 24,
+           "basic");
+    expect(replay(4, "batch=8 level=layer stages=4 micro=2 schedule=mast", 4, QUICK).seconds, 21,
+           "mast");
+}
+
+/* One message each way between two stages, of batch x WIDTH numbers. */
+static void test_messages(void **state)
+{
+    char machine[96];
+    (void)state;
+    snprintf(machine, sizeof machine, "inside=500ms,%dB/s ranks=2 cores=2", 8 * WIDTH * REAL);
+    outcome o = replay(2, "batch=8 level=layer stages=2 schedule=serial", 2, machine);
+    expect(o.seconds, 6 + 2 * 1.5, "messages");
+    expect(o.first.exposed, 1.5, "waiting for a message");
+    /* On two nodes the other link counts. */
+    snprintf(machine, sizeof machine, "between=1s,%dB/s ranks=1 nodes=2", 8 * WIDTH * REAL);
+    o = replay(2, "batch=8 level=layer stages=2 schedule=serial", 2, machine);
+    expect(o.seconds, 6 + 2 * 2, "messages between nodes");
+}
+
+/* Two replicas of one layer sum its gradient behind backward: half of it each way, twice, and an addition. */
+static void test_sum(void **state)
+{
+    char machine[160];
+    double bytes = WIDTH * WIDTH * REAL;
+    (void)state;
+    snprintf(machine, sizeof machine,
+             "inside=250ms,%.0fB/s ranks=2 cores=4 flops=1T bandwidth=%.0fB/s", bytes, 3 * bytes);
+    outcome o = replay(1, "batch=8 replicas=2 allreduce=ring", 2, machine);
+    expect(o.seconds, 3 + 2 * (0.25 + 0.5) + 0.5, "ring of two");
+}
+
+/* What a link has for all is shared by messages at one moment; cores by kernels and copies. */
+static void test_sharing(void **state)
+{
+    char alone[96], shared[96];
+    (void)state;
+    int rate = 4 * WIDTH * REAL; /* of one message in a second */
+    const char *words = "batch=8 level=layer stages=2 replicas=2 schedule=serial bucket=1KiB";
+    snprintf(alone, sizeof alone, "inside=0s,%dB/s ranks=4 cores=4", rate);
+    snprintf(shared, sizeof shared, "inside=0s,%dB/s,all:%dB/s ranks=4 cores=4", rate, rate);
+    double one = replay(2, words, 4, alone).seconds, all = replay(2, words, 4, shared).seconds;
+    if (!(all > one + 2))
+        fail_msg("expected two messages to take 2 s more, got %g and %g", one, all);
+    /* Four ranks of one core have it by turns. */
+    expect(replay(2, "batch=8 replicas=4", 4, "inside=0s,1000000TB/s ranks=4 cores=1").seconds, 24,
+           "ranks that share a core");
+}
+
+static void look(void *context, const meg_replay_span *s)
+{
+    double *work = context;
+    assert_true(s->posted <= s->begin && s->begin <= s->end);
+    if (s->what == MEG_REPLAY_WORK) *work += s->end - s->begin;
+}
+
+/* Spans of work are the kernels' seconds. */
+static void test_spans(void **state)
+{
+    meg_graph *g = chain(4);
+    meg_error e = {0};
+    meg_machine m;
+    meg_plans plans;
+    meg_replay r;
+    double work = 0;
+    (void)state;
+    meg_plan_input in = {&meg_profile_plain, &(meg_world){0, 4},
+                         "batch=8 level=layer stages=4 micro=4 schedule=1f1b", 0, NULL};
+    assert_int_equal(meg_machine_read(&e, "test", QUICK, &m), MEG_OK);
+    assert_int_equal(meg_plans_make(g, &e, &in, &plans), MEG_OK);
+    for (int i = 0; i < plans.actors; i++)
+        set_seconds(plans.plan[i]);
+    meg_replay_job job = {&m, 4, 4, (const meg_plan *const *)plans.plan, NULL, MEG_ENTRY_TRAIN};
+    assert_int_equal(meg_replay_run(&job, &e, look, &work, &r), MEG_OK);
+    expect(work, 2 * 4 * 12, "two steps of four ranks");
+    free(r.times);
+    meg_plans_free(&plans);
+    meg_graph_destroy(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_rank), cmocka_unit_test(test_pipelines),
+        cmocka_unit_test(test_gems),     cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_sum),      cmocka_unit_test(test_sharing),
+        cmocka_unit_test(test_spans),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
