@@ -2,7 +2,7 @@
  * two, under schedules of which the literature says how long they take; messages, sums, shared links.
  */
 #include "base/pool.h"
-#include "plan/plans.h"
+#include "plan/whole.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -58,17 +58,17 @@ static outcome replay(int layers, const char *words, int ranks, const char *mach
     meg_graph *g = chain(layers);
     meg_error e = {0};
     meg_machine m;
-    meg_plans plans;
+    meg_whole plans;
     meg_replay r;
     meg_plan_input in = {&meg_profile_plain, &(meg_world){0, ranks}, words, 0, NULL};
     if (meg_machine_read(&e, "test", machine, &m) != MEG_OK) fail_msg("%s", e.message);
-    if (meg_plans_make(g, &e, &in, &plans) != MEG_OK) fail_msg("%s: %s", words, e.message);
+    if (meg_whole_make(g, &e, &in, &plans) != MEG_OK) fail_msg("%s: %s", words, e.message);
     for (int i = 0; i < plans.actors; i++)
         set_seconds(plans.plan[i]);
-    if (meg_plans_replay(&plans, &e, &m, &r) != MEG_OK) fail_msg("%s: %s", words, e.message);
+    if (meg_whole_replay(&plans, &e, &m, &r) != MEG_OK) fail_msg("%s: %s", words, e.message);
     outcome out = {r.seconds, r.times[0], r.times[plans.actors - 1]};
     free(r.times);
-    meg_plans_free(&plans);
+    meg_whole_free(&plans);
     meg_graph_destroy(g);
     return out;
 }
@@ -174,21 +174,21 @@ static void test_spans(void **state)
     meg_graph *g = chain(4);
     meg_error e = {0};
     meg_machine m;
-    meg_plans plans;
+    meg_whole plans;
     meg_replay r;
     double work = 0;
     (void)state;
     meg_plan_input in = {&meg_profile_plain, &(meg_world){0, 4},
                          "batch=8 level=layer stages=4 micro=4 schedule=1f1b", 0, NULL};
     assert_int_equal(meg_machine_read(&e, "test", QUICK, &m), MEG_OK);
-    assert_int_equal(meg_plans_make(g, &e, &in, &plans), MEG_OK);
+    assert_int_equal(meg_whole_make(g, &e, &in, &plans), MEG_OK);
     for (int i = 0; i < plans.actors; i++)
         set_seconds(plans.plan[i]);
     meg_replay_job job = {&m, 4, 4, (const meg_plan *const *)plans.plan, NULL, MEG_ENTRY_TRAIN};
     assert_int_equal(meg_replay_run(&job, &e, look, &work, &r), MEG_OK);
     expect(work, 2 * 4 * 12, "two steps of four ranks");
     free(r.times);
-    meg_plans_free(&plans);
+    meg_whole_free(&plans);
     meg_graph_destroy(g);
 }
 

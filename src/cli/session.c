@@ -111,6 +111,7 @@ void meg_session_close(meg_session *s)
 {
     meg_trainer_free(s->trainer);
     meg_plan_free(s->plan);
+    meg_forecast_free(&s->forecast);
     meg_graph_free(s->graph);
     meg_data_free(s->data);
     tell_once(s);
@@ -298,6 +299,8 @@ static meg_status plan_words(meg_session *s, const char *more, const char **out)
     const char *path = meg_arguments_value(a, MEG_TO_PLAN_FILE, "plan");
     const meg_named_plan *named = path ? meg_named_plan_find(path) : NULL;
     *out = joined(s, MEG_TO_PLAN, more);
+    if (path && !meg_arguments_has(a, MEG_TO_PLAN, "goal")) /* a plan that was named is complete */
+        *out = meg_pool_text(a->pool, "goal=given %s", *out);
     if (named) *out = meg_named_plan_join(named, a->pool, *out);
     return path && !named ? read_plan(s, path, *out, out) : MEG_OK;
 }
@@ -312,18 +315,28 @@ meg_status meg_session_plan(meg_session *s, const char *more)
     return meg_comm_gather(s->ctx->comm, s->error, &mine, sizeof mine, s->needs);
 }
 
+/* What is said of the words holds for all ranks. */
+static meg_status forecast(meg_session *s, int ranks, const char *given)
+{
+    return meg_session_said(
+        s, meg_context_forecast(s->graph, s->data, given, ranks, s->table, &s->forecast));
+}
+
 meg_status meg_session_plan_for(meg_session *s, const meg_world *world)
 {
-    const char *text;
-    bool first = !s->plan; /* what is said of the words holds for all ranks */
-    MEG_TRY(s->error, plan_words(s, "", &text));
+    const char *text, *given;
+    bool first = !s->plan;
+    MEG_TRY(s->error, plan_words(s, "", &given));
+    if (first) MEG_TRY(s->error, forecast(s, world->ranks, given));
+    text = s->forecast.options;
     meg_plan_free(s->plan);
     s->plan = NULL;
     meg_status status = meg_context_plan(s->graph, s->data, world, text, &s->plan);
     if (status == MEG_EBUDGET)
         meg_context_advise(s->graph, s->data, &(meg_too_large){text, world->ranks, 0});
     if (status == MEG_OK && first)
-        status = meg_plan_judge(s->plan, &s->ctx->error, &s->ctx->log, text);
+        status = meg_plan_judge(s->plan, &s->ctx->error, &s->ctx->log, given);
+    if (status == MEG_OK) meg_plan_foretell(s->plan, &s->forecast);
     return meg_session_said(s, status);
 }
 

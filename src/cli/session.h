@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/needs.h"
 #include "cli/report/record.h"
+#include "train/forecast.h"
 #include "train/trainer.h"
 #include "zoo/zoo.h"
 
@@ -23,6 +24,8 @@ typedef struct meg_session {
     meg_data *data; /* what is trained on; NULL: nothing */
     meg_graph *graph;
     meg_plan *plan;
+    bool table;            /* forecasts of imaginary ranks tell every alternative */
+    meg_forecast forecast; /* of imaginary ranks */
     meg_trainer *trainer;
     meg_need *needs;      /* of all ranks; NULL: not known yet */
     meg_zoo_common model; /* image and classes of the graph */

@@ -16,6 +16,10 @@
 
 #define AT(field) offsetof(meg_plan_options, field)
 
+enum {
+    OPTIONS = 4096 /* bytes of all words */
+};
+
 const meg_param meg_plan_params[] = {
     {"batch", MEG_PARAM_INT, AT(batch), "32", "samples per step", NULL, 1, 1 << 30},
     {"micro", MEG_PARAM_INT, AT(micro), "1", "micro-batches per step; must divide the batch", NULL,
@@ -49,8 +53,8 @@ const meg_param meg_plan_params[] = {
     {"channels", MEG_PARAM_CHOICE, AT(channels), "auto",
      "what a mesh with c cuts: filters, or sums over input channels", "auto|filter|channel", 0, 0},
     {"wide", MEG_PARAM_INT, AT(wide), "1",
-     "layers whose halos of pixels come in one exchange; a rank makes those in between itself", NULL,
-     1, 64},
+     "layers whose halos of pixels come in one exchange; a rank makes those in between itself",
+     NULL, 1, 64},
     {"zero", MEG_PARAM_CHOICE, AT(zero), "0",
      "what each of the ranks that share a weight holds a part of: 1: optimizer states; 3: weights "
      "and gradients, too (as 1 where several stages or segments share a weight, or a schedule has "
@@ -65,6 +69,10 @@ const meg_param meg_plan_params[] = {
      "cheap values: made again in backward, or kept", "auto|none", 0, 0},
     {"keep_grads", MEG_PARAM_BOOL, AT(keep_grads), "no", "keep gradients after the step", NULL, 0,
      0},
+    {"goal", MEG_PARAM_CHOICE, AT(goal), "time",
+     "what words that are not given are chosen for: the quickest step, the least memory, ranks x "
+     "seconds; given: nothing is chosen",
+     "time|memory|cost|given", 0, 0},
     {"phases", MEG_PARAM_BOOL, AT(phases), "no", "reducing operators as several kernels", NULL, 0,
      0},
     {"optimizer", MEG_PARAM_TEXT, AT(optimizer), "sgd", "sgd, adam or adamw, and their own words",
@@ -106,10 +114,10 @@ static void split(const char *text, char *own, char *rest)
 
 static MEG_REGISTRY_NAME(optimizer_name, meg_optimizer_at)
 
-static MEG_REGISTRY_NAME(allreduce_name, meg_allreduce_at)
+    static MEG_REGISTRY_NAME(allreduce_name, meg_allreduce_at)
 
-/* A word that this optimizer has not may be one of another. */
-static meg_status check_whose(const meg_plan *p, meg_error *e, const char *text)
+    /* A word that this optimizer has not may be one of another. */
+    static meg_status check_whose(const meg_plan *p, meg_error *e, const char *text)
 {
     char word[MEG_TEXT], value[MEG_TEXT];
     while (meg_options_next(&text, word, value) > 0)
@@ -124,14 +132,22 @@ static meg_status check_whose(const meg_plan *p, meg_error *e, const char *text)
     return MEG_OK;
 }
 
-static meg_status parse(meg_plan *p, meg_error *e, const char *text)
+meg_status meg_plan_options_read(meg_error *e, const char *text, meg_plan_options *out)
 {
-    char own[2048], rest[2048];
+    char own[OPTIONS], rest[OPTIONS];
     if (!text) text = "";
     MEG_CHECK(e, strlen(text) < sizeof own - 64, MEG_EARG, "plan: more than %zu bytes of options",
               sizeof own - 64);
     split(text, own, rest);
-    MEG_TRY(e, meg_options_parse(e, meg_plan_params, "plan", own, &p->options));
+    return meg_options_parse(e, meg_plan_params, "plan", own, out);
+}
+
+static meg_status parse(meg_plan *p, meg_error *e, const char *text)
+{
+    char own[OPTIONS], rest[OPTIONS];
+    if (!text) text = "";
+    MEG_TRY(e, meg_plan_options_read(e, text, &p->options));
+    split(text, own, rest);
     p->optimizer = meg_optimizer_find(p->options.optimizer);
     if (!p->optimizer)
         return meg_unknown(e, "unknown optimizer", p->options.optimizer, optimizer_name);
@@ -435,11 +451,11 @@ static meg_status check_budget(const meg_plan *p, meg_error *e)
     char need[32], have[32];
     meg_print_bytes(p->arena, need);
     meg_print_bytes(p->options.budget, have);
-    return meg_fail(
-        e, MEG_EBUDGET,
-        "%s needs %" PRId64 " bytes (%s) at batch=%" PRId64 " micro=%" PRId64
-        ", but the budget is %s: %" PRId64 " bytes are missing",
-        p->source->name, p->arena, need, p->options.batch, p->options.micro, have, missing);
+    return meg_fail(e, MEG_EBUDGET,
+                    "%s needs %" PRId64 " bytes (%s) at batch=%" PRId64 " micro=%" PRId64
+                    ", but the budget is %s: %" PRId64 " bytes are missing",
+                    p->source->name, p->arena, need, p->options.batch, p->options.micro, have,
+                    missing);
 }
 
 /* ---- balance=memory ---- */

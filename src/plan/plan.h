@@ -21,6 +21,9 @@ extern const meg_profile meg_profile_plain; /* the ref devices' formats, no seco
 
 extern const meg_param meg_plan_params[];
 
+/* The words of the plan; those of its optimizer are not looked at. */
+meg_status meg_plan_options_read(meg_error *e, const char *text, meg_plan_options *out);
+
 /* The last batch of an epoch over `samples` may be a partial one: it gets an entry of its own
  * (0: unknown, no tail). Evaluation needs none: missing samples have labels that do not count. */
 meg_status meg_plan_make(const meg_graph *g, meg_error *e, const meg_profile *profile,

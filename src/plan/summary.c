@@ -99,6 +99,7 @@ void meg_plan_summary(const meg_plan *p, FILE *out)
     for (int i = 0; i < t->stations; i++)
         for (int b = MEG_BLOCK_FORWARD; b <= MEG_BLOCK_WEIGHTS; b++)
             instrs += t->station[i].block[b].count;
+    if (p->why) fputs(p->why, out);
     fprintf(out, "plan: %s, ", p->source->name);
     print_ranks(p, out);
     fprintf(out, ", batch %" PRId64 " in %d micro-batch%s, %s", t->batch, t->micro,

@@ -10,6 +10,7 @@
 
 typedef struct meg_context_options {
     char device[MEG_TEXT];
+    char machine[MEG_TEXT]; /* description or file; "": this one */
     int64_t threads; /* 0: as many as there are cores for this rank */
     int64_t seed;
     int log;

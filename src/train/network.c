@@ -8,6 +8,7 @@
 #include "import/onnx/onnx.h"
 #include "train/advice.h"
 #include "train/context.h"
+#include "train/forecast.h"
 #include "zoo/zoo.h"
 
 #include <inttypes.h>
@@ -135,8 +136,8 @@ meg_status meg_context_plan(meg_graph *g, const meg_data *d, const meg_world *wo
     meg_context *ctx = context_of(g);
     if (d) MEG_TRY(&ctx->error, meg_data_fits(d, g));
     meg_profile profile = meg_profile_of(ctx->device);
-    MEG_TRY(&ctx->error, meg_plan_make_for(g, &ctx->error, &profile, world, options,
-                                           d ? d->set.count : 0, out));
+    MEG_TRY(&ctx->error,
+            meg_plan_make_for(g, &ctx->error, &profile, world, options, d ? d->set.count : 0, out));
     name_data(*out, d);
     return MEG_OK;
 }
@@ -187,23 +188,50 @@ static meg_status check_ranks(meg_context *ctx, const meg_graph *g, const meg_da
     return meg_context_same(ctx, same, (int)(sizeof same / sizeof *same));
 }
 
-meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out)
+/* With the words that the forecast has. */
+static meg_status make_plan(meg_graph *g, const meg_data *d, const char *given,
+                            const meg_forecast *f, meg_plan **out)
 {
     meg_context *ctx = context_of(g);
+    const char *options = f->options ? f->options : given;
     meg_world world = {meg_comm_rank(ctx->comm), meg_comm_size(ctx->comm)};
     meg_profile profile = meg_profile_of(ctx->device);
-    MEG_TRY(&ctx->error, check_ranks(ctx, g, d, options));
-    MEG_TRY(&ctx->error, meg_context_agree(ctx, d ? meg_data_fits(d, g) : MEG_OK));
     meg_plan_input in = {&profile, &world, options, d ? d->set.count : 0, NULL};
     meg_alike alike = {0};
     meg_status status = meg_plan_alike(ctx->comm, &ctx->error, g, &in, &alike);
     if (status == MEG_EBUDGET) meg_context_advise(g, d, &(meg_too_large){options, world.ranks, 0});
     MEG_TRY(&ctx->error, status);
     if (alike.plain) tell_unlike(ctx, &alike);
-    status = meg_context_agree(ctx, meg_plan_judge(alike.plan, &ctx->error, &ctx->log, options));
-    if (status == MEG_OK) name_data(alike.plan, d);
-    if (status == MEG_OK) *out = alike.plan;
-    else meg_plan_destroy(alike.plan);
+    status = meg_context_agree(ctx, meg_plan_judge(alike.plan, &ctx->error, &ctx->log, given));
+    if (status != MEG_OK) {
+        meg_plan_destroy(alike.plan);
+        return status;
+    }
+    name_data(alike.plan, d);
+    meg_plan_foretell(alike.plan, f);
+    *out = alike.plan;
+    return MEG_OK;
+}
+
+void meg_plan_foretell(meg_plan *p, const meg_forecast *f)
+{
+    if (!f->options) return;
+    p->seconds = f->seconds;
+    if (*f->why) p->why = meg_pool_text(p->pool, "%s", f->why);
+    p->options.goal = MEG_GOAL_GIVEN; /* the words are complete now, for whoever saves them */
+}
+
+/* One rank alone has nothing to choose, unless its plan does not fit. */
+meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out)
+{
+    meg_context *ctx = context_of(g);
+    meg_forecast f = {0};
+    MEG_TRY(&ctx->error, check_ranks(ctx, g, d, options));
+    MEG_TRY(&ctx->error, meg_context_agree(ctx, d ? meg_data_fits(d, g) : MEG_OK));
+    meg_status status = MEG_OK;
+    if (meg_comm_size(ctx->comm) > 1) status = meg_context_forecast_all(g, d, options, &f);
+    if (status == MEG_OK) status = make_plan(g, d, options, &f, out);
+    meg_forecast_free(&f);
     return status;
 }
 

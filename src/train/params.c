@@ -10,6 +10,8 @@ const meg_param meg_context_params[] = {
      0},
     {"threads", MEG_PARAM_INT, AT(threads), "0",
      "of the cpu device (0: this rank's share of the cores)", NULL, 0, 4096},
+    {"machine", MEG_PARAM_TEXT, AT(machine), "",
+     "what plans are made for: a description or a file of one (without: this machine)", NULL, 0, 0},
     {"seed", MEG_PARAM_INT, AT(seed), "1", "of all random numbers", NULL, 0, 1e15},
     {"log", MEG_PARAM_CHOICE, AT(log), "warn", "what is said on stderr", "quiet|warn|info|debug", 0,
      0},

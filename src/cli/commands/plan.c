@@ -7,7 +7,7 @@
 typedef struct settings {
     char data[MEG_TEXT], save[MEG_TEXT];
     int64_t ranks;
-    bool json;
+    bool alternatives, json;
 } settings;
 
 static void print_json(const meg_session *s)
@@ -32,11 +32,24 @@ static meg_status save(meg_session *s, const char *path)
     return meg_session_speaks(s) ? meg_plan_file_write(s->error, path, s->plan) : MEG_OK;
 }
 
+/* A machine that was described has as many as it says; 0: none was. */
+static meg_status ranks_of_machine(const meg_session *s, int *ranks)
+{
+    meg_machine m;
+    if (!*s->ctx->options.machine) return MEG_OK;
+    MEG_TRY(s->error, meg_context_machine(s->ctx, s->error, 1, &m));
+    *ranks = (int)(m.nodes * m.ranks);
+    return MEG_OK;
+}
+
 static meg_status print_plan(meg_session *s, const settings *o)
 {
     if (o->data[0]) MEG_TRY(s->error, meg_session_data(s, o->data, &s->data));
     MEG_TRY(s->error, meg_session_graph(s));
-    if (o->ranks) MEG_TRY(s->error, meg_ranks_imagine(s, (int)o->ranks));
+    int ranks = (int)o->ranks;
+    if (!ranks) MEG_TRY(s->error, ranks_of_machine(s, &ranks));
+    s->table = o->alternatives;
+    if (ranks) MEG_TRY(s->error, meg_ranks_imagine(s, ranks));
     else MEG_TRY(s->error, meg_session_plan(s, ""));
     if (o->save[0]) MEG_TRY(s->error, meg_session_agree(s, save(s, o->save)));
     if (o->json) print_json(s);
@@ -61,6 +74,9 @@ static const meg_param PARAMS[] = {
      "writes the plan as a text for --plan, to be read and edited", NULL, 0, 0},
     {"ranks", MEG_PARAM_INT, offsetof(settings, ranks), "0",
      "as it would be on so many ranks, without starting them", NULL, 0, 1 << 20},
+    {"alternatives", MEG_PARAM_BOOL, offsetof(settings, alternatives), "no",
+     "with --ranks or --machine: all plans that were thought of, and why they were not chosen",
+     NULL, 0, 0},
     {"json", MEG_PARAM_BOOL, offsetof(settings, json), "no", "one JSON object", NULL, 0, 0},
     {0},
 };

@@ -33,6 +33,7 @@ typedef struct meg_plan_options {
     int channels;    /* meg_channels */
     int zero;        /* meg_zero */
     int recompute;   /* 0 auto, 1 none */
+    int goal;        /* meg_goal: of a search; the plan itself does not look at it */
     bool keep_grads; /* gradients stay readable after the step */
     bool phases;     /* reducing operators as several nodes, as a plan that cuts them has them */
     char optimizer[MEG_TEXT];
@@ -101,8 +102,9 @@ struct meg_plan {
     meg_entry entry[MEG_ENTRIES]; /* tail: .batch == 0 where there is none */
     int64_t bytes[MEG_REGIONS];   /* the largest entry's */
     int64_t arena;
-    int tags;       /* of messages: 0 .. tags - 1 (tags.h) */
-    double seconds; /* of a train step */
+    int tags;        /* of messages: 0 .. tags - 1 (tags.h) */
+    double seconds;  /* of a train step */
+    const char *why; /* for people: how its words were chosen; NULL: they were given */
 };
 
 int64_t meg_plan_base(const meg_plan *p, meg_region region); /* its first byte in the arena */

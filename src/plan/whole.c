@@ -1,13 +1,13 @@
-/* Plans of all ranks: see plans.h. */
-#include "plan/plans.h"
+/* The plan of a whole job: see whole.h. */
+#include "plan/whole.h"
 
 #include <stdlib.h>
 
-meg_status meg_plans_make(const meg_graph *g, meg_error *e, const meg_plan_input *in,
-                          meg_plans *out)
+meg_status meg_whole_make(const meg_graph *g, meg_error *e, const meg_plan_input *in,
+                          meg_whole *out)
 {
     int ranks = in->world->ranks;
-    *out = (meg_plans){.ranks = ranks, .actors = ranks};
+    *out = (meg_whole){.ranks = ranks, .actors = ranks};
     out->actor_of = calloc((size_t)ranks, sizeof *out->actor_of);
     out->plan = calloc((size_t)ranks, sizeof *out->plan);
     if (!out->actor_of || !out->plan) abort();
@@ -18,22 +18,22 @@ meg_status meg_plans_make(const meg_graph *g, meg_error *e, const meg_plan_input
         out->actor_of[r] = r;
         meg_status status = meg_plan_from(g, e, &mine, &out->plan[r]);
         if (status == MEG_OK) continue;
-        meg_plans_free(out);
+        meg_whole_free(out);
         return status;
     }
     return MEG_OK;
 }
 
-void meg_plans_free(meg_plans *p)
+void meg_whole_free(meg_whole *p)
 {
     for (int i = 0; i < p->actors && p->plan; i++)
         meg_plan_destroy(p->plan[i]);
     free(p->plan);
     free(p->actor_of);
-    *p = (meg_plans){0};
+    *p = (meg_whole){0};
 }
 
-int64_t meg_plans_bytes(const meg_plans *p)
+int64_t meg_whole_bytes(const meg_whole *p)
 {
     int64_t most = 0;
     for (int i = 0; i < p->actors; i++)
@@ -41,7 +41,7 @@ int64_t meg_plans_bytes(const meg_plans *p)
     return most;
 }
 
-meg_status meg_plans_replay(const meg_plans *p, meg_error *e, const meg_machine *m, meg_replay *out)
+meg_status meg_whole_replay(const meg_whole *p, meg_error *e, const meg_machine *m, meg_replay *out)
 {
     const meg_replay_job job = {.machine = m,
                                 .ranks = p->ranks,

@@ -1,0 +1,347 @@
+/* The search for a plan: see search.h. */
+#include "plan/search/search.h"
+#include "base/option.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FINALISTS = 3, /* that are refined at most */
+    WORDS_MAX = 4096
+};
+
+static const double NEAR = 1.25;    /* a finalist is at most so much slower than the best */
+static const double SIMPLER = 1.03; /* so much slower may the plan with fewer words be */
+
+/* Words that a search may set. */
+static const char *const FREE[] = {"replicas", "stages",    "chunks",    "schedule", "replications",
+                                   "assign",   "mesh",      "channels",  "wide",     "micro",
+                                   "zero",     "recompute", "allreduce", "bucket",   "balance"};
+
+/* What saves memory, in the order in which it costs time. */
+static const char *const SAVERS[] = {"balance=memory",
+                                     "zero=1",
+                                     "zero=3",
+                                     "recompute=segments",
+                                     "zero=3 recompute=segments",
+                                     "zero=1 recompute=segments balance=memory"};
+
+/* What may save time; tried one by one on the best shapes. */
+static const char *const REFINEMENTS[] = {"recompute=none",
+                                          "wide=2",
+                                          "wide=4",
+                                          "channels=filter",
+                                          "channels=channel",
+                                          "allreduce=halving_doubling",
+                                          "allreduce=hierarchical",
+                                          "bucket=4MiB",
+                                          "bucket=64MiB",
+                                          "balance=memory",
+                                          "zero=1"};
+
+typedef struct search {
+    const meg_search_ask *ask;
+    meg_search *out;
+    meg_error error; /* of the last plan that could not be made */
+    size_t room;
+    int best; /* candidate; -1: none yet */
+} search;
+
+bool meg_search_wanted(const char *options, int ranks)
+{
+    char goal[MEG_TEXT], copy[WORDS_MAX];
+    snprintf(copy, sizeof copy, "%s", options ? options : "");
+    bool has = meg_options_take(copy, "goal", goal, sizeof goal);
+    if (has && strcmp(goal, "given") == 0) return false;
+    for (size_t i = 0; i < sizeof FREE / sizeof *FREE && ranks > 0; i++)
+        if (!meg_options_has(options, FREE[i])) return true;
+    return false;
+}
+
+/* ---- one candidate ---- */
+
+/* The given words with more; memory is judged here, not by the plan. */
+static const char *join(const search *x, const char *words)
+{
+    char *text = meg_pool_text(x->out->pool, "%s", x->ask->options ? x->ask->options : "");
+    char old[MEG_TEXT];
+    meg_options_take(text, "budget", old, sizeof old);
+    meg_options_take(text, "goal", old, sizeof old);
+    return meg_pool_text(x->out->pool, "%s goal=given %s", text, words);
+}
+
+static bool fits(const search *x, const meg_candidate *c)
+{
+    return x->ask->memory == 0 || c->bytes <= x->ask->memory;
+}
+
+/* Does it have the mesh, the stages, ... that a word is about? Two values for one word are none. */
+static bool applies(const meg_shape *s, const char *words, const char *more)
+{
+    char word[MEG_TEXT], value[MEG_TEXT];
+    for (const char *at = more; meg_options_next(&at, word, value) > 0;) {
+        if (meg_options_has(words, word)) return false;
+        if (strcmp(word, "wide") == 0 && !s->pixels) return false;
+        if (strcmp(word, "channels") == 0 && !s->channels) return false;
+        if (strcmp(word, "balance") == 0 && s->stages == 1) return false;
+        bool sums = strcmp(word, "allreduce") == 0 || strcmp(word, "bucket") == 0 ||
+                    strcmp(word, "zero") == 0;
+        if (sums && s->copies == 1) return false;
+    }
+    return true;
+}
+
+static bool all_free(const search *x, const char *words)
+{
+    char word[MEG_TEXT], value[MEG_TEXT];
+    for (const char *at = words; meg_options_next(&at, word, value) > 0;)
+        if (!meg_search_free_word(x->ask, word)) return false;
+    return true;
+}
+
+static int count_words(const char *words)
+{
+    char word[MEG_TEXT], value[MEG_TEXT];
+    int count = 0;
+    for (const char *at = words; meg_options_next(&at, word, value) > 0;)
+        count++;
+    return count;
+}
+
+static meg_replay_times busiest(const meg_replay *r, int actors)
+{
+    int most = 0;
+    for (int i = 1; i < actors; i++)
+        if (r->times[i].compute > r->times[most].compute) most = i;
+    return r->times[most];
+}
+
+/* Exactly: all ranks are planned and replayed. */
+static void look(search *x, meg_candidate *c)
+{
+    const meg_search_ask *q = x->ask;
+    meg_world world = {0, q->ranks};
+    meg_plan_input in = {q->profile, &world, join(x, c->words), q->samples, NULL};
+    meg_whole whole;
+    meg_replay r;
+    x->out->looked++;
+    c->verdict = MEG_ILLEGAL;
+    c->why = "";
+    x->error = (meg_error){0};
+    if (meg_whole_make(q->graph, &x->error, &in, &whole) == MEG_OK) {
+        c->bytes = meg_whole_bytes(&whole);
+        c->verdict = fits(x, c) ? MEG_SLOWER : MEG_TOO_LARGE;
+        if (meg_whole_replay(&whole, &x->error, q->machine, &r) == MEG_OK) {
+            c->seconds = r.seconds;
+            c->times = busiest(&r, whole.actors);
+            free(r.times);
+        } else c->verdict = MEG_ILLEGAL;
+        meg_whole_free(&whole);
+    }
+    if (c->verdict == MEG_ILLEGAL) c->why = meg_pool_text(x->out->pool, "%s", x->error.message);
+}
+
+/* By the goal; what is not there is worst. */
+static double worth(const search *x, const meg_candidate *c)
+{
+    if (c->verdict != MEG_SLOWER && c->verdict != MEG_BEST) return INFINITY;
+    return x->ask->goal == MEG_GOAL_MEMORY ? (double)c->bytes : c->seconds;
+}
+
+static int add(search *x, const meg_candidate *c)
+{
+    meg_search *s = x->out;
+    s->list = meg_grow(s->list, &x->room, (size_t)s->count + 1, sizeof *s->list);
+    s->list[s->count] = *c;
+    if (worth(x, c) < (x->best < 0 ? INFINITY : worth(x, &s->list[x->best]))) x->best = s->count;
+    return s->count++;
+}
+
+/* Words that were tried are not tried again. */
+static int try_words(search *x, const meg_shape *s, const char *words)
+{
+    for (int i = 0; i < x->out->count; i++)
+        if (strcmp(x->out->list[i].words, words) == 0 && x->out->list[i].verdict != MEG_UNSEEN)
+            return i;
+    meg_candidate c = {.words = words, .count = count_words(words), .bound = s->bound, .why = ""};
+    look(x, &c);
+    return add(x, &c);
+}
+
+/* ---- shapes ---- */
+
+static bool enough(const search *x)
+{
+    return x->ask->enough && x->best >= 0 && x->ask->enough(x->ask->context);
+}
+
+static const char *both(const search *x, const char *words, const char *more)
+{
+    return meg_pool_text(x->out->pool, "%s%s%s", words, *words ? " " : "", more);
+}
+
+static bool has_fitting(const search *x, int candidate)
+{
+    return x->out->list[candidate].verdict == MEG_SLOWER;
+}
+
+/* A shape that needs too much, with what saves memory: the first that fits. */
+static int save_memory(search *x, const meg_shape *s, int at)
+{
+    for (size_t i = 0; i < sizeof SAVERS / sizeof *SAVERS; i++) {
+        if (!applies(s, s->words, SAVERS[i]) || !all_free(x, SAVERS[i]) || enough(x)) continue;
+        int tried = try_words(x, s, both(x, s->words, SAVERS[i]));
+        if (has_fitting(x, tried)) return tried;
+    }
+    return at;
+}
+
+/* In the order of bounds; ends where none can be better. Returns for each the candidate that it became. */
+static void look_at_shapes(search *x, const meg_shape *shape, int count, int *as)
+{
+    for (int i = 0; i < count; i++) {
+        const meg_shape *s = &shape[i];
+        bool time = x->ask->goal != MEG_GOAL_MEMORY;
+        bool beyond = time && x->best >= 0 && s->bound > x->out->list[x->best].seconds;
+        as[i] = -1;
+        if (beyond || enough(x)) {
+            meg_candidate c = {.words = s->words,
+                               .count = s->count,
+                               .bound = s->bound,
+                               .why = "",
+                               .verdict = beyond ? MEG_BEYOND : MEG_UNSEEN};
+            add(x, &c);
+            continue;
+        }
+        as[i] = try_words(x, s, s->words);
+        if (x->out->list[as[i]].verdict == MEG_TOO_LARGE) as[i] = save_memory(x, s, as[i]);
+    }
+}
+
+/* The shape whose candidate is the n-th best; -1: there are not so many. */
+static int finalist(const search *x, const int *as, int count, int n)
+{
+    int found = -1;
+    double above = -1;
+    for (int k = 0; k <= n; k++) {
+        double least = INFINITY;
+        found = -1;
+        for (int i = 0; i < count; i++) {
+            double w = as[i] < 0 ? INFINITY : worth(x, &x->out->list[as[i]]);
+            if (w > above && w < least) least = w, found = i;
+        }
+        if (found < 0) return -1;
+        above = least;
+    }
+    return found;
+}
+
+/* Word by word, keeping what helps, until nothing does. */
+static void refine(search *x, const meg_shape *s, int at)
+{
+    for (bool better = true; better;) {
+        better = false;
+        for (size_t i = 0; i < sizeof REFINEMENTS / sizeof *REFINEMENTS; i++) {
+            const char *words = x->out->list[at].words;
+            if (!applies(s, words, REFINEMENTS[i]) || !all_free(x, REFINEMENTS[i])) continue;
+            if (enough(x)) return;
+            int tried = try_words(x, s, both(x, words, REFINEMENTS[i]));
+            if (worth(x, &x->out->list[tried]) >= worth(x, &x->out->list[at])) continue;
+            at = tried;
+            better = true;
+        }
+    }
+}
+
+/* ---- the choice ---- */
+
+static void choose(search *x)
+{
+    meg_search *s = x->out;
+    int best = x->best;
+    if (best < 0) return;
+    double limit = worth(x, &s->list[best]) * SIMPLER;
+    for (int i = 0; i < s->count; i++) {
+        const meg_candidate *c = &s->list[i], *b = &s->list[best];
+        bool simpler = c->count < b->count || (c->count == b->count && worth(x, c) < worth(x, b));
+        if (worth(x, c) <= limit && simpler) best = i;
+    }
+    s->list[best].verdict = MEG_BEST;
+    s->fits = true;
+}
+
+static int by_verdict(const void *a, const void *b)
+{
+    const meg_candidate *x = a, *y = b;
+    if (x->verdict != y->verdict) return x->verdict < y->verdict ? -1 : 1;
+    double s = x->seconds > 0 ? x->seconds : x->bound, t = y->seconds > 0 ? y->seconds : y->bound;
+    if (x->verdict == MEG_TOO_LARGE) s = (double)x->bytes, t = (double)y->bytes;
+    return s < t ? -1 : s > t;
+}
+
+/* ---- all of it ---- */
+
+/* The options as given, and the seconds of one rank that has the whole step. */
+static meg_status look_at_one(search *x, meg_error *e, meg_plan_options *given)
+{
+    static const char *const many[] = {"replicas", "stages", "chunks",       "schedule", "assign",
+                                       "mesh",     "wide",   "replications", "channels", "zero",
+                                       "balance",  "micro",  "allreduce",    "bucket"};
+    const meg_search_ask *q = x->ask;
+    char *text = meg_pool_text(x->out->pool, "%s", join(x, "")), old[MEG_TEXT];
+    meg_plan *p = NULL;
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++)
+        meg_options_take(text, many[i], old, sizeof old);
+    MEG_TRY(e, meg_plan_make(q->graph, e, q->profile, text, 0, &p));
+    x->out->one = p->seconds;
+    meg_plan_destroy(p);
+    return meg_plan_options_read(e, join(x, ""), given);
+}
+
+static void refine_best(search *x, const meg_shape *shape, int count, const int *as)
+{
+    int chosen[FINALISTS];
+    for (int n = 0; n < FINALISTS; n++)
+        chosen[n] = finalist(x, as, count, n);
+    for (int n = 0; n < FINALISTS && chosen[n] >= 0; n++) {
+        int at = as[chosen[n]];
+        if (worth(x, &x->out->list[at]) <= NEAR * worth(x, &x->out->list[x->best]))
+            refine(x, &shape[chosen[n]], at);
+    }
+}
+
+meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *out)
+{
+    search x = {.ask = ask, .out = out, .best = -1};
+    meg_plan_options given;
+    meg_shape *shape = NULL;
+    *out = (meg_search){.pool = meg_pool_new()};
+    MEG_TRY(e, look_at_one(&x, e, &given));
+    int count = meg_search_shapes(ask, out->pool, &given, out->one, &shape);
+    int *as = calloc((size_t)count + 1, sizeof *as);
+    if (!as) abort();
+    out->bound = count ? shape[0].bound : 0;
+    look_at_shapes(&x, shape, count, as);
+    refine_best(&x, shape, count, as);
+    choose(&x);
+    if (out->count) qsort(out->list, (size_t)out->count, sizeof *out->list, by_verdict);
+    free(as);
+    free(shape);
+    if (out->looked == 0)
+        return meg_fail(e, MEG_EARG, "no plan uses %d ranks with the words that were given",
+                        ask->ranks);
+    bool any = false;
+    for (int i = 0; i < out->count; i++)
+        any = any || out->list[i].verdict != MEG_ILLEGAL;
+    if (!any) return meg_fail(e, MEG_EARG, "%s", out->list[0].why);
+    return MEG_OK;
+}
+
+void meg_search_free(meg_search *s)
+{
+    free(s->list);
+    if (s->pool) meg_pool_free(s->pool);
+    *s = (meg_search){0};
+}

@@ -1,0 +1,99 @@
+/* The search for a plan: which words that were not given make a step quickest on a machine, within the memory
+ * of its ranks. Pure: the same question, the same answer, but for `enough`.
+ *
+ *     shapes      replicas x stages x mesh x micro-batches x schedule that use all ranks, each with a lower bound of
+ *                 its seconds (shapes.c)
+ *     look        in the order of their bounds, exactly: plans of all ranks, their bytes, a replay; where
+ *                 they need too much memory, again with words that save some; until the next bound is above the
+ *                 best that was found
+ *     refine      the best few, word by word: wide, channels, allreduce, bucket, recompute, balance, zero
+ *     choose      of those within 3 % of the best, the one with the fewest words
+ *
+ * A word that was given is never changed, nor are batch, norm, optimizer and its words. What was rejected keeps its
+ * reason.
+ */
+#ifndef MEG_PLAN_SEARCH_SEARCH_H
+#define MEG_PLAN_SEARCH_SEARCH_H
+
+#include "plan/whole.h"
+
+typedef enum meg_goal { /* goal= */
+    MEG_GOAL_TIME,
+    MEG_GOAL_MEMORY,
+    MEG_GOAL_COST, /* ranks x seconds */
+    MEG_GOAL_GIVEN /* nothing is searched: the words are the plan */
+} meg_goal;
+
+typedef struct meg_search_ask {
+    const meg_graph *graph;
+    const meg_profile *profile;
+    const meg_machine *machine;
+    const char *options; /* words that were given */
+    int64_t samples;
+    int ranks;
+    int64_t memory; /* bytes that a rank may have; 0: no limit */
+    meg_goal goal;
+    bool (*enough)(void *context); /* stop looking; NULL: look at all */
+    void *context;
+} meg_search_ask;
+
+typedef enum meg_standing {
+    MEG_BEST,
+    MEG_SLOWER,    /* than the best, by replay */
+    MEG_BEYOND,    /* its bound is above the best */
+    MEG_TOO_LARGE, /* for the memory of a rank */
+    MEG_ILLEGAL,   /* there is no such plan, says `why` */
+    MEG_UNSEEN     /* no time was left to look at it */
+} meg_standing;
+
+typedef struct meg_candidate {
+    const char *words;      /* besides those that were given */
+    int count;              /* of them */
+    double bound;           /* seconds that it takes at least */
+    double seconds;         /* by replay; 0: not looked at */
+    meg_replay_times times; /* of the rank that is busiest */
+    int64_t bytes;          /* of the rank that needs most; 0: not looked at */
+    meg_standing verdict;
+    const char *why; /* "": the figures say it */
+} meg_candidate;
+
+typedef struct meg_search {
+    meg_pool *pool;
+    meg_candidate *list; /* by verdict, then by seconds or bound */
+    int count, looked;
+    double one;   /* seconds of one rank alone, as if it had the memory */
+    double bound; /* the least of all shapes' bounds */
+    bool fits; /* the first of the list is a plan; else it is the one that is nearest to fitting */
+} meg_search;
+
+/* An error only where not even the given words make a plan. Free it in any case. */
+meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *out);
+void meg_search_free(meg_search *s);
+
+/* The choice, the best of each other kind of plan and why it is not chosen: a few lines. */
+void meg_search_tell(const meg_search *s, const meg_search_ask *ask, FILE *out);
+
+/* Every alternative, with its reason. */
+void meg_search_table(const meg_search *s, const meg_search_ask *ask, FILE *out);
+
+/* Are there words to be found? None where goal=given. */
+bool meg_search_wanted(const char *options, int ranks);
+
+/* ---- private ---- */
+
+typedef struct meg_shape {
+    const char *words;
+    int count;
+    double bound;
+    bool pixels, channels; /* what its mesh cuts */
+    int stages, copies;    /* ranks that share a weight */
+} meg_shape;
+
+/* Of a network whose step takes `one` seconds on one rank, by ascending bounds. *out is to be freed, its words are
+ * the pool's. given: the options of the words that were given. */
+int meg_search_shapes(const meg_search_ask *ask, meg_pool *pool, const meg_plan_options *given,
+                      double one, meg_shape **out);
+
+bool meg_search_free_word(const meg_search_ask *ask, const char *word); /* not given */
+
+#endif

@@ -1,0 +1,274 @@
+/* Shapes of plans: replicas x stages x mesh x micro-batches x schedule. See search.h.
+ *
+ * The bound of a shape: its share of the kernels' seconds of one rank, were they cut evenly, times how much
+ * longer the schedule's timetable is than the work in it. Messages, and kernels that do not halve, only add.
+ */
+#include "graph/groups.h"
+#include "plan/schedule/schedule.h"
+#include "plan/search/search.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MICROS = 8,         /* numbers of micro-batches for a shape */
+    MICRO_PER_RANK = 4, /* micro-batches for each rank of a pipeline, at most */
+    MESHES = 6,
+    CHUNKS = 4
+};
+
+typedef struct mesh {
+    int size;
+    char text[32];
+    bool pixels, channels;
+} mesh;
+
+typedef struct maker {
+    const meg_search_ask *ask;
+    meg_pool *pool;
+    double one;
+    meg_plan_options given; /* what the words say, and the defaults */
+    bool normalises;
+    int pieces; /* that stages are made of */
+    meg_box sample;
+    meg_shape *list;
+    int count;
+    size_t room;
+} maker;
+
+bool meg_search_free_word(const meg_search_ask *ask, const char *word)
+{
+    return !meg_options_has(ask->options, word);
+}
+
+/* ---- what a word may be ---- */
+
+static bool free_of(const maker *m, const char *word)
+{
+    return meg_search_free_word(m->ask, word);
+}
+
+/* Micro-batches may not split a group of samples that are normalised together. */
+static bool may_cut(const maker *m, int64_t micro)
+{
+    int64_t each = m->given.batch / micro, norm = m->given.norm ? m->given.norm : m->given.batch;
+    return m->given.batch % micro == 0 && (micro == 1 || !m->normalises || each % norm == 0);
+}
+
+static int list_micros(const maker *m, int pipe, int replicas, int64_t out[MICROS])
+{
+    int count = 0;
+    int64_t most = pipe > 1 ? (int64_t)MICRO_PER_RANK * pipe : 1;
+    if (!free_of(m, "micro")) {
+        out[0] = m->given.micro;
+        return 1;
+    }
+    for (int64_t k = 1; k <= most && count < MICROS; k *= 2)
+        if (may_cut(m, k) && m->given.batch / k >= replicas) out[count++] = k;
+    return count;
+}
+
+/* The longest axis of pixels in two, or whatever divides, again and again. */
+static bool cut_pixels(const maker *m, int size, mesh *out)
+{
+    static const char letter[MEG_AXES] = {'n', 'c', 'd', 'h', 'w'};
+    int64_t parts[MEG_AXES] = {1, 1, 1, 1, 1};
+    for (int left = size, factor = 2; left > 1;) {
+        int best = -1;
+        double longest = 0;
+        while (left % factor)
+            factor++;
+        for (int a = MEG_D; a < MEG_AXES; a++) {
+            double length = (double)meg_extent(&m->sample, a) / (double)(parts[a] * factor);
+            if (length >= 1 && length > longest) best = a, longest = length;
+        }
+        if (best < 0) return false;
+        parts[best] *= factor;
+        left /= factor;
+    }
+    *out = (mesh){.size = size, .pixels = true};
+    for (int a = MEG_D; a < MEG_AXES; a++)
+        if (parts[a] > 1)
+            snprintf(out->text + strlen(out->text), sizeof out->text - strlen(out->text),
+                     "%c%" PRId64, letter[a], parts[a]);
+    return true;
+}
+
+static int list_meshes(const maker *m, int size, mesh out[MESHES])
+{
+    int count = 0;
+    if (size == 1) {
+        out[0] = (mesh){.size = 1, .text = "1"};
+        return 1;
+    }
+    if (cut_pixels(m, size, &out[count])) count++;
+    out[count] = (mesh){.size = size, .channels = true};
+    snprintf(out[count].text, sizeof out[count].text, "c%d", size);
+    return count + 1;
+}
+
+/* ---- bounds ---- */
+
+/* How much longer the pipeline takes than each of its ranks works; 0: there is no such timetable. */
+static double stretch(const maker *m, const meg_row *row, int pipe, int chunks, int64_t micro)
+{
+    meg_pool *pool = meg_pool_new();
+    meg_error e;
+    meg_timetable *t = NULL;
+    meg_pipe p = {.stages = pipe * chunks,
+                  .ranks = pipe,
+                  .micro = (int)micro,
+                  .replications = (int)m->given.replications};
+    double work = 0, longer = 0;
+    if (meg_timetable_draw(&e, pool, row, &p, &t) == MEG_OK) {
+        for (int i = 0; i < t->first[1]; i++)
+            work += t->task[i].end - t->task[i].start;
+        longer = t->makespan / work;
+    }
+    meg_pool_free(pool);
+    return longer;
+}
+
+/* ---- shapes ---- */
+
+typedef struct pick { /* of a shape, so far */
+    int pipe, chunks, replicas;
+    int64_t micro;
+    const mesh *mesh; /* NULL: as given */
+    const meg_row *row;
+} pick;
+
+static void add_word(const maker *m, meg_shape *s, const char *word, const char *value)
+{
+    if (!free_of(m, word)) return;
+    s->words = meg_pool_text(m->pool, "%s%s%s=%s", s->words, *s->words ? " " : "", word, value);
+    s->count++;
+}
+
+static void add_number(const maker *m, meg_shape *s, const char *word, int64_t value, int64_t usual)
+{
+    char text[24];
+    if (value == usual) return;
+    snprintf(text, sizeof text, "%" PRId64, value);
+    add_word(m, s, word, text);
+}
+
+static void add_shape(maker *m, const pick *p)
+{
+    double longer = p->row ? stretch(m, p->row, p->pipe, p->chunks, p->micro) : 1;
+    if (longer == 0) return;
+    meg_shape s = {.words = "",
+                   .bound = m->one / m->ask->ranks * longer,
+                   .stages = p->pipe * p->chunks,
+                   .copies = m->ask->ranks / p->pipe};
+    add_number(m, &s, "stages", p->pipe * p->chunks, 1);
+    add_number(m, &s, "chunks", p->chunks, 1);
+    if (p->row) add_word(m, &s, "schedule", p->row->name);
+    if (p->mesh && p->mesh->size > 1) add_word(m, &s, "mesh", p->mesh->text);
+    if (p->mesh) s.pixels = p->mesh->pixels, s.channels = p->mesh->channels;
+    else
+        s.pixels = strpbrk(m->given.mesh, "dhwx") != NULL,
+        s.channels = strchr(m->given.mesh, 'c') != NULL;
+    add_number(m, &s, "micro", p->micro, 1);
+    m->list = meg_grow(m->list, &m->room, (size_t)m->count + 1, sizeof *m->list);
+    m->list[m->count++] = s;
+}
+
+/* A schedule that was given, or any that can be drawn; one of several chunks is for those that want them. */
+static void add_schedules(maker *m, pick *p)
+{
+    meg_error e;
+    bool given = !free_of(m, "schedule") && strcmp(m->given.schedule, "auto") != 0;
+    if (p->pipe == 1 && p->chunks == 1) {
+        p->row = NULL;
+        add_shape(m, p);
+        return;
+    }
+    if (given) {
+        if (meg_row_find(&e, m->given.schedule, &p->row) == MEG_OK) add_shape(m, p);
+        return;
+    }
+    for (int i = 0; (p->row = meg_row_at(i)); i++)
+        add_shape(m, p);
+}
+
+static void add_micros(maker *m, pick *p)
+{
+    int64_t micro[MICROS];
+    int count = list_micros(m, p->pipe, p->replicas, micro);
+    for (int i = 0; i < count; i++) {
+        p->micro = micro[i];
+        add_schedules(m, p);
+    }
+}
+
+static void add_meshes(maker *m, pick *p, int left)
+{
+    mesh meshes[MESHES];
+    if (!free_of(m, "mesh")) { /* how many ranks it wants, the plan knows */
+        p->mesh = NULL;
+        p->replicas = 1;
+        add_micros(m, p);
+        return;
+    }
+    for (int size = 1; size <= left; size++) {
+        if (left % size) continue;
+        p->replicas = left / size;
+        if (!free_of(m, "replicas") && m->given.replicas && m->given.replicas != p->replicas)
+            continue;
+        if (p->replicas > m->given.batch) continue;
+        int count = list_meshes(m, size, meshes);
+        for (int i = 0; i < count; i++) {
+            p->mesh = &meshes[i];
+            add_micros(m, p);
+        }
+    }
+}
+
+/* As many stages on a rank as chunks says. */
+static void add_pipes(maker *m)
+{
+    bool stages = free_of(m, "stages"), chunks = free_of(m, "chunks");
+    for (int c = 1; c <= (chunks ? CHUNKS : (int)m->given.chunks); c *= 2)
+        for (int pipe = 1; pipe <= m->ask->ranks; pipe++) {
+            int64_t all = (int64_t)pipe * c;
+            bool known = !stages && m->given.stages != all;
+            bool fixed = !chunks && m->given.chunks != c;
+            if (m->ask->ranks % pipe && free_of(m, "mesh")) continue;
+            if (known || fixed || all > m->pieces || all > MEG_STAGES) continue;
+            if (c > 1 && pipe == 1) continue;
+            pick p = {.pipe = pipe, .chunks = c};
+            add_meshes(m, &p, m->ask->ranks / pipe);
+        }
+}
+
+static int by_bound(const void *a, const void *b)
+{
+    const meg_shape *x = a, *y = b;
+    if (x->bound != y->bound) return x->bound < y->bound ? -1 : 1;
+    if (x->count != y->count) return x->count < y->count ? -1 : 1;
+    return strcmp(x->words, y->words);
+}
+
+static void look_at(maker *m)
+{
+    const meg_graph *g = m->ask->graph;
+    m->normalises = meg_graph_normalises(g);
+    for (int i = g->values - 1; i >= 0; i--)
+        if (g->value[i].kind == MEG_INPUT) m->sample = g->value[i].shape;
+    meg_groups *groups = meg_groups_new(g, (meg_level)m->given.level);
+    m->pieces = groups->count;
+    meg_groups_free(groups);
+}
+
+int meg_search_shapes(const meg_search_ask *ask, meg_pool *pool, const meg_plan_options *given,
+                      double one, meg_shape **out)
+{
+    maker m = {.ask = ask, .pool = pool, .one = one, .given = *given};
+    look_at(&m);
+    add_pipes(&m);
+    qsort(m.list, (size_t)m.count, sizeof *m.list, by_bound);
+    *out = m.list;
+    return m.count;
+}

@@ -1,0 +1,105 @@
+/* What a search found, for people: the choice and its reasons in a few lines, or every alternative. */
+#include "plan/search/search.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    KINDS = 8 /* 1: has stages, 2: cuts pixels, 4: cuts channels */
+};
+
+static int kind_of(const char *words)
+{
+    char *mesh = strstr(words, "mesh=");
+    int kind = strstr(words, "stages=") ? 1 : 0;
+    if (!mesh) return kind;
+    size_t length = strcspn(mesh + 5, " ");
+    for (size_t i = 0; i < length; i++)
+        kind |= mesh[5 + i] == 'c' ? 4 : strchr("dhwx", mesh[5 + i]) ? 2 : 0;
+    return kind;
+}
+
+static const char *name_of(const meg_candidate *c)
+{
+    return *c->words ? c->words : "(replicas alone: no more words)";
+}
+
+static void print_why(const meg_search *s, const meg_candidate *c, const meg_search_ask *ask,
+                      FILE *out)
+{
+    const meg_candidate *best = &s->list[0];
+    char bytes[32];
+    switch (c->verdict) {
+    case MEG_BEST:
+        fprintf(out, "at least %.4f s", s->bound);
+        break;
+    case MEG_SLOWER:
+        if (c->seconds < best->seconds)
+            fprintf(out, "%.1f %% quicker, but %d words more",
+                    100 * (1 - c->seconds / best->seconds), c->count - best->count);
+        else
+            fprintf(out, "%.0f %% slower: kernels %.4f, messages %.4f, waits %.4f",
+                    100 * (c->seconds / best->seconds - 1), c->times.compute, c->times.exposed,
+                    c->times.bubble);
+        break;
+    case MEG_BEYOND:
+        fprintf(out, "not replayed: at least %.4f s", c->bound);
+        break;
+    case MEG_TOO_LARGE:
+        meg_print_bytes(c->bytes - ask->memory, bytes);
+        fprintf(out, "does not fit: %s (%" PRId64 " bytes) are missing", bytes,
+                c->bytes - ask->memory);
+        break;
+    case MEG_ILLEGAL:
+        fprintf(out, "impossible: %s", c->why);
+        break;
+    case MEG_UNSEEN:
+        fprintf(out, "not replayed for want of time: at least %.4f s", c->bound);
+        break;
+    }
+}
+
+static void print_one(const meg_search *s, const meg_candidate *c, const meg_search_ask *ask,
+                      const char *what, FILE *out)
+{
+    char seconds[32] = "-", bytes[32] = "-";
+    if (c->seconds > 0) snprintf(seconds, sizeof seconds, "%.4f s", c->seconds);
+    if (c->bytes > 0) meg_print_bytes(c->bytes, bytes);
+    fprintf(out, "  %-8s %-44s %12s %11s  ", what, name_of(c), seconds, bytes);
+    print_why(s, c, ask, out);
+    fputc('\n', out);
+}
+
+static void print_head(const meg_search *s, const meg_search_ask *ask, FILE *out)
+{
+    char memory[32] = "any";
+    if (ask->memory) meg_print_bytes(ask->memory, memory);
+    fprintf(out, "auto: %d plan%s for %d rank%s with %s of memory each, %d of them replayed\n",
+            s->count, s->count == 1 ? "" : "s", ask->ranks, ask->ranks == 1 ? "" : "s", memory,
+            s->looked);
+}
+
+void meg_search_tell(const meg_search *s, const meg_search_ask *ask, FILE *out)
+{
+    bool told[KINDS] = {false};
+    print_head(s, ask, out);
+    for (int i = 0; i < s->count; i++) {
+        const meg_candidate *c = &s->list[i];
+        int kind = kind_of(c->words);
+        bool quickest = i == 1 && c->verdict == MEG_SLOWER && c->seconds < s->list[0].seconds;
+        if (c->verdict == MEG_ILLEGAL || (told[kind] && !quickest)) continue;
+        told[kind] = true;
+        print_one(s, c, ask, i == 0 ? (s->fits ? "chosen" : "nearest") : "", out);
+    }
+    if (s->fits && ask->ranks > 1 && s->one <= s->list[0].seconds)
+        fprintf(out, "  one rank alone would take %.4f s: more ranks do not pay here\n", s->one);
+}
+
+void meg_search_table(const meg_search *s, const meg_search_ask *ask, FILE *out)
+{
+    static const char *const word[] = {"chosen", "slower", "bound", "large", "illegal", "unseen"};
+    print_head(s, ask, out);
+    for (int i = 0; i < s->count; i++)
+        print_one(s, &s->list[i], ask, word[s->list[i].verdict], out);
+}

@@ -1,0 +1,27 @@
+/* The plan of a whole job: the plans of all its ranks, as one looks at them before anything runs: how much memory the ranks need,
+ * how long a step takes. Equal ranks are planned once (an *actor* stands for them).
+ */
+#ifndef MEG_PLAN_WHOLE_H
+#define MEG_PLAN_WHOLE_H
+
+#include "plan/plan.h"
+#include "plan/program/replay.h"
+
+typedef struct meg_whole {
+    int ranks, actors;
+    int *actor_of;   /* (ranks) */
+    meg_plan **plan; /* (actors): of the first rank that it stands for */
+} meg_whole;
+
+/* in->world says how many ranks there are; whose plan it asks for does not matter. */
+meg_status meg_whole_make(const meg_graph *g, meg_error *e, const meg_plan_input *in,
+                          meg_whole *out);
+void meg_whole_free(meg_whole *p);
+
+int64_t meg_whole_bytes(const meg_whole *p); /* of the largest arena */
+
+/* Of a train step; out->times is to be freed. */
+meg_status meg_whole_replay(const meg_whole *p, meg_error *e, const meg_machine *m,
+                            meg_replay *out);
+
+#endif

@@ -1,0 +1,34 @@
+/* What is known of a plan before it runs: which words complete those that were given, how long a step of all
+ * ranks takes, and why. Machines are described by machine=, a text or the name of a file; without it this one.
+ */
+#ifndef MEG_TRAIN_FORECAST_H
+#define MEG_TRAIN_FORECAST_H
+
+#include "machine/description.h"
+#include "plan/search/search.h"
+#include "train/context.h"
+
+typedef struct meg_forecast {
+    char *options;  /* the words, complete */
+    double seconds; /* of a step */
+    char *why;      /* lines for people; "": nothing was chosen */
+    bool fits;      /* into the memory of ranks; else the words are the nearest plan's */
+} meg_forecast;
+
+/* The machine on which so many ranks would run. */
+meg_status meg_context_machine(const meg_context *ctx, meg_error *e, int ranks, meg_machine *out);
+
+/* Not collective. table: every alternative is told. */
+meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const char *options,
+                                int ranks, bool table, meg_forecast *out);
+
+/* Collective: the first rank's, for all ranks of the context. */
+meg_status meg_context_forecast_all(const meg_graph *g, const meg_data *d, const char *options,
+                                    meg_forecast *out);
+
+/* What a plan that was made of it says of itself. */
+void meg_plan_foretell(meg_plan *p, const meg_forecast *f);
+
+void meg_forecast_free(meg_forecast *f);
+
+#endif
