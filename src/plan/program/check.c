@@ -3,6 +3,7 @@
 #include "plan/program/program.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct checker {
     const meg_station *e;
@@ -46,38 +47,82 @@ static int by_birth(const void *a, const void *b)
     return x->born != y->born ? (x->born < y->born ? -1 : 1) : (x < y ? -1 : x > y);
 }
 
+static int by_death(const void *a, const void *b)
+{
+    const meg_slot *x = *(const meg_slot *const *)a, *y = *(const meg_slot *const *)b;
+    return x->dies != y->dies ? (x->dies < y->dies ? -1 : 1) : (x < y ? -1 : x > y);
+}
+
+typedef struct
+    living { /* slots by offset, of one offset by bytes; none shares a byte with another */
+    int count;
+    const meg_slot **at;
+} living;
+
+static bool lower(const meg_slot *a, const meg_slot *b)
+{
+    if (a->offset != b->offset) return a->offset < b->offset;
+    return a->bytes != b->bytes ? a->bytes < b->bytes : a < b;
+}
+
+static int seat_of(const living *l, const meg_slot *s)
+{
+    int lo = 0, hi = l->count;
+    while (lo < hi) {
+        int middle = lo + (hi - lo) / 2;
+        if (lower(l->at[middle], s)) lo = middle + 1;
+        else hi = middle;
+    }
+    return lo;
+}
+
+static void bury(living *l, const meg_slot *s)
+{
+    int at = seat_of(l, s);
+    memmove(l->at + at, l->at + at + 1, (size_t)(--l->count - at) * sizeof *l->at);
+}
+
+/* Since those alive are apart, only the next ones can be in the way. */
+static meg_status bear(const checker *c, living *l, const meg_slot *s)
+{
+    int at = seat_of(l, s);
+    for (int i = at > 0 ? at - 1 : 0; i <= at && i < l->count; i++) {
+        const meg_slot *o = l->at[i];
+        MEG_CHECK(c->error, o->offset >= s->offset + s->bytes || s->offset >= o->offset + o->bytes,
+                  MEG_EARG, "program %s: slots %d and %d overlap", c->e->entry->name,
+                  (int)(s - c->e->slot), (int)(o - c->e->slot));
+    }
+    memmove(l->at + at + 1, l->at + at, (size_t)(l->count++ - at) * sizeof *l->at);
+    l->at[at] = s;
+    return MEG_OK;
+}
+
 /* Slots of a region in the order of their birth against those still alive: no two may share a byte,
  * none may end beyond `room`. */
 static meg_status check_overlap(const checker *c, meg_region region, int64_t room)
 {
     const meg_station *e = c->e;
     size_t most = (size_t)e->slots + 1;
-    const meg_slot **order = calloc(most, sizeof *order), **live = calloc(most, sizeof *live);
-    if (!order || !live) abort();
-    int count = 0, alive = 0;
+    const meg_slot **born = calloc(3 * most, sizeof *born), **dies = born + most;
+    if (!born) abort();
+    living alive = {0, dies + most};
+    int count = 0, dead = 0;
     meg_status status = MEG_OK;
     for (int i = 0; i < e->slots; i++)
-        if (e->slot[i].region == region && e->slot[i].born >= 0) order[count++] = &e->slot[i];
-    qsort(order, (size_t)count, sizeof *order, by_birth);
+        if (e->slot[i].region == region && e->slot[i].born >= 0) born[count++] = &e->slot[i];
+    memcpy(dies, born, (size_t)count * sizeof *dies);
+    qsort(born, (size_t)count, sizeof *born, by_birth);
+    qsort(dies, (size_t)count, sizeof *dies, by_death);
     for (int i = 0; i < count && status == MEG_OK; i++) {
-        const meg_slot *s = order[i];
-        int kept = 0;
-        for (int k = 0; k < alive; k++) {
-            if (live[k]->dies < s->born) continue;
-            live[kept++] = live[k];
-            if (live[k]->offset < s->offset + s->bytes &&
-                s->offset < live[k]->offset + live[k]->bytes)
-                status = meg_fail(c->error, MEG_EARG, "program %s: slots %d and %d overlap",
-                                  e->entry->name, (int)(s - e->slot), (int)(live[k] - e->slot));
-        }
-        alive = kept;
-        live[alive++] = s;
+        const meg_slot *s = born[i];
+        for (; dead < count && dies[dead]->dies < s->born; dead++)
+            bury(&alive, dies[dead]);
         if (s->offset < 0 || s->offset + s->bytes > room)
             status = meg_fail(c->error, MEG_EARG, "program %s: slot %d lies outside its frame",
                               e->entry->name, (int)(s - e->slot));
+        else status = bear(c, &alive, s);
     }
-    free(order);
-    free(live);
+    free(born);
     return status;
 }
 

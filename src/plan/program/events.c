@@ -1,25 +1,28 @@
 /* Communication of one rank: see events.h. */
 #include "plan/program/events.h"
 #include "base/random.h"
+#include "plan/program/spans.h"
 #include "plan/program/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct span { /* memory of traffic that nobody has waited for yet */
-    int note;
-    int64_t lo, hi;
-    int64_t scratch; /* of a reduction; -1: none */
-    bool reads;      /* only */
+typedef struct span { /* of a note */
+    int64_t lo, hi;   /* its memory */
+    int64_t scratch;  /* of a reduction; -1: none */
+    bool reads;       /* only */
 } span;
 
 typedef struct writer {
     const meg_plan *plan;
     const meg_entry *entry;
     meg_events *out;
-    span *open;
-    int opens;
+    meg_open_spans memory; /* of traffic that nobody has waited for yet: its number is its note's */
+    meg_open_spans tags, scratch; /* of the reductions among it */
+    span *of;                     /* (notes) */
     size_t room;
+    int *met; /* scratch: numbers that a question has found */
+    size_t met_room;
     double work; /* seconds of kernels since the last step */
 } writer;
 
@@ -39,17 +42,41 @@ static void add_step(writer *w, int step)
     v->step[v->steps++] = step;
 }
 
-/* Waits for all that touches these bytes. */
+static bool has_scratch(const span *s)
+{
+    return s->scratch >= 0;
+}
+
+static void open_span(writer *w, int note)
+{
+    const span *s = &w->of[note];
+    const meg_traffic_note *n = &w->out->note[note];
+    meg_open_add(&w->memory, s->lo, s->hi, note);
+    if (n->code != MEG_REDUCE) return;
+    meg_open_add(&w->tags, n->tag, n->tag + 1, note);
+    if (has_scratch(s)) meg_open_add(&w->scratch, s->scratch, s->scratch + 1, note);
+}
+
+static void close_span(writer *w, int note)
+{
+    const span *s = &w->of[note];
+    const meg_traffic_note *n = &w->out->note[note];
+    meg_open_drop(&w->memory, s->lo, s->hi, note);
+    if (n->code != MEG_REDUCE) return;
+    meg_open_drop(&w->tags, n->tag, n->tag + 1, note);
+    if (has_scratch(s)) meg_open_drop(&w->scratch, s->scratch, s->scratch + 1, note);
+}
+
+/* Waits for all that touches these bytes, in the order in which it was posted. */
 static void settle(writer *w, int64_t lo, int64_t hi, bool writes)
 {
-    int kept = 0;
-    for (int i = 0; i < w->opens; i++) {
-        const span *s = &w->open[i];
-        bool touches = s->lo < hi && lo < s->hi && (writes || !s->reads);
-        if (touches) add_step(w, -1 - s->note);
-        else w->open[kept++] = *s;
+    int met = meg_open_find(&w->memory, lo, hi, 0, &w->met, &w->met_room);
+    met = meg_open_sort(w->met, met);
+    for (int i = 0; i < met; i++) {
+        if (!writes && w->of[w->met[i]].reads) continue;
+        add_step(w, -1 - w->met[i]);
+        close_span(w, w->met[i]);
     }
-    w->opens = kept;
 }
 
 static void add_after(meg_events *v, meg_traffic_note *n, int note)
@@ -85,15 +112,27 @@ static void add_member(meg_events *v, meg_traffic_note *n, const meg_member_note
     n->what = meg_hash_word(n->what, m->what);
 }
 
+/* The first held slot at an offset, or behind: they ascend. */
+static int first_held(const meg_plan *p, int64_t offset)
+{
+    int lo = 0, hi = p->held_slots;
+    while (lo < hi) {
+        int middle = lo + (hi - lo) / 2;
+        if (p->held[middle].offset < offset) lo = middle + 1;
+        else hi = middle;
+    }
+    return lo;
+}
+
 /* The members of a bucket: each by its name, and where it lies. */
 static void note_bucket(const writer *w, const meg_slot *s, meg_traffic_note *n)
 {
     const meg_plan *p = w->plan;
     n->what = meg_hash("bucket");
     n->member = w->out->members;
-    for (int i = 0; i < p->held_slots; i++) {
+    for (int i = first_held(p, s->offset); i < p->held_slots; i++) {
         const meg_held_slot *m = &p->held[i];
-        if (m->offset < s->offset || m->offset >= s->offset + s->bytes) continue;
+        if (m->offset >= s->offset + s->bytes) return;
         uint64_t h = meg_hash(w->entry->graph->value[m->value].name);
         h = meg_hash_word(h, (uint64_t)m->role);
         h = meg_hash_word(h, (uint64_t)(m->offset - s->offset));
@@ -108,6 +147,24 @@ static void note_elements(const writer *w, const meg_slot *s, meg_traffic_note *
     n->format = (int32_t)s->format;
     if (s->role == MEG_ROLE_BUCKET) note_bucket(w, s, n);
     else n->what = meg_elements_hash(&s->box, s->dtype, s->format, s->bytes);
+}
+
+/* Traffic that must be done before this starts, as exec/traffic.c has it: what has its memory, unless
+ * both only read it, its tag or its scratch. */
+static void stand_behind(writer *w, meg_traffic_note *n, const span *mine)
+{
+    int met = meg_open_find(&w->memory, mine->lo, mine->hi, 0, &w->met, &w->met_room), kept = 0;
+    for (int i = 0; i < met; i++)
+        if (!(mine->reads && w->of[w->met[i]].reads)) w->met[kept++] = w->met[i];
+    met = kept;
+    if (n->code == MEG_REDUCE)
+        met = meg_open_find(&w->tags, n->tag, n->tag + 1, met, &w->met, &w->met_room);
+    if (has_scratch(mine))
+        met = meg_open_find(&w->scratch, mine->scratch, mine->scratch + 1, met, &w->met,
+                            &w->met_room);
+    met = meg_open_sort(w->met, met);
+    for (int i = 0; i < met; i++)
+        add_after(w->out, n, w->met[i]);
 }
 
 static void post(writer *w, const meg_walk *at)
@@ -133,28 +190,22 @@ static void post(writer *w, const meg_walk *at)
         n.how = 2 * (int32_t)in->half + in->max;
     }
     int64_t lo = meg_slot_place(w->plan, t, s, line);
-    span mine = {v->notes, lo, lo + s->bytes, -1, in->code == MEG_SEND};
+    span mine = {lo, lo + s->bytes, -1, in->code == MEG_SEND};
     if (in->code == MEG_REDUCE && in->slot[MEG_SCRATCH] >= 0)
         mine.scratch = meg_slot_place(w->plan, t, &t->slot[in->slot[MEG_SCRATCH]], line);
-    for (int i = 0; i < w->opens; i++) { /* as exec/traffic.c has it */
-        const span *o = &w->open[i];
-        const meg_traffic_note *other = &v->note[o->note];
-        bool sums = n.code == MEG_REDUCE && other->code == MEG_REDUCE &&
-                    (n.tag == other->tag || (o->scratch == mine.scratch && mine.scratch >= 0));
-        bool meet = o->lo < mine.hi && mine.lo < o->hi && !(o->reads && mine.reads);
-        if (sums || meet) add_after(v, &n, o->note);
-    }
+    stand_behind(w, &n, &mine);
     v->note = meg_grow(v->note, &v->note_room, (size_t)v->notes + 1, sizeof *v->note);
-    v->note[v->notes++] = n;
-    add_step(w, mine.note);
-    w->open = meg_grow(w->open, &w->room, (size_t)w->opens + 1, sizeof *w->open);
-    w->open[w->opens++] = mine;
+    v->note[v->notes] = n;
+    w->of = meg_grow(w->of, &w->room, (size_t)v->notes + 1, sizeof *w->of);
+    w->of[v->notes] = mine;
+    add_step(w, v->notes);
+    open_span(w, v->notes++);
 }
 
 /* A kernel waits for traffic whose memory it touches; a FREE waits for nothing. */
 static void wait(writer *w, const meg_walk *at)
 {
-    for (int o = 0; o < MEG_OPERANDS && w->opens; o++) {
+    for (int o = 0; o < MEG_OPERANDS && w->memory.count; o++) {
         if (at->instr->slot[o] < 0) continue;
         const meg_slot *s = &at->station->slot[at->instr->slot[o]];
         int64_t lo = meg_slot_place(w->plan, at->station, s, at->line);
@@ -174,10 +225,13 @@ void meg_events_of(const meg_plan *p, int entry, meg_events *out)
         else wait(&w, &at);
         w.work += at.instr->seconds;
     }
-    for (int i = 0; i < w.opens; i++)
-        add_step(&w, -1 - w.open[i].note);
+    settle(&w, -1, INT64_MAX, true);
     add_work(&w);
-    free(w.open);
+    meg_open_free(&w.memory);
+    meg_open_free(&w.tags);
+    meg_open_free(&w.scratch);
+    free(w.of);
+    free(w.met);
 }
 
 void meg_events_clear(meg_events *v)

@@ -1,0 +1,85 @@
+/* Open spans: see spans.h. */
+#include "plan/program/spans.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct meg_open_list list;
+
+static int size_of(int64_t lo, int64_t hi)
+{
+    int size = 0;
+    while (size < MEG_SPAN_SIZES - 2 && (hi - lo) >> (size + 1) > 0)
+        size++;
+    return size;
+}
+
+/* The first that begins at lo with this number or a larger one, or behind. */
+static int seat_of(const list *l, int64_t lo, int number)
+{
+    int first = 0, end = l->count;
+    while (first < end) {
+        int middle = first + (end - first) / 2;
+        const meg_open_span *s = &l->at[middle];
+        if (s->lo < lo || (s->lo == lo && s->number < number)) first = middle + 1;
+        else end = middle;
+    }
+    return first;
+}
+
+void meg_open_add(meg_open_spans *s, int64_t lo, int64_t hi, int number)
+{
+    list *l = &s->size[size_of(lo, hi)];
+    int at = seat_of(l, lo, number);
+    l->at = meg_grow(l->at, &l->room, (size_t)l->count + 1, sizeof *l->at);
+    memmove(l->at + at + 1, l->at + at, (size_t)(l->count++ - at) * sizeof *l->at);
+    l->at[at] = (meg_open_span){lo, hi, number};
+    s->count++;
+}
+
+void meg_open_drop(meg_open_spans *s, int64_t lo, int64_t hi, int number)
+{
+    list *l = &s->size[size_of(lo, hi)];
+    int at = seat_of(l, lo, number);
+    memmove(l->at + at, l->at + at + 1, (size_t)(--l->count - at) * sizeof *l->at);
+    s->count--;
+}
+
+int meg_open_find(const meg_open_spans *s, int64_t lo, int64_t hi, int count, int **out,
+                  size_t *room)
+{
+    for (int i = 0; i < MEG_SPAN_SIZES && s->count; i++) {
+        const list *l = &s->size[i];
+        int64_t longest = i < MEG_SPAN_SIZES - 2 ? (int64_t)2 << i : INT64_MAX;
+        if (l->count == 0) continue;
+        for (int k = seat_of(l, lo < longest ? 0 : lo - longest, 0); k < l->count; k++) {
+            if (l->at[k].lo >= hi) break;
+            if (l->at[k].hi <= lo) continue;
+            *out = meg_grow(*out, room, (size_t)count + 1, sizeof **out);
+            (*out)[count++] = l->at[k].number;
+        }
+    }
+    return count;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+    return x < y ? -1 : x > y;
+}
+
+int meg_open_sort(int *number, int count)
+{
+    int kept = 0;
+    if (count > 1) qsort(number, (size_t)count, sizeof *number, by_number);
+    for (int i = 0; i < count; i++)
+        if (kept == 0 || number[kept - 1] != number[i]) number[kept++] = number[i];
+    return kept;
+}
+
+void meg_open_free(meg_open_spans *s)
+{
+    for (int i = 0; i < MEG_SPAN_SIZES; i++)
+        free(s->size[i].at);
+    *s = (meg_open_spans){0};
+}

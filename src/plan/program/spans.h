@@ -1,0 +1,39 @@
+/* Open spans: numbered stretches of memory, of which one asks again and again which ones meet another
+ * stretch. They may overlap. Kept by size, in powers of two, and within a size by their first byte, so
+ * that of each size only those are looked at that begin near enough.
+ */
+#ifndef MEG_PLAN_PROGRAM_SPANS_H
+#define MEG_PLAN_PROGRAM_SPANS_H
+
+#include "base/pool.h"
+
+#include <stdint.h>
+
+typedef struct meg_open_span {
+    int64_t lo, hi;
+    int number;
+} meg_open_span;
+
+enum {
+    MEG_SPAN_SIZES = 64
+};
+
+typedef struct meg_open_spans { /* empty: all zero */
+    int count;
+    struct meg_open_list {
+        int count;
+        meg_open_span *at; /* by lo, then by number */
+        size_t room;
+    } size[MEG_SPAN_SIZES]; /* i: of 2^i bytes or more, and less than twice as many; 0: or none */
+} meg_open_spans;
+
+void meg_open_add(meg_open_spans *s, int64_t lo, int64_t hi, int number);
+void meg_open_drop(meg_open_spans *s, int64_t lo, int64_t hi, int number); /* it is there */
+/* Writes the numbers of those that share a byte with lo..hi behind the first `count` of *out; returns how
+ * many there are then. Those of no bytes share one if they lie inside. */
+int meg_open_find(const meg_open_spans *s, int64_t lo, int64_t hi, int count, int **out,
+                  size_t *room);
+int meg_open_sort(int *number, int count); /* ascending, each once; returns how many */
+void meg_open_free(meg_open_spans *s);
+
+#endif
