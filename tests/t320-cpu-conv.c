@@ -204,7 +204,7 @@ static void run_pass(bench *b, meg_pass pass, meg_spec *s)
     memcpy(b->impl[pass], s->impl, sizeof s->impl);
     if (!left_to_plain(b)) assert_string_not_equal(s->impl, "plain");
     assert_true(strncmp(s->impl, "ref", 3) != 0 && !strstr(s->impl, ":ref"));
-    assert_true(s->seconds > 0);
+    assert_true(s->flops > 0 && s->traffic > 0);
     for (int i = 0; i < MEG_SCRATCH; i++) {
         if (!b->op.t[i].data) continue;
         if (reads & MEG_BIT(i)) {

@@ -180,7 +180,7 @@ static uint64_t run_once(const trial *t, meg_device *d)
     uint64_t hash = 14695981039346656037ull;
     meg_device_describe(d, &r, &s);
     if (strncmp(s.impl, "own:", 4) != 0) fail_msg("%s is left to %s", t->what, s.impl);
-    assert_true(s.seconds > 0);
+    assert_true(s.traffic > 0);
     if (!applies(t, &s)) return 0;
     place_slots(t, d, &s, at);
     overlay(t, at);

@@ -106,7 +106,7 @@ static void test_layout(void **state)
     (void)state;
     meg_error e;
     meg_plan *p[3] = {NULL};
-    const meg_profile profile = {NULL, odd, MEG_F32, false};
+    const meg_profile profile = {NULL, odd, MEG_F32, false, NULL};
     meg_graph *g = network_zoo("cnn", "image=1x13x11 classes=7");
     for (int r = 0; r < 3; r++)
         if (meg_plan_make_for(g, &e, &profile, &(meg_world){r, 3}, "batch=10 replicas=3", 12,

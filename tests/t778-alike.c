@@ -75,7 +75,7 @@ static job job_of(const char *words, int ranks, const taste *even, const taste *
 
 static meg_profile profile_of(const job *j, int rank)
 {
-    return (meg_profile){(void *)(uintptr_t)j->taste[rank], describe, j->real[rank], false};
+    return (meg_profile){(void *)(uintptr_t)j->taste[rank], describe, j->real[rank], false, NULL};
 }
 
 static meg_plan *plan_apart(const job *j, int rank, const bool *plain)

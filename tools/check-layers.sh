@@ -15,6 +15,7 @@
 # Rooms, each after those that it may see; those between bars do not know each other.
 rooms='
 base | base/files
+exec | exec/probe
 cli/report | cli | cli/launch | cli/commands
 train/checkpoint | train
 plan/layout plan/schedule | plan/program | plan/partition | plan/distribute | plan/lower | plan | plan/search

@@ -20,8 +20,6 @@ struct meg_device {
     void *state; /* of the kind */
     meg_queue *queue;
     meg_queue *mover; /* fetches and stores; NULL: host and device share memory */
-    bool probed;
-    meg_rates rates;
     meg_observer *observer;
     void *context;
 };
@@ -106,20 +104,13 @@ meg_dtype meg_device_real(const meg_device *d)
     return d->kind->real;
 }
 
-const meg_rates *meg_device_rates(meg_device *d)
-{
-    if (!d->probed) meg_rates_probe(d, &d->rates);
-    d->probed = true;
-    return &d->rates;
-}
-
 /* ---- kernels ---- */
 
 void meg_device_describe(meg_device *d, const meg_request *r, meg_spec *s)
 {
     *s = (meg_spec){0};
     if (d->kind->describe && d->kind->describe(d, r, s)) return;
-    meg_plain_describe(d, r, s);
+    meg_plain_describe(r, s);
 }
 
 meg_status meg_device_prepare(meg_device *d, meg_error *e, const meg_request *r, meg_prepared **out)

@@ -1,9 +1,10 @@
 /* Devices: who runs kernels, and what a plan must know of them.
  *
  * A *request* names one piece of work: an instruction with the boxes of its operands. `describe`
- * answers with a *spec*, pure data: formats, bytes, seconds. `prepare` makes a kernel of it,
- * `launch` runs the kernel asynchronously, in order, on the device's queue. Planning uses
- * `describe` alone. What a device does not have itself, the op's plain C serves.
+ * answers with a *spec*, pure data: formats, bytes, and how much work it is; what that costs, a book
+ * of prices knows (machine/prices.h). `prepare` makes a kernel of it, `launch` runs the kernel
+ * asynchronously, in order, on the device's queue. Planning uses `describe` alone. What a device does
+ * not have itself, the op's plain C serves.
  */
 #ifndef MEG_DEVICE_DEVICE_H
 #define MEG_DEVICE_DEVICE_H
@@ -11,6 +12,8 @@
 #include "graph/format.h"
 #include "graph/op.h"
 #include "ops/optimizer/optimizer.h"
+
+struct meg_prices; /* machine/prices.h */
 
 typedef enum meg_code { /* instructions; docs/design.md says more of each */
     MEG_LOAD,           /* input or label from the data set      (the engine) */
@@ -49,8 +52,8 @@ typedef struct meg_spec {
     meg_mask shared;   /* DX operands that equal one another: one slot serves (add) */
     meg_mask exact;    /* operands whose box must be just what the work needs or makes, no more */
     bool second_dy;    /* takes a second gradient to be added to DY, in operand MEG_DY + 1 */
-    double seconds;    /* predicted */
-    char impl[48];     /* "jit:avx2", "own:avx512", "plain" */
+    double flops, traffic; /* operations, bytes read and written, as this implementation does it */
+    char impl[48];         /* "jit:avx2", "own:avx512", "plain" */
 } meg_spec;
 
 typedef struct meg_device meg_device;
@@ -79,13 +82,6 @@ struct meg_prepared {
     void (*free_own)(void *own);
 };
 
-typedef struct meg_rates { /* of this machine with this many threads: probed once per device */
-    double flops;          /* multiply-adds of well-blocked loops, floating-point operations / s */
-    double plain;          /* the same of the plain-C kernels */
-    double bandwidth;      /* bytes / s, read and written */
-    double launch;         /* seconds per kernel */
-} meg_rates;
-
 /* The descriptors, one in each file of devices.def: `const meg_device_kind meg_device_ref = ...` */
 #define MEG_DEVICE(id) extern const meg_device_kind meg_device_##id;
 #include "device/devices.def"
@@ -95,14 +91,13 @@ const meg_device_kind *meg_device_kind_find(const char *name);
 const meg_device_kind *meg_device_kind_at(int i);
 
 /* `threads` 0: one per processor that this process may use. A device serves one thread at a time;
- * work on its queue calls none of the functions that wait (rates, wait, a full queue). */
+ * work on its queue calls none of the functions that wait (wait, a full queue). */
 meg_status meg_device_open(meg_error *e, const char *kind, int threads, meg_device **out);
 void meg_device_close(meg_device *d); /* waits first */
 const meg_device_kind *meg_device_kind_of(const meg_device *d);
 int meg_device_threads(const meg_device *d);
 void *meg_device_state(const meg_device *d); /* what kind->open returned */
 meg_dtype meg_device_real(const meg_device *d);
-const meg_rates *meg_device_rates(meg_device *d);
 
 void meg_device_describe(meg_device *d, const meg_request *r, meg_spec *s);
 meg_status meg_device_prepare(meg_device *d, meg_error *e, const meg_request *r,
@@ -121,14 +116,33 @@ meg_box meg_request_exact(const meg_request *r, int operand);
 /* Bytes of an operand: what the spec says, else those of its box; 0 if absent. */
 int64_t meg_operand_bytes(const meg_request *r, const meg_spec *s, int operand);
 
+double meg_request_flops(const meg_request *r); /* as its operator counts; of others 0 */
+/* Bytes that a request reads and writes, each operand as often as it does so, those of `again` once
+ * more. */
+double meg_request_traffic(const meg_request *r, const meg_spec *s, meg_mask again);
+
+/* What a book of prices knows a kernel by (device/price.c). */
+enum {
+    MEG_KEY = 1024
+};
+
+typedef struct meg_kernel_work { /* of a spec, as the plan keeps it */
+    double flops, traffic;
+    const char *impl;
+} meg_kernel_work;
+
+/* "conv fwd jit:avx2"; "sgd update own:avx2" */
+void meg_request_family(const meg_request *r, const char *impl, char text[MEG_KEY]);
+/* The family, attributes, extents, formats: kernels of one key take the same time. */
+void meg_request_key(const meg_request *r, const char *impl, char text[MEG_KEY]);
+double meg_request_seconds(const meg_request *r, const meg_kernel_work *w,
+                           const struct meg_prices *prices);
+
 /* The plain-C path (device/plain.c), which serves what a kind leaves to it. Kernels and copies want
  * plain formats; ADD, ZERO and UPDATE take any, since they see elements only. Where a kind has
  * described such an instruction (bytes of a weight format) and does not prepare it, this does. */
-void meg_plain_describe(meg_device *d, const meg_request *r, meg_spec *s);
+void meg_plain_describe(const meg_request *r, meg_spec *s);
 meg_status meg_plain_prepare(meg_device *d, meg_error *e, const meg_request *r, meg_prepared *out);
-
-/* Measures (device/rates.c); meg_device_rates keeps the result. Waits for the queue. */
-void meg_rates_probe(meg_device *d, meg_rates *out);
 
 /* What an arena is filled with to be measured. No number of ours ends in this byte: it would be larger
  * than 1e38. (Rounding errors leave gradients of 1e-16, and any other size that is small.) */

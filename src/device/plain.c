@@ -67,21 +67,7 @@ static void describe_copy(const meg_request *r, meg_spec *s)
     s->format[MEG_Y] = r->format[MEG_Y];
 }
 
-static double predict(meg_device *d, const meg_request *r, const meg_spec *s)
-{
-    const meg_rates *rates = meg_device_rates(d);
-    meg_mask touched[2] = {meg_request_reads(r), meg_request_writes(r)};
-    double bytes = 0, flops = 0;
-    for (int way = 0; way < 2; way++)
-        for (int i = 0; i < MEG_OPERANDS; i++)
-            if (touched[way] & MEG_BIT(i)) bytes += (double)meg_operand_bytes(r, s, i);
-    if (r->code == MEG_KERNEL && r->node->op->flops)
-        flops = r->node->op->flops(r->graph, r->node, &r->work, r->pass);
-    double moving = bytes / rates->bandwidth, computing = flops / rates->plain;
-    return rates->launch + (moving > computing ? moving : computing);
-}
-
-void meg_plain_describe(meg_device *d, const meg_request *r, meg_spec *s)
+void meg_plain_describe(const meg_request *r, meg_spec *s)
 {
     static void (*const describe[MEG_CODES])(const meg_request *, meg_spec *) = {
         [MEG_KERNEL] = describe_kernel,   [MEG_COPY] = describe_copy,
@@ -90,7 +76,8 @@ void meg_plain_describe(meg_device *d, const meg_request *r, meg_spec *s)
     };
     *s = (meg_spec){.impl = "plain"};
     if (describe[r->code]) describe[r->code](r, s);
-    s->seconds = predict(d, r, s);
+    s->flops = meg_request_flops(r);
+    s->traffic = meg_request_traffic(r, s, 0);
 }
 
 /* ---- running ---- */

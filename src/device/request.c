@@ -56,3 +56,22 @@ int64_t meg_operand_bytes(const meg_request *r, const meg_spec *s, int operand)
     if (meg_format_block(s->format[operand]) == 0) return 0; /* only the device knows */
     return meg_format_bytes(s->format[operand], &r->box[operand], r->dtype[operand]);
 }
+
+double meg_request_flops(const meg_request *r)
+{
+    if (r->code != MEG_KERNEL || !r->node->op->flops) return 0;
+    return r->node->op->flops(r->graph, r->node, &r->work, r->pass);
+}
+
+double meg_request_traffic(const meg_request *r, const meg_spec *s, meg_mask again)
+{
+    bool kernel = r->code == MEG_KERNEL;
+    meg_mask touched[] = {kernel ? meg_node_reads(r->node, r->pass) : meg_request_reads(r),
+                          kernel ? meg_node_writes(r->node, r->pass) : meg_request_writes(r),
+                          again};
+    double bytes = 0;
+    for (size_t way = 0; way < sizeof touched / sizeof *touched; way++)
+        for (int i = 0; i < MEG_OPERANDS; i++)
+            if (touched[way] & MEG_BIT(i)) bytes += (double)meg_operand_bytes(r, s, i);
+    return bytes;
+}

@@ -8,5 +8,5 @@ static void describe(void *device, const meg_request *r, meg_spec *s)
 
 meg_profile meg_profile_of(meg_device *d)
 {
-    return (meg_profile){d, describe, meg_device_real(d), meg_device_kind_of(d)->far};
+    return (meg_profile){d, describe, meg_device_real(d), meg_device_kind_of(d)->far, NULL};
 }

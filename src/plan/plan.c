@@ -602,8 +602,10 @@ void meg_plan_destroy(meg_plan *p)
 
 static void describe_plain(void *context, const meg_request *r, meg_spec *s)
 {
-    (void)context, (void)r, (void)s; /* plain formats, nothing in place, no scratch: all zero */
+    (void)context; /* plain formats, nothing in place, no scratch: all zero */
     strcpy(s->impl, "plain");
+    s->flops = meg_request_flops(r);
+    s->traffic = meg_request_traffic(r, s, 0);
 }
 
-const meg_profile meg_profile_plain = {NULL, describe_plain, MEG_F64, false};
+const meg_profile meg_profile_plain = {NULL, describe_plain, MEG_F64, false, NULL};

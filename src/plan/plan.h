@@ -17,7 +17,8 @@
 #include "base/log.h"
 #include "plan/program/plan.h"
 
-extern const meg_profile meg_profile_plain; /* the ref devices' formats, no seconds: for tests */
+/* The ref devices' formats, prices of the built-in book: for tests. */
+extern const meg_profile meg_profile_plain;
 
 extern const meg_param meg_plan_params[];
 

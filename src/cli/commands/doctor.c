@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
+#include "exec/probe/rates.h"
 #include "machine/memory.h"
 #include "machine/topology.h"
 
@@ -55,15 +56,15 @@ static void print_cores(meg_context *ctx)
 
 static void print_device(meg_context *ctx)
 {
-    const meg_rates *r = meg_device_rates(ctx->device);
+    meg_rates r = {0};
+    meg_rates_probe(ctx->device, &r);
     print_cores(ctx);
     if (meg_device_kind_of(ctx->device) == &meg_device_cpu) {
         const meg_cpu *cpu = meg_device_state(ctx->device);
         line("instructions", "%s, channels in blocks of %d", cpu->simd->name, cpu->block);
     }
     line("device", "%s: %.1f GFLOP/s, %.1f GB/s, %.1f us per kernel; plain C %.2f GFLOP/s",
-         ctx->options.device, 1e-9 * r->flops, 1e-9 * r->bandwidth, 1e6 * r->launch,
-         1e-9 * r->plain);
+         ctx->options.device, 1e-9 * r.flops, 1e-9 * r.bandwidth, 1e6 * r.launch, 1e-9 * r.plain);
 }
 
 /* -np wants both: our plug-in, and the MPI's launcher. */

@@ -47,20 +47,3 @@ void meg_kernel_shape(const meg_request *r, char *text, size_t size)
     if (has_matrix(r)) add_box(text, size, " * ", &r->box[MEG_X + 1]);
     if (!meg_box_equal(x, y)) add_box(text, size, " > ", y);
 }
-
-double meg_kernel_flops(const meg_request *r)
-{
-    if (r->code != MEG_KERNEL || !r->node->op->flops) return 0;
-    return r->node->op->flops(r->graph, r->node, &r->work, r->pass);
-}
-
-double meg_kernel_bytes(const meg_prepared *k)
-{
-    meg_mask touched[] = {meg_request_reads(&k->request), meg_request_writes(&k->request)};
-    double bytes = 0;
-    for (size_t way = 0; way < sizeof touched / sizeof *touched; way++)
-        for (int i = 0; i < MEG_OPERANDS; i++)
-            if (touched[way] & MEG_BIT(i))
-                bytes += (double)meg_operand_bytes(&k->request, &k->spec, i);
-    return bytes;
-}

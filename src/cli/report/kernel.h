@@ -10,9 +10,6 @@ const char *meg_kernel_pass(const meg_request *r); /* "fwd"; "" of what is no pa
 /* Input, weight and output, as far as they are there: "8x64x56x56 * 64x64x3x3 > 8x64x56x56". */
 void meg_kernel_shape(const meg_request *r, char *text, size_t size);
 
-double meg_kernel_flops(const meg_request *r);
-double meg_kernel_bytes(const meg_prepared *k); /* read and written */
-
 /* A table of all kernels that ran between begin and end, by their time. */
 typedef struct meg_kernels_seen meg_kernels_seen;
 meg_kernels_seen *meg_kernels_begin(meg_device *d);

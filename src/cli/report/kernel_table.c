@@ -102,8 +102,8 @@ static size_t make_rows(const meg_kernels_seen *s, row **out)
         }
         list[at].count += (double)one->count;
         list[at].seconds += one->seconds;
-        list[at].flops += (double)one->count * meg_kernel_flops(&one->kernel->request);
-        list[at].bytes += (double)one->count * meg_kernel_bytes(one->kernel);
+        list[at].flops += (double)one->count * meg_request_flops(&one->kernel->request);
+        list[at].bytes += (double)one->count * one->kernel->spec.traffic;
     }
     qsort(list, count, sizeof *list, slower);
     *out = list;

@@ -33,11 +33,32 @@ meg_instr meg_lower_instr(meg_code code, const meg_node *v, meg_pass pass)
     return i;
 }
 
+/* All its operands are known here, as they will be when the kernel is prepared and measured: prices are
+ * found by them. */
+static double seconds(meg_lower *l, const meg_instr *i)
+{
+    meg_request r;
+    if (!i->impl[0]) return 0;
+    meg_station_request(l->out, i, &r);
+    r.optimizer = l->plan->optimizer;
+    r.settings = l->plan->settings;
+    return meg_request_seconds(&r, &(meg_kernel_work){i->flops, i->traffic, i->impl},
+                               l->plan->profile.prices);
+}
+
 void meg_lower_emit(meg_lower *l, const meg_instr *i)
 {
     meg_instrs *list = &l->list[l->block];
     list->at = meg_grow(list->at, &list->room, (size_t)list->count + 1, sizeof *list->at);
-    list->at[list->count++] = *i;
+    list->at[list->count] = *i;
+    list->at[list->count++].seconds = seconds(l, i);
+}
+
+void meg_lower_work(meg_instr *i, const meg_spec *s)
+{
+    i->flops = s->flops;
+    i->traffic = s->traffic;
+    memcpy(i->impl, s->impl, sizeof i->impl);
 }
 
 static void describe(meg_lower *l, const meg_instr *i, meg_spec *s)
@@ -62,8 +83,7 @@ void meg_lower_price(meg_lower *l, meg_instr *i)
 {
     meg_spec s;
     describe(l, i, &s);
-    i->seconds = s.seconds;
-    memcpy(i->impl, s.impl, sizeof i->impl);
+    meg_lower_work(i, &s);
 }
 
 int meg_lower_copy(meg_lower *l, int slot, meg_format to, int64_t bytes, const meg_node *user)

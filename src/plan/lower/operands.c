@@ -136,8 +136,7 @@ void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_sp
         if (reads & MEG_BIT(MEG_Y + k)) i->slot[MEG_Y + k] = read(l, v, s, MEG_Y + k, v->out[k]);
     for (int k = 0; k < v->op->auxes; k++)
         if (reads & MEG_BIT(MEG_AUX + k)) i->slot[MEG_AUX + k] = l->aux[v->id * MEG_AUXES + k];
-    i->seconds = s->seconds;
-    memcpy(i->impl, s->impl, sizeof i->impl);
+    meg_lower_work(i, s);
 }
 
 /* ---- recomputing ---- */

@@ -9,6 +9,8 @@ typedef struct meg_profile { /* what planning knows of a device */
     void (*describe)(void *context, const meg_request *r, meg_spec *s);
     meg_dtype real;
     bool far; /* messages need staging (staging.h) */
+    const struct meg_prices
+        *prices; /* what kernels cost (machine/prices.h); NULL: the built-in book */
 } meg_profile;
 
 typedef enum meg_zero { /* zero=: what is cut over the ranks that share a weight */

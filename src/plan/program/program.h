@@ -76,7 +76,8 @@ typedef struct meg_instr {
     int node;               /* -1: none */
     int slot[MEG_OPERANDS]; /* -1: no such operand */
     meg_mask written;       /* operands it writes */
-    double seconds;
+    double flops, traffic; /* of a kernel: see meg_spec */
+    double seconds;        /* by the profile's prices */
     char impl[48];
     int peer; /* SEND, RECV: a rank; REDUCE: a team of the entry */
     int tag;  /* of these: see tags.h; SEND, RECV: plus the micro-batch */

@@ -23,15 +23,10 @@ void *meg_cpu_own(size_t bytes)
     return meg_grow(NULL, &none, bytes, 1);
 }
 
-void meg_cpu_price(meg_device *d, const meg_request *r, meg_spec *s, meg_mask again)
+void meg_cpu_work(meg_device *d, const meg_request *r, meg_spec *s, meg_mask again)
 {
-    const meg_rates *rates = meg_device_rates(d);
     const meg_cpu *cpu = meg_device_state(d);
-    meg_mask touched[] = {meg_request_reads(r), meg_request_writes(r), again};
-    double bytes = 0;
-    for (size_t way = 0; way < sizeof touched / sizeof *touched; way++)
-        for (int i = 0; i < MEG_OPERANDS; i++)
-            if (touched[way] & MEG_BIT(i)) bytes += (double)meg_operand_bytes(r, s, i);
-    s->seconds = rates->launch + bytes / rates->bandwidth;
+    s->flops = meg_request_flops(r);
+    s->traffic = meg_request_traffic(r, s, again);
     snprintf(s->impl, sizeof s->impl, "own:%s", cpu->simd->name);
 }

@@ -55,8 +55,8 @@ meg_format meg_cpu_common_format(const meg_cpu *cpu, const meg_request *r, int f
 /* Zeroed memory for meg_prepared.own, freed by free; never NULL. */
 void *meg_cpu_own(size_t bytes);
 
-/* Sets impl and seconds of one of our own kernels: the bytes of all its operands, those of `again`
- * twice, at the memory's bandwidth. */
-void meg_cpu_price(meg_device *d, const meg_request *r, meg_spec *s, meg_mask again);
+/* Sets impl, flops and traffic of one of our own kernels: the bytes of all its operands, those of
+ * `again` twice. */
+void meg_cpu_work(meg_device *d, const meg_request *r, meg_spec *s, meg_mask again);
 
 #endif

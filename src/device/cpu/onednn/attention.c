@@ -89,11 +89,10 @@ static int64_t scratch_of(const attention *j)
 
 static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
 {
-    const meg_rates *rates = meg_device_rates(d);
     if (!fits(r)) return false;
     attention j = attention_of(d, r);
-    double flops = r->node->op->flops(r->graph, r->node, &r->work, r->pass);
-    *s = (meg_spec){.seconds = rates->launch + flops / (.4 * rates->flops)};
+    *s = (meg_spec){.flops = meg_request_flops(r)};
+    s->traffic = meg_request_traffic(r, s, 0);
     s->bytes[MEG_SCRATCH] = j.onednn->threads * scratch_of(&j) * (int64_t)sizeof(float);
     snprintf(s->impl, sizeof s->impl, "sgemm:%s", j.simd->name);
     return true;

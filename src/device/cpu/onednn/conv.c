@@ -16,8 +16,8 @@
 #include "device/cpu/common/layer.h"
 #include "device/cpu/common/onednn.h"
 #include "device/cpu/simd/conv/direct.h"
-#include "device/cpu/simd/simd.h"
 #include "device/cpu/simd/conv/thin.h"
+#include "device/cpu/simd/simd.h"
 #include "ops/attrs.h"
 
 #include <stdio.h>
@@ -323,21 +323,6 @@ static bool find(meg_device *d, const meg_request *r, conv *c)
 
 /* ---- describe ---- */
 
-/* Share of the machine's peak that kernels reach, by the beginning of their name. Depthwise ones
- * have one product per byte or so: bandwidth bounds them anyway. */
-static double efficiency(const char *impl, meg_pass pass)
-{
-    static const struct {
-        const char *begin;
-        double forward, weight;
-    } known[] = {{"jit_1x1", .75, .65}, {"jit_dw", .20, .15}, {"jit", .85, .75},
-                 {"direct", .85, .85},  {"own", .45, .45},    {"", .40, .40}};
-    int i = 0;
-    while (strncmp(impl, known[i].begin, strlen(known[i].begin)) != 0)
-        i++;
-    return pass == MEG_WEIGHT ? known[i].weight : known[i].forward;
-}
-
 static double volume(const meg_onednn_shape *s)
 {
     double v = 1;
@@ -346,14 +331,11 @@ static double volume(const meg_onednn_shape *s)
     return v;
 }
 
-static double seconds(meg_device *d, const conv *c, const char *impl)
+static void set_work(const conv *c, meg_spec *s)
 {
-    const meg_rates *rates = meg_device_rates(d);
     double taps = volume(&c->weight) / (double)c->y.at[1]; /* products per output, told */
-    double arithmetic = 2 * taps * volume(&c->y) / (rates->flops * efficiency(impl, c->r->pass));
-    double floats = volume(&c->x) + volume(&c->y) + volume(&c->weight);
-    double traffic = floats * (double)sizeof(float) / rates->bandwidth;
-    return rates->launch + (arithmetic > traffic ? arithmetic : traffic);
+    s->flops = 2 * taps * volume(&c->y);
+    s->traffic = (volume(&c->x) + volume(&c->y) + volume(&c->weight)) * (double)sizeof(float);
 }
 
 static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
@@ -377,7 +359,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     }
     forget(&c);
     meg_onednn_leave(team);
-    if (found) s->seconds = seconds(d, &c, s->impl);
+    if (found) set_work(&c, s);
     return found;
 }
 

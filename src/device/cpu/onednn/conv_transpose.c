@@ -180,10 +180,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
         s->format[from] = of.format[i];
         s->bytes[from] = of.bytes[i];
     }
-    if (has_bias(r)) {
-        double bytes = (double)(2 * meg_box_size(image_of(r))) * (double)sizeof(float);
-        s->seconds += bytes / meg_device_rates(d)->bandwidth;
-    }
+    if (has_bias(r)) s->traffic += (double)(2 * meg_box_size(image_of(r))) * (double)sizeof(float);
     return true;
 }
 

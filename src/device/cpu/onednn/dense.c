@@ -66,14 +66,11 @@ static dense dense_of(const meg_device *d, const meg_request *r)
 
 /* ---- describe ---- */
 
-static double seconds(meg_device *d, const dense *j)
+static void set_work(const dense *j, meg_spec *s)
 {
-    const meg_rates *rates = meg_device_rates(d);
     double n = (double)j->samples, units = (double)j->units, row = (double)j->row;
-    double arithmetic = 2 * n * units * row / (.6 * rates->flops);
-    double floats = n * units + n * row + units * row;
-    double traffic = floats * (double)sizeof(float) / rates->bandwidth;
-    return rates->launch + (arithmetic > traffic ? arithmetic : traffic);
+    s->flops = 2 * n * units * row;
+    s->traffic = (n * units + n * row + units * row) * (double)sizeof(float);
 }
 
 static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
@@ -86,7 +83,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     s->bytes[role->weight] = j.units * j.row * (int64_t)sizeof(float);
     if (role->y == MEG_Y) s->bytes[MEG_SCRATCH] = j.samples * j.units * (int64_t)sizeof(float);
     snprintf(s->impl, sizeof s->impl, "sgemm:jit");
-    s->seconds = seconds(d, &j);
+    set_work(&j, s);
     return true;
 }
 

@@ -44,10 +44,10 @@ static matmul matmul_of(const meg_device *d, const meg_request *r)
 
 static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
 {
-    const meg_rates *rates = meg_device_rates(d);
+    (void)d;
     if (!fits(r)) return false;
-    double flops = r->node->op->flops(r->graph, r->node, &r->work, r->pass);
-    *s = (meg_spec){.seconds = rates->launch + flops / (.5 * rates->flops)};
+    *s = (meg_spec){.flops = meg_request_flops(r)};
+    s->traffic = meg_request_traffic(r, s, 0);
     snprintf(s->impl, sizeof s->impl, "sgemm:jit");
     return true;
 }

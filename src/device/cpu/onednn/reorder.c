@@ -66,10 +66,8 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     bool found = pd != NULL;
     dnnl_primitive_desc_destroy(pd);
     meg_onednn_leave(team);
-    if (!found) return false;
-    const meg_rates *rates = meg_device_rates(d);
-    s->seconds = rates->launch + (double)(s->bytes[MEG_X] + s->bytes[MEG_Y]) / rates->bandwidth;
-    return true;
+    if (found) s->traffic = (double)(s->bytes[MEG_X] + s->bytes[MEG_Y]);
+    return found;
 }
 
 static void run(const meg_prepared *k, void *const at[MEG_OPERANDS], const meg_moment *m)

@@ -41,7 +41,7 @@ static bool describe_copy(meg_device *d, const meg_request *r, meg_spec *s)
     if (!meg_box_equal(&r->box[MEG_X], &r->box[MEG_Y])) return false;
     s->format[MEG_X] = from;
     s->format[MEG_Y] = to;
-    meg_cpu_price(d, r, s, 0);
+    meg_cpu_work(d, r, s, 0);
     return true;
 }
 
@@ -227,7 +227,7 @@ static bool describe_part(meg_device *d, const meg_request *r, meg_spec *s)
     s->format[MEG_Y] = r->format[MEG_Y];
     s->format[x] = r->format[x];
     if (add) s->in_place = MEG_BIT(MEG_Y);
-    meg_cpu_price(d, r, s, 0);
+    meg_cpu_work(d, r, s, 0);
     return true;
 }
 
@@ -309,7 +309,7 @@ static bool describe_concat(meg_device *d, const meg_request *r, meg_spec *s)
     s->format[MEG_Y] = s->format[MEG_DY] = blocked;
     for (int i = 0; i < r->node->inputs; i++)
         s->format[MEG_X + i] = s->format[MEG_DX + i] = blocked;
-    meg_cpu_price(d, r, s, 0);
+    meg_cpu_work(d, r, s, 0);
     return true;
 }
 
@@ -456,7 +456,7 @@ static bool describe_slice(meg_device *d, const meg_request *r, meg_spec *s)
     if (!fits_slice(cpu, r)) return false;
     s->format[MEG_X] = s->format[MEG_Y] = meg_format_blocked(cpu->block);
     s->format[MEG_DY] = s->format[MEG_DX] = meg_format_blocked(cpu->block);
-    meg_cpu_price(d, r, s, 0);
+    meg_cpu_work(d, r, s, 0);
     return true;
 }
 

@@ -37,7 +37,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     if (!fits(cpu, r)) return false;
     s->format[MEG_X] = s->format[MEG_Y] = meg_format_blocked(cpu->block);
     s->format[MEG_DY] = s->format[MEG_DX] = meg_format_blocked(cpu->block);
-    meg_cpu_price(d, r, s, 0);
+    meg_cpu_work(d, r, s, 0);
     return true;
 }
 

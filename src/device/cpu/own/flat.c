@@ -76,7 +76,7 @@ static bool describe_forward(meg_device *d, const meg_request *r, meg_spec *s)
     }
     s->format[MEG_Y] = f;
     s->in_place = MEG_BIT(MEG_Y);
-    meg_cpu_price(d, r, s, 0);
+    meg_cpu_work(d, r, s, 0);
     return true;
 }
 
@@ -106,7 +106,7 @@ static bool describe_backward(meg_device *d, const meg_request *r, meg_spec *s)
         if (r->node->inputs > 1) s->shared |= MEG_BIT(MEG_DX + i);
     }
     s->second_dy = true;
-    meg_cpu_price(d, r, s, 0);
+    meg_cpu_work(d, r, s, 0);
     return true;
 }
 
@@ -225,7 +225,7 @@ static bool describe_elements(meg_device *d, const meg_request *r, meg_spec *s)
         if (r->code != MEG_ZERO && r->dtype[i] != MEG_F32) return false;
     }
     if (r->code == MEG_ADD) s->in_place = MEG_BIT(MEG_Y);
-    meg_cpu_price(d, r, s, 0);
+    meg_cpu_work(d, r, s, 0);
     return true;
 }
 

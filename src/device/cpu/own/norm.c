@@ -77,7 +77,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     s->in_place = MEG_BIT(back ? MEG_DX : MEG_Y);
     s->second_dy = back;
     bool sums = back || r->pass == MEG_FORWARD; /* these sweep twice over what they read */
-    meg_cpu_price(d, r, s, (sums ? MEG_BIT(MEG_X) : 0) | (back ? MEG_BIT(MEG_DY) : 0));
+    meg_cpu_work(d, r, s, (sums ? MEG_BIT(MEG_X) : 0) | (back ? MEG_BIT(MEG_DY) : 0));
     return true;
 }
 

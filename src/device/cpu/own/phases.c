@@ -137,7 +137,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
         s->second_dy = back;
     }
     s->bytes[MEG_SCRATCH] = cpu->simd->phase_bytes(&job);
-    meg_cpu_price(d, r, s, 0);
+    meg_cpu_work(d, r, s, 0);
     return true;
 }
 

@@ -53,7 +53,7 @@ static bool describe_window(meg_device *d, const meg_request *r, meg_spec *s)
     s->format[MEG_X] = s->format[MEG_Y] = s->format[MEG_AUX] = blocked;
     s->format[MEG_DY] = s->format[MEG_DY + 1] = s->format[MEG_DX] = blocked;
     s->second_dy = r->pass == MEG_BACKWARD;
-    meg_cpu_price(d, r, s, r->pass == MEG_BACKWARD ? MEG_BIT(MEG_DX) : 0);
+    meg_cpu_work(d, r, s, r->pass == MEG_BACKWARD ? MEG_BIT(MEG_DX) : 0);
     return true;
 }
 
@@ -171,7 +171,7 @@ static bool describe_gap(meg_device *d, const meg_request *r, meg_spec *s)
     if (!same_axes(in, &r->work.out, MEG_N, MEG_C) || !same_axes(in, &r->work.sum, MEG_D, MEG_W))
         return false;
     s->format[MEG_X] = s->format[MEG_DX] = meg_format_blocked(cpu->block);
-    meg_cpu_price(d, r, s, 0);
+    meg_cpu_work(d, r, s, 0);
     return true;
 }
 

@@ -42,7 +42,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     s->format[MEG_X] = s->format[MEG_Y] = blocked;
     s->format[MEG_DY] = s->format[MEG_DY + 1] = s->format[MEG_DX] = blocked;
     s->second_dy = r->pass == MEG_BACKWARD;
-    meg_cpu_price(d, r, s, 0);
+    meg_cpu_work(d, r, s, 0);
     return true;
 }
 

@@ -90,7 +90,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     s->in_place = MEG_BIT(back ? MEG_DX : MEG_Y);
     s->second_dy = back;
     bool twice = !a->pixels && r->pass != MEG_REPLAY; /* pixels stay in the cache */
-    meg_cpu_price(d, r, s, (twice ? MEG_BIT(MEG_X) : 0) | (twice && back ? MEG_BIT(MEG_DY) : 0));
+    meg_cpu_work(d, r, s, (twice ? MEG_BIT(MEG_X) : 0) | (twice && back ? MEG_BIT(MEG_DY) : 0));
     return true;
 }
 

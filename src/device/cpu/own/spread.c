@@ -57,7 +57,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     if (back && !relu) s->format[MEG_Y] = r->format[MEG_Y];
     s->in_place = MEG_BIT(back ? MEG_DX : MEG_Y);
     s->second_dy = back;
-    meg_cpu_price(d, r, s, 0);
+    meg_cpu_work(d, r, s, 0);
     return true;
 }
 

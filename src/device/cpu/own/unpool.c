@@ -32,7 +32,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     meg_format blocked = meg_format_blocked(cpu->block);
     s->format[MEG_X] = s->format[MEG_Y] = blocked;
     s->format[MEG_DY] = s->format[MEG_DX] = blocked;
-    meg_cpu_price(d, r, s, r->pass == MEG_BACKWARD ? 0 : MEG_BIT(MEG_Y));
+    meg_cpu_work(d, r, s, r->pass == MEG_BACKWARD ? 0 : MEG_BIT(MEG_Y));
     return true;
 }
 

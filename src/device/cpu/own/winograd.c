@@ -10,9 +10,9 @@
  * Here it is decided how the work is cut, so that what is used again stays in a cache, and scratch
  * memory is bounded whatever the batch.
  */
+#include "device/cpu/simd/conv/winograd.h"
 #include "device/cpu/common/layer.h"
 #include "device/cpu/simd/simd.h"
-#include "device/cpu/simd/conv/winograd.h"
 #include "ops/attrs.h"
 
 #include <stdio.h>
@@ -239,16 +239,14 @@ static bool worth(const meg_winograd *j, int block, const meg_request *r)
     return flops(j, block, r->pass) * margin < direct_flops(j, block, r);
 }
 
-static double seconds(meg_device *d, const meg_winograd *j, int block, meg_pass pass)
+static void set_work(const meg_winograd *j, int block, meg_pass pass, meg_spec *s)
 {
-    const meg_rates *rates = meg_device_rates(d);
     double x = (double)(j->from / j->depths * j->planes[0] * j->in[0] * j->in[1]);
     double y = (double)(j->to * j->planes[1] * j->out[0] * j->out[1]);
     double floats = ((x + y) * (double)j->samples + 9.0 * (double)(j->from * j->to * block)) *
                     block;
-    double traffic = floats * (double)sizeof(float) / rates->bandwidth;
-    double arithmetic = flops(j, block, pass) / rates->flops;
-    return rates->launch + (arithmetic > traffic ? arithmetic : traffic);
+    s->flops = flops(j, block, pass);
+    s->traffic = floats * (double)sizeof(float);
 }
 
 static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
@@ -268,7 +266,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     s->format[role->weight] = home;
     s->bytes[role->weight] = j.from * j.to * 9 * cpu->block * cpu->block * (int64_t)sizeof(float);
     s->bytes[MEG_SCRATCH] = scratch;
-    s->seconds = seconds(d, &j, cpu->block, r->pass);
+    set_work(&j, cpu->block, r->pass, s);
     snprintf(s->impl, sizeof s->impl, "winograd:%s", cpu->simd->name);
     return true;
 }

@@ -57,7 +57,7 @@ static bool describe(meg_device *d, const meg_request *r, meg_spec *s)
     if (!fits(r)) return false;
     meg_simd_xent job = job_of(cpu, r);
     if (r->pass != MEG_BACKWARD) s->bytes[MEG_SCRATCH] = cpu->simd->xent_bytes(&job);
-    meg_cpu_price(d, r, s, MEG_BIT(MEG_X));
+    meg_cpu_work(d, r, s, MEG_BIT(MEG_X));
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* What this machine does per second, measured when a plan first asks: about 0.1 s, on the worker of
- * the device and its OpenMP team, so that the figures are those which kernels will see.
+/* What this machine does per second: see rates.h. About 0.1 s, on the worker of the device and its
+ * OpenMP team, so that the figures are those which kernels will see.
  *
  *     flops      panels of a matrix product that stay in the first cache: what well-blocked kernels
  *                come near to
@@ -13,8 +13,8 @@
  * no kernels but plain C get small arrays: their plans are not made for speed, and tests open many.
  */
 #define _GNU_SOURCE
+#include "exec/probe/rates.h"
 #include "base/clock.h"
-#include "device/device.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,0 +1,146 @@
+/* Fitting: see fit.h. There are few terms, so every choice of them is solved for itself, and the best of
+ * those without a negative coefficient is taken: what an active-set method finds, without its steps.
+ * Samples that lie far off count less in a second round and a third (Huber, Robust estimation of a
+ * location parameter, 1964): neighbours on the machine disturb some of them.
+ */
+#include "machine/fit.h"
+#include "base/pool.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ROUNDS = 4
+};
+
+typedef struct equations { /* normal ones, of all terms */
+    double a[MEG_TERMS][MEG_TERMS], b[MEG_TERMS], c;
+} equations;
+
+static double relative(const meg_price_model *m, const meg_fit_sample *s)
+{
+    double seconds = 0;
+    for (int i = 0; i < MEG_TERMS; i++)
+        seconds += m->term[i] * s->figure[i];
+    return seconds / s->seconds - 1;
+}
+
+/* Figures are scaled by `unit`, so that all of them are near 1. */
+static equations normal(const meg_fit_sample *s, int count, const double *weight,
+                        const double unit[MEG_TERMS])
+{
+    equations n = {.c = 0};
+    for (int k = 0; k < count; k++) {
+        double x[MEG_TERMS], w = weight[k];
+        for (int i = 0; i < MEG_TERMS; i++)
+            x[i] = s[k].figure[i] / unit[i] / s[k].seconds;
+        for (int i = 0; i < MEG_TERMS; i++) {
+            for (int j = 0; j < MEG_TERMS; j++)
+                n.a[i][j] += w * x[i] * x[j];
+            n.b[i] += w * x[i];
+        }
+        n.c += w;
+    }
+    return n;
+}
+
+/* Gauss' elimination among the terms of `chosen`; false: they are not independent. */
+static bool solve(const equations *n, unsigned chosen, double x[MEG_TERMS])
+{
+    double a[MEG_TERMS][MEG_TERMS + 1];
+    for (int i = 0; i < MEG_TERMS; i++) {
+        bool in = chosen >> i & 1;
+        for (int j = 0; j < MEG_TERMS; j++)
+            a[i][j] = in && chosen >> j & 1 ? n->a[i][j] : i == j;
+        a[i][MEG_TERMS] = in ? n->b[i] : 0;
+    }
+    for (int p = 0; p < MEG_TERMS; p++) { /* symmetric and positive: no pivoting */
+        if (!(a[p][p] > 1e-9 * (chosen >> p & 1 ? n->a[p][p] : 1))) return false;
+        for (int i = 0; i < MEG_TERMS; i++) {
+            if (i == p) continue;
+            double f = a[i][p] / a[p][p];
+            for (int j = p; j <= MEG_TERMS; j++)
+                a[i][j] -= f * a[p][j];
+        }
+    }
+    for (int i = 0; i < MEG_TERMS; i++)
+        x[i] = a[i][MEG_TERMS] / a[i][i];
+    return true;
+}
+
+static double residual(const equations *n, const double x[MEG_TERMS])
+{
+    double sum = n->c;
+    for (int i = 0; i < MEG_TERMS; i++) {
+        sum -= 2 * n->b[i] * x[i];
+        for (int j = 0; j < MEG_TERMS; j++)
+            sum += n->a[i][j] * x[i] * x[j];
+    }
+    return sum;
+}
+
+/* A term more must earn its place: it fits noise, too. */
+static double judged(const equations *n, const double x[MEG_TERMS])
+{
+    int used = 0;
+    for (int i = 0; i < MEG_TERMS; i++)
+        used += x[i] > 0;
+    return (fmax(residual(n, x), 0) + 1e-4 * n->c) * (1 + 0.05 * used);
+}
+
+static void best_choice(const equations *n, const double unit[MEG_TERMS], meg_price_model *out)
+{
+    double least = INFINITY;
+    for (unsigned chosen = 1; chosen < 1u << MEG_TERMS; chosen++) {
+        double x[MEG_TERMS];
+        bool sound = solve(n, chosen, x);
+        for (int i = 0; i < MEG_TERMS && sound; i++)
+            sound = x[i] >= 0 && isfinite(x[i]);
+        double off = sound ? judged(n, x) : INFINITY;
+        if (off >= least) continue;
+        least = off;
+        for (int i = 0; i < MEG_TERMS; i++)
+            out->term[i] = x[i] / unit[i];
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static double median_error(const meg_fit_sample *s, int count, const meg_price_model *m,
+                           double *room)
+{
+    for (int k = 0; k < count; k++)
+        room[k] = fabs(relative(m, &s[k]));
+    qsort(room, (size_t)count, sizeof *room, ascending);
+    return count % 2 ? room[count / 2] : (room[count / 2 - 1] + room[count / 2]) / 2;
+}
+
+void meg_fit(const meg_fit_sample *s, int count, meg_price_model *out)
+{
+    size_t room = 0;
+    double *weight = meg_grow(NULL, &room, 2 * (size_t)count, sizeof *weight);
+    double *error = weight + count, unit[MEG_TERMS] = {0};
+    for (int i = 0; i < MEG_TERMS; i++) {
+        for (int k = 0; k < count; k++)
+            unit[i] = fmax(unit[i], s[k].figure[i]);
+        if (unit[i] <= 0) unit[i] = 1;
+    }
+    for (int k = 0; k < count; k++)
+        weight[k] = 1;
+    memset(out->term, 0, sizeof out->term);
+    for (int round = 0; round < ROUNDS; round++) {
+        equations n = normal(s, count, weight, unit);
+        best_choice(&n, unit, out);
+        double scale = fmax(2 * median_error(s, count, out, error), 1e-3);
+        for (int k = 0; k < count; k++)
+            weight[k] = fmin(1, scale / fmax(fabs(relative(out, &s[k])), 1e-12));
+    }
+    out->error = median_error(s, count, out, error);
+    out->samples = count;
+    free(weight);
+}
