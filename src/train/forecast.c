@@ -3,13 +3,14 @@
 #include "base/clock.h"
 #include "exec/profile.h"
 #include "machine/memory.h"
+#include "machine/prices.h"
 #include "machine/processors.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double PATIENCE = 20; /* seconds of looking at plans, in the thread's own time */
+static const double PATIENCE = 5; /* seconds of looking at plans, in the thread's own time */
 static const int64_t BESIDES = (int64_t)192 << 20; /* bytes of a process beside its arena */
 
 /* ---- the machine ---- */
@@ -118,6 +119,20 @@ static meg_status replay(const meg_search_ask *ask, meg_error *e, meg_forecast *
     return status;
 }
 
+/* Of a machine whose speed was described; NULL: those of this one. */
+static meg_prices *prices_of(const meg_machine *m)
+{
+    meg_prices_head head = {.threads = 1, .ranks = (int)m->ranks, .isa = "described"};
+    head.rates = (meg_rates){m->flops, m->flops, m->bandwidth, m->launch, 0};
+    return m->flops > 0 ? meg_prices_new(&head) : NULL;
+}
+
+static meg_status ask_for(const meg_search_ask *ask, meg_error *e, bool table, meg_forecast *out)
+{
+    if (meg_search_wanted(ask->options, ask->ranks)) return search(ask, e, table, out);
+    return replay(ask, e, out);
+}
+
 meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const char *options,
                                 int ranks, bool table, meg_forecast *out)
 {
@@ -141,8 +156,11 @@ meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const cha
                           .goal = (meg_goal)read.goal,
                           .enough = enough,
                           .context = &until};
-    if (meg_search_wanted(options, ranks)) return search(&ask, e, table, out);
-    return replay(&ask, e, out);
+    meg_prices *described = prices_of(&machine);
+    if (described) profile.prices = described;
+    meg_status status = ask_for(&ask, e, table, out);
+    meg_prices_free(described);
+    return status;
 }
 
 /* ---- of all ranks ---- */

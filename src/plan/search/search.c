@@ -8,11 +8,9 @@
 #include <string.h>
 
 enum {
-    FINALISTS = 3, /* that are refined at most */
     WORDS_MAX = 4096
 };
 
-static const double NEAR = 1.25;    /* a finalist is at most so much slower than the best */
 static const double SIMPLER = 1.03; /* so much slower may the plan with fewer words be */
 
 /* Words that a search may set. */
@@ -77,12 +75,11 @@ static bool fits(const search *x, const meg_candidate *c)
     return x->ask->memory == 0 || c->bytes <= x->ask->memory;
 }
 
-/* Does it have the mesh, the stages, ... that a word is about? Two values for one word are none. */
-static bool applies(const meg_shape *s, const char *words, const char *more)
+/* Does it have the mesh, the stages, ... that a word is about? */
+static bool applies(const meg_shape *s, const char *more)
 {
     char word[MEG_TEXT], value[MEG_TEXT];
     for (const char *at = more; meg_options_next(&at, word, value) > 0;) {
-        if (meg_options_has(words, word)) return false;
         if (strcmp(word, "wide") == 0 && !s->pixels) return false;
         if (strcmp(word, "channels") == 0 && !s->channels) return false;
         if (strcmp(word, "balance") == 0 && s->stages == 1) return false;
@@ -177,9 +174,17 @@ static bool enough(const search *x)
     return x->ask->enough && x->best >= 0 && x->ask->enough(x->ask->context);
 }
 
+/* Words, and more of them, which take the place of those that are there. */
 static const char *both(const search *x, const char *words, const char *more)
 {
-    return meg_pool_text(x->out->pool, "%s%s%s", words, *words ? " " : "", more);
+    char word[MEG_TEXT], value[MEG_TEXT], old[MEG_TEXT];
+    char *text = meg_pool_text(x->out->pool, "%s", words);
+    for (const char *at = more; meg_options_next(&at, word, value) > 0;)
+        meg_options_take(text, word, old, sizeof old);
+    size_t length = strlen(text);
+    while (length > 0 && text[length - 1] == ' ')
+        text[--length] = '\0';
+    return meg_pool_text(x->out->pool, "%s%s%s", text, *text ? " " : "", more);
 }
 
 static bool has_fitting(const search *x, int candidate)
@@ -191,51 +196,39 @@ static bool has_fitting(const search *x, int candidate)
 static int save_memory(search *x, const meg_shape *s, int at)
 {
     for (size_t i = 0; i < sizeof SAVERS / sizeof *SAVERS; i++) {
-        if (!applies(s, s->words, SAVERS[i]) || !all_free(x, SAVERS[i]) || enough(x)) continue;
+        if (!applies(s, SAVERS[i]) || !all_free(x, SAVERS[i]) || enough(x)) continue;
         int tried = try_words(x, s, both(x, s->words, SAVERS[i]));
         if (has_fitting(x, tried)) return tried;
     }
     return at;
 }
 
-/* In the order of bounds; ends where none can be better. Returns for each the candidate that it became. */
+/* Not even its bound is as quick as the best. */
+static bool beyond(const search *x, const meg_shape *s)
+{
+    bool time = x->ask->goal != MEG_GOAL_MEMORY;
+    return time && x->best >= 0 && s->bound > x->out->list[x->best].seconds;
+}
+
+/* In the order of bounds; ends where none can be better. as[i]: the candidate that shape i became. */
 static void look_at_shapes(search *x, const meg_shape *shape, int count, int *as)
 {
     for (int i = 0; i < count; i++) {
         const meg_shape *s = &shape[i];
-        bool time = x->ask->goal != MEG_GOAL_MEMORY;
-        bool beyond = time && x->best >= 0 && s->bound > x->out->list[x->best].seconds;
+        bool over = beyond(x, s);
         as[i] = -1;
-        if (beyond || enough(x)) {
+        if (over || enough(x)) {
             meg_candidate c = {.words = s->words,
                                .count = s->count,
                                .bound = s->bound,
                                .why = "",
-                               .verdict = beyond ? MEG_BEYOND : MEG_UNSEEN};
+                               .verdict = over ? MEG_BEYOND : MEG_UNSEEN};
             add(x, &c);
             continue;
         }
         as[i] = try_words(x, s, s->words);
         if (x->out->list[as[i]].verdict == MEG_TOO_LARGE) as[i] = save_memory(x, s, as[i]);
     }
-}
-
-/* The shape whose candidate is the n-th best; -1: there are not so many. */
-static int finalist(const search *x, const int *as, int count, int n)
-{
-    int found = -1;
-    double above = -1;
-    for (int k = 0; k <= n; k++) {
-        double least = INFINITY;
-        found = -1;
-        for (int i = 0; i < count; i++) {
-            double w = as[i] < 0 ? INFINITY : worth(x, &x->out->list[as[i]]);
-            if (w > above && w < least) least = w, found = i;
-        }
-        if (found < 0) return -1;
-        above = least;
-    }
-    return found;
 }
 
 /* Word by word, keeping what helps, until nothing does. */
@@ -245,7 +238,7 @@ static void refine(search *x, const meg_shape *s, int at)
         better = false;
         for (size_t i = 0; i < sizeof REFINEMENTS / sizeof *REFINEMENTS; i++) {
             const char *words = x->out->list[at].words;
-            if (!applies(s, words, REFINEMENTS[i]) || !all_free(x, REFINEMENTS[i])) continue;
+            if (!applies(s, REFINEMENTS[i]) || !all_free(x, REFINEMENTS[i])) continue;
             if (enough(x)) return;
             int tried = try_words(x, s, both(x, words, REFINEMENTS[i]));
             if (worth(x, &x->out->list[tried]) >= worth(x, &x->out->list[at])) continue;
@@ -300,16 +293,32 @@ static meg_status look_at_one(search *x, meg_error *e, meg_plan_options *given)
     return meg_plan_options_read(e, join(x, ""), given);
 }
 
-static void refine_best(search *x, const meg_shape *shape, int count, const int *as)
+typedef struct finalist {
+    const meg_shape *shape;
+    int at; /* its candidate */
+    double worth;
+} finalist;
+
+static int by_worth(const void *a, const void *b)
 {
-    int chosen[FINALISTS];
-    for (int n = 0; n < FINALISTS; n++)
-        chosen[n] = finalist(x, as, count, n);
-    for (int n = 0; n < FINALISTS && chosen[n] >= 0; n++) {
-        int at = as[chosen[n]];
-        if (worth(x, &x->out->list[at]) <= NEAR * worth(x, &x->out->list[x->best]))
-            refine(x, &shape[chosen[n]], at);
-    }
+    const finalist *x = a, *y = b;
+    if (x->worth != y->worth) return x->worth < y->worth ? -1 : 1;
+    return x->at - y->at;
+}
+
+/* The best shapes first; those whose bound is above the best that is known by then are left. */
+static void refine_all(search *x, const meg_shape *shape, int count, const int *as)
+{
+    finalist *list = calloc((size_t)count + 1, sizeof *list);
+    int found = 0;
+    if (!list) abort();
+    for (int i = 0; i < count; i++)
+        if (as[i] >= 0 && isfinite(worth(x, &x->out->list[as[i]])))
+            list[found++] = (finalist){&shape[i], as[i], worth(x, &x->out->list[as[i]])};
+    qsort(list, (size_t)found, sizeof *list, by_worth);
+    for (int i = 0; i < found && !enough(x); i++)
+        if (!beyond(x, list[i].shape)) refine(x, list[i].shape, list[i].at);
+    free(list);
 }
 
 meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *out)
@@ -324,7 +333,7 @@ meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *o
     if (!as) abort();
     out->bound = count ? shape[0].bound : 0;
     look_at_shapes(&x, shape, count, as);
-    refine_best(&x, shape, count, as);
+    refine_all(&x, shape, count, as);
     choose(&x);
     if (out->count) qsort(out->list, (size_t)out->count, sizeof *out->list, by_verdict);
     free(as);

@@ -6,7 +6,7 @@
  *     look        in the order of their bounds, exactly: plans of all ranks, their bytes, a replay; where
  *                 they need too much memory, again with words that save some; until the next bound is above the
  *                 best that was found
- *     refine      the best few, word by word: wide, channels, allreduce, bucket, recompute, balance, zero
+ *     refine      them, the best first, word by word: wide, channels, allreduce, bucket, recompute, balance, zero
  *     choose      of those within 3 % of the best, the one with the fewest words
  *
  * A word that was given is never changed, nor are batch, norm, optimizer and its words. What was rejected keeps its

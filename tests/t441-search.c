@@ -1,0 +1,290 @@
+/* The search for a plan: it never changes what was given, keeps to the memory that there is, prefers what is simple,
+ * says what does not fit, and on small instances finds what looking at everything finds.
+ *
+ * The domain of that last claim: up to 8 ranks; every shape (replicas, stages, mesh of pixels or channels, chunks,
+ * schedule, 1, 2, 4, .. micro-batches) with every set of words of EXTRA, one value of each. Prices are the built-in
+ * ones, the machines are described: the answer does not depend on the hour.
+ */
+#include "plan/search/search.h"
+#include "zoo/zoo.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char NODE[] = "ranks=8 cores=8 inside=2us,4GB/s,cpu:1";
+static const char CLUSTER[] =
+    "nodes=4 ranks=2 cores=2 inside=2us,4GB/s between=30us,120MB/s,all:120MB/s";
+
+typedef struct question {
+    const char *model, *model_words, *words, *machine;
+    int ranks;
+    int64_t memory;
+    meg_goal goal;
+} question;
+
+typedef struct answer {
+    meg_graph *graph;
+    meg_machine machine;
+    meg_search_ask ask;
+    meg_search found;
+    meg_status status;
+    meg_error error;
+} answer;
+
+static answer *asked(const question *q)
+{
+    answer *a = calloc(1, sizeof *a);
+    if (meg_zoo_build(&a->error, q->model, q->model_words, &a->graph) != MEG_OK ||
+        meg_machine_read(&a->error, "test", q->machine, &a->machine) != MEG_OK)
+        fail_msg("%s", a->error.message);
+    a->ask = (meg_search_ask){.graph = a->graph,
+                              .profile = &meg_profile_plain,
+                              .machine = &a->machine,
+                              .options = q->words,
+                              .ranks = q->ranks,
+                              .memory = q->memory,
+                              .goal = q->goal};
+    a->status = meg_search_run(&a->ask, &a->error, &a->found);
+    return a;
+}
+
+static void drop(answer *a)
+{
+    meg_search_free(&a->found);
+    meg_graph_destroy(a->graph);
+    free(a);
+}
+
+static const meg_candidate *best(const answer *a)
+{
+    if (a->status != MEG_OK) fail_msg("%s: %s", a->ask.options, a->error.message);
+    assert_true(a->found.fits);
+    assert_int_equal(a->found.list[0].verdict, MEG_BEST);
+    return &a->found.list[0];
+}
+
+/* Exactly; INFINITY: it is no plan, or needs more than there is. */
+static double seconds_of(const answer *a, const char *words)
+{
+    meg_world world = {0, a->ask.ranks};
+    char text[1024];
+    meg_error e = {0};
+    meg_whole whole;
+    meg_replay r;
+    double seconds = INFINITY;
+    snprintf(text, sizeof text, "%s goal=given %s", a->ask.options, words);
+    meg_plan_input in = {a->ask.profile, &world, text, 0, NULL};
+    if (meg_whole_make(a->graph, &e, &in, &whole) != MEG_OK) return INFINITY;
+    bool fits = a->ask.memory == 0 || meg_whole_bytes(&whole) <= a->ask.memory;
+    if (fits && meg_whole_replay(&whole, &e, a->ask.machine, &r) == MEG_OK) {
+        seconds = r.seconds;
+        free(r.times);
+    }
+    meg_whole_free(&whole);
+    return seconds;
+}
+
+/* ---- everything ---- */
+
+static const char *const EXTRA[][4] = {
+    {"recompute=none", NULL},
+    {"wide=2", "wide=4", NULL},
+    {"allreduce=halving_doubling", "allreduce=hierarchical", NULL},
+    {"bucket=4MiB", "bucket=64MiB", NULL},
+    {"zero=1", "zero=3", NULL},
+    {"balance=memory", NULL}};
+
+enum {
+    EXTRAS = sizeof EXTRA / sizeof *EXTRA
+};
+
+static void try_all(const answer *a, const meg_shape *s, int k, const char *words, double *least)
+{
+    if (k == EXTRAS) {
+        double seconds = seconds_of(a, words);
+        if (seconds < *least) print_message("    %.6f s: %s\n", seconds, words);
+        *least = fmin(*least, seconds);
+        return;
+    }
+    try_all(a, s, k + 1, words, least);
+    if (strncmp(EXTRA[k][0], "wide", 4) == 0 && !s->pixels) return;
+    if (strncmp(EXTRA[k][0], "balance", 7) == 0 && s->stages == 1) return;
+    if (s->copies == 1 && k >= 2 && k <= 4) return;
+    for (int i = 0; EXTRA[k][i]; i++) {
+        char more[512];
+        snprintf(more, sizeof more, "%s %s", words, EXTRA[k][i]);
+        try_all(a, s, k + 1, more, least);
+    }
+}
+
+/* Shapes whose bound is above what is known already cannot be better. */
+static double exhaustive(const answer *a)
+{
+    meg_pool *pool = meg_pool_new();
+    meg_plan_options given;
+    meg_error e;
+    meg_shape *shape;
+    double least = INFINITY;
+    assert_int_equal(meg_plan_options_read(&e, a->ask.options, &given), MEG_OK);
+    int count = meg_search_shapes(&a->ask, pool, &given, a->found.one, &shape);
+    for (int i = 0; i < count; i++)
+        try_all(a, &shape[i], 0, shape[i].words, &least);
+    free(shape);
+    meg_pool_free(pool);
+    return least;
+}
+
+static double least_of(const meg_search *s)
+{
+    double least = INFINITY;
+    for (int i = 0; i < s->count; i++)
+        if (s->list[i].verdict == MEG_BEST || s->list[i].verdict == MEG_SLOWER)
+            least = fmin(least, s->list[i].seconds);
+    return least;
+}
+
+static void test_finds_the_best(void **state)
+{
+    static const question small[] = {
+        {"cnn", "width=4", "batch=8", NODE, 2, 0, MEG_GOAL_TIME},
+        {"cnn", "width=4", "batch=8", CLUSTER, 4, 0, MEG_GOAL_TIME},
+        {"gpt", "layers=2 width=16 heads=2 tokens=8 classes=64", "batch=4", CLUSTER, 2, 0,
+         MEG_GOAL_TIME},
+        {"vgg11", "image=3x32x32 width=4 hidden=64 classes=10", "batch=4", NODE, 2, 600000,
+         MEG_GOAL_TIME},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
+        answer *a = asked(&small[i]);
+        best(a);
+        double least = exhaustive(a), found = least_of(&a->found);
+        print_message("%s on %d ranks: %.6f s, of everything %.6f s, %d plans replayed\n",
+                      small[i].model, small[i].ranks, found, least, a->found.looked);
+        if (!(found <= least * (1 + 1e-9)))
+            fail_msg("%s: found %.9f s, there is %.9f s", small[i].model, found, least);
+        drop(a);
+    }
+}
+
+/* ---- what was given ---- */
+
+static void test_keeps_what_was_given(void **state)
+{
+    static const char *const given[] = {"stages=1",       "micro=1",        "mesh=1",
+                                        "zero=0",         "schedule=gpipe", "replicas=2",
+                                        "recompute=auto", "bucket=16MiB"};
+    (void)state;
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        char words[64], word[32];
+        snprintf(words, sizeof words, "batch=8 %s", given[i]);
+        snprintf(word, sizeof word, "%.*s=", (int)strcspn(given[i], "="), given[i]);
+        answer *a = asked(&(question){"cnn", "width=4", words, NODE, 4, 0, MEG_GOAL_TIME});
+        best(a);
+        for (int k = 0; k < a->found.count; k++)
+            if (strstr(a->found.list[k].words, word))
+                fail_msg("%s was given, but %s was tried", given[i], a->found.list[k].words);
+        drop(a);
+    }
+}
+
+static void test_simple_wins(void **state)
+{
+    (void)state;
+    answer *a = asked(&(question){"cnn", "width=4", "batch=8", NODE, 2, 0, MEG_GOAL_TIME});
+    const meg_candidate *b = best(a);
+    for (int i = 1; i < a->found.count; i++) {
+        const meg_candidate *c = &a->found.list[i];
+        if (c->verdict == MEG_SLOWER && c->seconds <= 1.03 * least_of(&a->found) &&
+            c->count < b->count)
+            fail_msg("'%s' is as good as '%s', and simpler", c->words, b->words);
+    }
+    assert_true(b->seconds <= 1.03 * least_of(&a->found));
+    drop(a);
+}
+
+static void test_wanted(void **state)
+{
+    (void)state;
+    assert_true(meg_search_wanted("", 2));
+    assert_true(meg_search_wanted("stages=2", 2));
+    assert_false(meg_search_wanted("goal=given", 2));
+    assert_false(meg_search_wanted("batch=3 goal=given stages=2", 2));
+}
+
+/* ---- memory ---- */
+
+static void test_memory(void **state)
+{
+    (void)state;
+    question q = {"vgg11",
+                  "image=3x32x32 width=8 hidden=64 classes=10",
+                  "batch=8 momentum=0.9",
+                  NODE,
+                  4,
+                  0,
+                  MEG_GOAL_TIME};
+    answer *a = asked(&q);
+    int64_t most = best(a)->bytes;
+    drop(a);
+    q.memory = most * 3 / 5;
+    a = asked(&q);
+    assert_true(best(a)->bytes <= q.memory);
+    bool told = false; /* the first choice is in the list, with what it lacks */
+    for (int i = 0; i < a->found.count; i++)
+        told = told ||
+               (a->found.list[i].verdict == MEG_TOO_LARGE && a->found.list[i].bytes > q.memory);
+    assert_true(told);
+    drop(a);
+    q.memory = 4096; /* fits nowhere: the nearest comes first */
+    a = asked(&q);
+    assert_int_equal(a->status, MEG_OK);
+    assert_false(a->found.fits);
+    assert_int_equal(a->found.list[0].verdict, MEG_TOO_LARGE);
+    for (int i = 1; i < a->found.count; i++)
+        if (a->found.list[i].verdict == MEG_TOO_LARGE)
+            assert_true(a->found.list[i].bytes >= a->found.list[0].bytes);
+    drop(a);
+    q.memory = 0;
+    q.goal = MEG_GOAL_MEMORY;
+    a = asked(&q);
+    assert_true(best(a)->bytes < most);
+    drop(a);
+}
+
+/* Batch norm over the whole batch forbids micro-batches. */
+static void test_norm(void **state)
+{
+    (void)state;
+    answer *a = asked(
+        &(question){"resnet-cifar", "depth=8 width=4", "batch=8", NODE, 2, 0, MEG_GOAL_TIME});
+    for (int i = 0; i < a->found.count; i++)
+        if (a->found.list[i].verdict <= MEG_SLOWER && strstr(a->found.list[i].words, "micro="))
+            fail_msg("%s splits the batch that is normalised", a->found.list[i].words);
+    drop(a);
+}
+
+static void test_impossible(void **state)
+{
+    (void)state;
+    answer *a = asked(
+        &(question){"cnn", "width=4", "batch=8 stages=64", NODE, 2, 0, MEG_GOAL_TIME});
+    assert_int_not_equal(a->status, MEG_OK);
+    assert_true(strlen(a->error.message) > 10);
+    drop(a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_finds_the_best), cmocka_unit_test(test_keeps_what_was_given),
+        cmocka_unit_test(test_simple_wins),    cmocka_unit_test(test_wanted),
+        cmocka_unit_test(test_memory),         cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_impossible),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
