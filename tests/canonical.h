@@ -24,6 +24,9 @@
 
 typedef struct canonical {
     FILE *text; /* NULL: hashes only */
+    bool
+        loose; /* what ranks of one class have in common: extents of boxes, not where they lie; sizes of
+                   teams; no peers, and not where a shard lies in held memory */
     uint64_t program, tags;
 } canonical;
 
@@ -58,12 +61,14 @@ static inline void canonical_tag(canonical *c, int tag)
 static inline void canonical_box(canonical *c, const char *what, const meg_box *box)
 {
     char text[96];
+    meg_box b = *box;
     for (int a = 0; a < MEG_AXES; a++) {
-        c->program = meg_hash_word(c->program, (uint64_t)box->lo[a]);
-        c->program = meg_hash_word(c->program, (uint64_t)box->hi[a]);
+        if (c->loose) b.hi[a] -= b.lo[a], b.lo[a] = 0;
+        c->program = meg_hash_word(c->program, (uint64_t)b.lo[a]);
+        c->program = meg_hash_word(c->program, (uint64_t)b.hi[a]);
     }
     if (!c->text) return;
-    meg_box_text(box, text);
+    meg_box_text(&b, text);
     fprintf(c->text, " %s %s", what, text);
 }
 
@@ -172,7 +177,7 @@ static inline void canonical_slot(canonical *c, int number, const meg_slot *s)
     canonical_word(c, meg_dtype_name(s->dtype));
     canonical_word(c, meg_format_name(s->format));
     canonical_word(c, canonical_region(s->region));
-    canonical_number(c, "at", s->offset);
+    if (!c->loose || s->region != MEG_HELD) canonical_number(c, "at", s->offset);
     canonical_number(c, "bytes", s->bytes);
     canonical_number(c, "per-micro", s->per_micro);
 }
@@ -202,7 +207,7 @@ static inline void canonical_traffic(canonical *c, const meg_instr *in)
         [MEG_HALF_BOTH] = "both", [MEG_HALF_SCATTER] = "scatter", [MEG_HALF_GATHER] = "gather"};
     bool reduce = in->code == MEG_REDUCE;
     if (!reduce && in->code != MEG_SEND && in->code != MEG_RECV) return;
-    canonical_number(c, reduce ? "team" : "rank", in->peer);
+    if (reduce || !c->loose) canonical_number(c, reduce ? "team" : "rank", in->peer);
     if (reduce) canonical_word(c, in->max ? "largest" : "sum");
     if (reduce) canonical_word(c, half[in->half]);
     canonical_tag(c, in->tag);
@@ -233,7 +238,7 @@ static inline void canonical_station(canonical *c, int number, const meg_station
     canonical_line(c, "station", number);
     canonical_number(c, "stage", t->stage);
     canonical_number(c, "direction", t->direction);
-    canonical_number(c, "rank", t->rank);
+    if (!c->loose) canonical_number(c, "rank", t->rank);
     canonical_number(c, "micros", t->micros);
     canonical_number(c, "frames", t->frames);
     canonical_number(c, "of", t->frame);
@@ -289,7 +294,8 @@ static inline void canonical_entry(canonical *c, int number, const meg_entry *e)
     canonical_graph(c, e->graph);
     for (int i = 0; i < e->teams; i++) {
         canonical_line(c, "team", i);
-        for (int k = 0; k < e->team[i].count; k++)
+        if (c->loose) canonical_number(c, "ranks", e->team[i].count);
+        for (int k = 0; k < e->team[i].count && !c->loose; k++)
             canonical_number(c, "rank", e->team[i].rank[k]);
     }
     for (int i = 0; i < e->lines; i++)
@@ -315,7 +321,7 @@ static inline void canonical_plan(canonical *c, const meg_plan *p)
 {
     char settings[1024];
     meg_options_print(p->optimizer->params, p->settings, settings, sizeof settings);
-    canonical_line(c, "rank", p->world.rank);
+    canonical_line(c, "rank", c->loose ? 0 : p->world.rank);
     canonical_number(c, "of", p->world.ranks);
     canonical_number(c, "arena", p->arena);
     canonical_bytes(c, p->bytes);

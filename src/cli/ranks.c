@@ -1,10 +1,11 @@
-/* What commands say of all ranks: see ranks.h. Real ranks tell each other what they need; imaginary
- * ones are planned one after the other.
+/* What commands say of all ranks: see ranks.h. Real ranks tell each other what they need; of imaginary
+ * ones, one of each class is planned.
  */
 #include "cli/ranks.h"
 
 #include "base/clock.h"
 #include "machine/memory.h"
+#include "plan/classes.h"
 #include "train/advice.h"
 
 #include <inttypes.h>
@@ -20,23 +21,47 @@ static meg_need *room(const meg_session *s, int ranks)
     return meg_pool_alloc(s->arguments->pool, (size_t)ranks * sizeof(meg_need));
 }
 
-/* Hundreds of ranks take minutes: on a terminal a line tells how far it is, and goes at the end. */
-meg_status meg_ranks_imagine(meg_session *s, int ranks)
+/* What the other ranks of a class need, its last one needs; but each has its replica. */
+static void share_needs(const meg_classes *c, const meg_plan *p, meg_need needs[])
+{
+    for (int r = 0; r < c->ranks; r++) {
+        needs[r] = needs[c->last[c->of[r]]];
+        needs[r].replica = r / p->each;
+    }
+}
+
+/* One rank of each class is planned, from the last rank to the first, which stays. */
+static meg_status plan_classes(meg_session *s, const meg_classes *c, meg_need needs[])
 {
     static const char clear[] = "\r\033[K";
-    meg_need *needs = room(s, ranks);
     meg_status status = MEG_OK;
-    bool live = isatty(STDERR_FILENO);
+    bool live = isatty(STDERR_FILENO); /* a line tells how far it is, and goes at the end */
     double drawn = meg_clock();
-    for (int r = ranks - 1; r >= 0 && status == MEG_OK; r--) {
-        status = meg_session_plan_for(s, &(meg_world){r, ranks});
+    int done = 0;
+    for (int r = c->ranks - 1; r >= 0 && status == MEG_OK; r--) {
+        if (c->last[c->of[r]] != r && r > 0) continue;
+        if (r < c->ranks - 1) status = meg_session_plan_turn(s, r);
         if (status == MEG_OK) needs[r] = meg_need_of(s->plan);
+        done++;
         if (!live || meg_clock() - drawn < 1) continue;
-        fprintf(stderr, "%splanned %d of %d ranks", clear, ranks - r, ranks);
+        fprintf(stderr, "%splanned %d of %d classes of ranks", clear, done, c->count);
         drawn = meg_clock();
     }
     if (live) fputs(clear, stderr);
-    if (status == MEG_OK) s->needs = needs;
+    return status;
+}
+
+meg_status meg_ranks_imagine(meg_session *s, int ranks)
+{
+    meg_need *needs = room(s, ranks);
+    MEG_TRY(s->error, meg_session_plan_for(s, &(meg_world){ranks - 1, ranks}));
+    meg_classes *c = meg_classes_new(s->plan);
+    meg_status status = plan_classes(s, c, needs);
+    if (status == MEG_OK) {
+        share_needs(c, s->plan, needs);
+        s->needs = needs;
+    }
+    meg_classes_free(c);
     return status;
 }
 

@@ -340,6 +340,20 @@ meg_status meg_session_plan_for(meg_session *s, const meg_world *world)
     return meg_session_said(s, status);
 }
 
+meg_status meg_session_plan_turn(meg_session *s, int rank)
+{
+    const char *text;
+    int ranks = s->plan->world.ranks;
+    meg_status status = meg_plan_turn(s->plan, &s->ctx->error, rank);
+    if (status == MEG_OK) return MEG_OK;
+    meg_plan_free(s->plan);
+    s->plan = NULL;
+    MEG_TRY(s->error, plan_words(s, "", &text));
+    if (status == MEG_EBUDGET)
+        meg_context_advise(s->graph, s->data, &(meg_too_large){text, ranks, 0});
+    return meg_session_said(s, status);
+}
+
 meg_status meg_session_trainer(meg_session *s, const char *more)
 {
     const char *text = joined(s, MEG_TO_TRAINER, more);

@@ -48,6 +48,7 @@ meg_status meg_session_plan(meg_session *s, const char *more);
 
 /* The plan for a rank of imaginary ones, in place of the one before. */
 meg_status meg_session_plan_for(meg_session *s, const meg_world *world);
+meg_status meg_session_plan_turn(meg_session *s, int rank); /* the same job's plan of another rank */
 meg_status meg_session_trainer(meg_session *s, const char *more);
 
 /* Weights to a safetensors file, network and weights to an ONNX file: its name decides. */

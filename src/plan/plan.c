@@ -224,13 +224,11 @@ static meg_status check_states(const meg_plan *p, meg_error *e)
 
 /* ---- ranks ---- */
 
-/* Does the rank's replica have samples? Do normalisation groups spread over ranks? */
-static bool share_samples(const meg_plan *p, meg_entry *e, int64_t count)
+/* Do normalisation groups spread over ranks? */
+static bool spreads(const meg_plan *p, int64_t count)
 {
     int64_t norm = p->options.norm;
     bool spread = false;
-    const int64_t *cut = meg_plan_samples(p, count, p->replicas);
-    e->idle = cut[p->replica] == cut[p->replica + 1];
     for (int i = 0; i < p->segments; i++) {
         int parts = p->replicas * p->segment[i].dim[MEG_N];
         spread = spread || p->segment[i].size > p->segment[i].dim[MEG_N];
@@ -407,7 +405,7 @@ static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch
     bool train = which == MEG_ENTRY_TRAIN || which == MEG_ENTRY_TRAIN_TAIL;
     meg_graph *source = meg_graph_copy(p->source);
     set_norm(source, p->options.norm);
-    bool spread = share_samples(p, out, batch / micro);
+    bool spread = spreads(p, batch / micro);
     meg_phases phases = spread && train ? MEG_PHASED_NORMS : MEG_FUSED;
     if (cuts(p, MEG_D) || cuts(p, MEG_H) || cuts(p, MEG_W)) phases = MEG_PHASED_PIXELS;
     if (cuts(p, MEG_C) || (p->options.phases && train)) phases = MEG_PHASED;
@@ -422,7 +420,14 @@ static meg_status make_entry(meg_plan *p, meg_error *e, int which, int64_t batch
     out->batch = batch;
     out->micro = micro;
     MEG_TRY(e, schedule(p, e, out));
-    MEG_TRY(e, meg_entry_distribute(p, out, e));
+    return meg_entry_distribute(p, out, e);
+}
+
+/* The part of the plan's rank. */
+static meg_status lower_entry(meg_plan *p, meg_error *e, meg_entry *out)
+{
+    const int64_t *cut = meg_plan_samples(p, out->batch / out->micro, p->replicas);
+    out->idle = cut[p->replica] == cut[p->replica + 1];
     MEG_TRY(e, meg_plan_lower(p, e, out));
     for (int r = MEG_STEP; r < MEG_REGIONS; r++)
         if (out->bytes[r] > p->bytes[r]) p->bytes[r] = out->bytes[r];
@@ -467,6 +472,7 @@ static meg_plan *plan_like(const meg_plan *p)
     meg_plan *q = meg_pool_alloc(pool, sizeof *q);
     *q = (meg_plan){.owner = p->owner,
                     .pool = pool,
+                    .lowered = meg_pool_new(),
                     .source = p->source,
                     .options = p->options,
                     .optimizer = p->optimizer,
@@ -480,7 +486,7 @@ static meg_plan *plan_like(const meg_plan *p)
 static void make_held(meg_plan *p)
 {
     size_t keys = (size_t)(p->source->values + 1) * MEG_HELD_KEYS;
-    p->held_at = meg_pool_alloc(p->pool, keys * sizeof(int));
+    p->held_at = meg_pool_alloc(p->lowered, keys * sizeof(int));
 }
 
 /* Where stages of like seconds sit, and the timetable of a step. */
@@ -518,7 +524,8 @@ static meg_status make_whole(meg_plan *q, meg_error *e, const meg_plan *even)
     MEG_TRY(e, meg_plan_segments(q, e));
     MEG_TRY(e, meg_plan_places(q, e));
     make_held(q);
-    return make_entry(q, e, MEG_ENTRY_TRAIN, o->batch, (int)micro);
+    MEG_TRY(e, make_entry(q, e, MEG_ENTRY_TRAIN, o->batch, (int)micro));
+    return lower_entry(q, e, &q->entry[MEG_ENTRY_TRAIN]);
 }
 
 static meg_status stages_by_memory(meg_plan *p, meg_error *e)
@@ -540,6 +547,18 @@ static meg_status make_stages(meg_plan *p, meg_error *e)
     return memory ? stages_by_memory(p, e) : meg_plan_stages(p, e, NULL);
 }
 
+/* All that is this rank's alone. */
+static meg_status lower_all(meg_plan *p, meg_error *e)
+{
+    make_held(p);
+    for (int i = 0; i < MEG_ENTRIES; i++)
+        if (p->entry[i].batch) MEG_TRY(e, lower_entry(p, e, &p->entry[i]));
+    for (int r = 0; r < MEG_REGIONS; r++)
+        if (p->bytes[r]) p->arena = meg_plan_base(p, (meg_region)r) + p->bytes[r];
+    p->seconds = p->entry[MEG_ENTRY_TRAIN].seconds;
+    return check_budget(p, e);
+}
+
 static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t samples)
 {
     MEG_CHECK(e, p->source->losses > 0, MEG_EARG, "%s has no loss to train for", p->source->name);
@@ -550,12 +569,25 @@ static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t s
     MEG_TRY(e, make_stages(p, e));
     MEG_TRY(e, meg_plan_segments(p, e));
     MEG_TRY(e, meg_plan_places(p, e));
-    make_held(p);
     MEG_TRY(e, make_entries(p, e, samples));
-    for (int r = 0; r < MEG_REGIONS; r++)
-        if (p->bytes[r]) p->arena = meg_plan_base(p, (meg_region)r) + p->bytes[r];
-    p->seconds = p->entry[MEG_ENTRY_TRAIN].seconds;
-    return check_budget(p, e);
+    return lower_all(p, e);
+}
+
+meg_status meg_plan_turn(meg_plan *p, meg_error *e, int rank)
+{
+    for (int i = 0; i < MEG_ENTRIES; i++) {
+        meg_entry *out = &p->entry[i];
+        meg_entry_clear_stations(out);
+        out->lines = 0;
+        memset(out->bytes, 0, sizeof out->bytes);
+    }
+    p->held_slots = p->tags = 0;
+    memset(p->bytes, 0, sizeof p->bytes);
+    p->arena = 0;
+    meg_pool_free(p->lowered);
+    p->lowered = meg_pool_new();
+    meg_plan_seat(p, rank);
+    return lower_all(p, e);
 }
 
 meg_status meg_plan_make(const meg_graph *g, meg_error *e, const meg_profile *profile,
@@ -579,6 +611,7 @@ meg_status meg_plan_from(const meg_graph *g, meg_error *e, const meg_plan_input 
     if (in->plain) memcpy(plain, in->plain, (size_t)g->values * sizeof *plain);
     *p = (meg_plan){.owner = g->owner,
                     .pool = pool,
+                    .lowered = meg_pool_new(),
                     .source = g,
                     .profile = *in->profile,
                     .world = *in->world,
@@ -595,6 +628,7 @@ void meg_plan_destroy(meg_plan *p)
     for (int i = 0; i < MEG_ENTRIES; i++)
         meg_entry_clear(&p->entry[i]);
     free(p->held);
+    meg_pool_free(p->lowered);
     meg_pool_free(p->pool);
 }
 

@@ -35,6 +35,9 @@ meg_status meg_plan_make_for(const meg_graph *g, meg_error *e, const meg_profile
                              meg_plan **out);
 meg_status meg_plan_from(const meg_graph *g, meg_error *e, const meg_plan_input *in,
                          meg_plan **out);
+/* Makes the plan that of another rank of the same job: graphs, schedules and layouts stay. After an error
+ * it is good for nothing but to be destroyed. */
+meg_status meg_plan_turn(meg_plan *p, meg_error *e, int rank);
 /* Refuses, or warns about, words that have no effect on this plan (plan/rules.c). */
 meg_status meg_plan_judge(const meg_plan *p, meg_error *e, const meg_logger *log,
                           const char *options);

@@ -45,13 +45,6 @@ static void set(distributor *s, int axis, meg_split how, const int64_t *at)
     s->l->on[axis] = (meg_along){how, axis, at};
 }
 
-/* Whole normalisation groups, if there are enough. */
-const int64_t *meg_plan_samples(const meg_plan *p, int64_t count, int parts)
-{
-    int64_t norm = p->options.norm;
-    return meg_cuts_even(p->pool, count, parts, norm && count / norm >= parts ? norm : 1);
-}
-
 static const int64_t *cut_samples(const distributor *s)
 {
     return meg_plan_samples(s->plan, s->e->graph->batch, s->dim);
@@ -335,6 +328,7 @@ meg_status meg_entry_distribute(const meg_plan *p, meg_entry *e, meg_error *erro
     }
     find_sampled(p, e);
     find_readers(p, e);
+    meg_entry_find_samples(p, e);
     MEG_TRY(error, check_samples(p, e, error));
     e->layout = meg_pool_alloc(p->pool, ((size_t)e->graph->values + 1) * sizeof *e->layout);
     e->made = meg_pool_alloc(p->pool, ((size_t)e->graph->values + 1) * sizeof *e->made);
@@ -346,5 +340,7 @@ meg_status meg_entry_distribute(const meg_plan *p, meg_entry *e, meg_error *erro
     }
     MEG_TRY(error, check_use(p, e, error));
     number_tags(p, e);
-    return meg_entry_widen(p, e, error);
+    MEG_TRY(error, meg_entry_widen(p, e, error));
+    meg_entry_number_exchanges(p, e);
+    return MEG_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef MEG_PLAN_DISTRIBUTE_DISTRIBUTE_H
 #define MEG_PLAN_DISTRIBUTE_DISTRIBUTE_H
 
+#include "plan/layout/transfer.h"
 #include "plan/program/plan.h"
 
 /* ---- fuse.c ---- */
@@ -29,8 +30,6 @@ bool meg_is_move(const meg_node *v);
 
 /* ---- distribute.c ---- */
 
-/* (parts + 1) where the samples of a micro-batch are cut */
-const int64_t *meg_plan_samples(const meg_plan *p, int64_t count, int parts);
 /* Sets the entry's meshes and layouts: what each rank makes of every value. */
 meg_status meg_entry_distribute(const meg_plan *p, meg_entry *e, meg_error *error);
 
@@ -52,6 +51,33 @@ const meg_mesh *meg_entry_mesh(const meg_entry *e, int direction, int segment);
 int meg_segment_model(const meg_entry *e, int segment, int position);
 /* Has the position the first pixels, of those with its samples and channels? */
 bool meg_segment_first(const meg_entry *e, int segment, int position);
+
+/* ---- exchanges.c ---- */
+
+/* (parts + 1) where the samples of a micro-batch are cut */
+const int64_t *meg_plan_samples(const meg_plan *p, int64_t count, int parts);
+/* Sets the samples of each segment's positions. */
+void meg_entry_find_samples(const meg_plan *p, meg_entry *e);
+/* Numbers the values that go from rank to rank. */
+void meg_entry_number_exchanges(const meg_plan *p, meg_entry *e);
+/* The positions that may want some of what a position makes of a value, by a halo or a move to `to`: they
+ * follow one another. */
+typedef struct meg_positions {
+    int first, end;
+    bool some;        /* of these only: */
+    int makes, takes; /* those that take what this position makes, and this one; -1: none */
+} meg_positions;
+meg_positions meg_entry_takers(const meg_entry *e, int from, int to, int position);
+meg_positions meg_entry_peers(const meg_entry *e, int segment, int position); /* of the same samples */
+/* The messages that bring them a value: its halo, or what a move brings. */
+meg_transfer meg_entry_transfer(meg_pool *pool, const meg_entry *e, int value, int direction,
+                                meg_positions to);
+
+/* ---- weights.c ---- */
+
+/* (ranks of a replica) The box of a weight that each holds; empty: none. Those that meet are equal. Replicas
+ * are alike. */
+void meg_entry_weight(const meg_plan *p, const meg_entry *e, int value, meg_box box[]);
 
 /* ---- wide_halo.c ---- */
 

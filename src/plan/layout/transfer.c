@@ -110,34 +110,41 @@ static int64_t serve(const meg_layout *made, const receiver *to, meg_parcel *out
 
 /* ---- transfers ---- */
 
-static receiver receiver_at(const meg_layout *made, const meg_held *held, int position)
+static receiver receiver_at(const meg_layout *made, const meg_held *held, const meg_box *want,
+                            int position)
 {
     int rank = held->mesh->rank[position], own = position;
     if (held->mesh != made->mesh) own = meg_mesh_find(made->mesh, rank);
     int copy = position % meg_layout_copies(made); /* spread over all */
     if (own >= 0) {
         meg_part part = meg_layout_part(made, own);
-        assert(!held->in_place || meg_box_holds(&held->box[position], &part.work.out));
+        assert(!held->in_place || meg_box_empty(want) || meg_box_holds(want, &part.work.out));
         copy = part.copy;
     }
-    return (receiver){rank, copy, held->in_place, held->box[position]};
+    return (receiver){rank, copy, held->in_place, *want};
 }
 
-meg_transfer meg_transfer_new(meg_pool *pool, const meg_layout *made, const meg_held *held)
+meg_transfer meg_transfer_some(meg_pool *pool, const meg_layout *made, const meg_held *held,
+                               int first, int end)
 {
     meg_transfer t = {.max = made->max};
     assert(!held->in_place || meg_layout_shares(made) == 1);
-    for (int i = 0; i < held->mesh->size; i++) {
-        receiver to = receiver_at(made, held, i);
+    for (int i = first; i < end; i++) {
+        receiver to = receiver_at(made, held, &held->box[i - first], i);
         t.messages += serve(made, &to, NULL);
     }
     t.message = meg_pool_alloc(pool, (size_t)t.messages * sizeof *t.message);
     int64_t done = 0;
-    for (int i = 0; i < held->mesh->size; i++) {
-        receiver to = receiver_at(made, held, i);
+    for (int i = first; i < end; i++) {
+        receiver to = receiver_at(made, held, &held->box[i - first], i);
         done += serve(made, &to, t.message + done);
     }
     return t;
+}
+
+meg_transfer meg_transfer_new(meg_pool *pool, const meg_layout *made, const meg_held *held)
+{
+    return meg_transfer_some(pool, made, held, 0, held->mesh->size);
 }
 
 meg_transfer meg_transfer_adjoint(meg_pool *pool, const meg_transfer *t)

@@ -45,6 +45,10 @@ typedef struct meg_held { /* what each rank of a mesh wants of a value */
  * (weight gradients) has shares x ranks messages: reduce it by an allreduce algorithm instead. */
 meg_transfer meg_transfer_new(meg_pool *pool, const meg_layout *made, const meg_held *held);
 
+/* What goes to the positions from `first` to `end` - 1 alone; the boxes are those of these. */
+meg_transfer meg_transfer_some(meg_pool *pool, const meg_layout *made, const meg_held *held,
+                               int first, int end);
+
 /* Adds; what receives must be zeroed, or have its own contribution, before. Not of a maximum. */
 meg_transfer meg_transfer_adjoint(meg_pool *pool, const meg_transfer *t);
 

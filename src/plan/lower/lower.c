@@ -193,6 +193,8 @@ static void lower_station(meg_plan *p, meg_entry *e, meg_station *t, bool foreig
     for (int b = 0; b < MEG_BLOCKS; b++)
         free(l.list[b].at);
     free(l.holders);
+    free(l.along);
+    free(l.local);
     free(l.duplicate);
     meg_pool_free(l.pool);
 }
@@ -210,7 +212,7 @@ static int micros_of(const meg_timetable *t, int direction)
 /* Where the rank whose part it is sits on the meshes of the stage. */
 static void find_positions(const meg_plan *p, const meg_entry *e, meg_station *t, bool foreign)
 {
-    t->position = meg_pool_alloc(p->pool, (size_t)e->segments * sizeof(int));
+    t->position = meg_pool_alloc(p->lowered, (size_t)e->segments * sizeof(int));
     for (int i = 0; i < e->segments; i++) {
         bool here = e->segment[i].stage == t->stage;
         int position = here ? meg_mesh_find(meg_entry_mesh(e, t->direction, i), t->rank) : -1;

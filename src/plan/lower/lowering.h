@@ -1,9 +1,9 @@
 /* Lowering one entry: shared by its parts (private to plan/lower).
  *
- *     station.c    what the station makes and holds; which ranks hold the same
- *     stash.c      what forward leaves for backward, what is recomputed
  *     emit.c       slots and instructions
  *     teams.c      reductions over several ranks
+ *     station.c    what the station makes and holds; which ranks hold the same
+ *     stash.c      what forward leaves for backward, what is recomputed
  *     held.c       held memory: weights, gradients, optimizer states, whole or in shards
  *     operands.c   where an operand comes from: home, a copy, shards, recomputing
  *     gradients.c  contributions to a value's gradient
@@ -49,6 +49,11 @@ typedef struct meg_exchange { /* a value's halo, or a value that moves to anothe
     int *came;                  /* (receives) slots; -1: it stays on the rank */
     int *returned;              /* (sends) slots of the gradients */
 } meg_exchange;
+
+typedef struct meg_along_key { /* of ranks that reduce together along axes of a segment's mesh */
+    int segment, axes;         /* bits */
+    bool all;                  /* directions */
+} meg_along_key;
 
 enum {
     MEG_SEVERAL = -2 /* segments */
@@ -98,7 +103,17 @@ typedef struct meg_lower {
     int *states_first, *states_last; /* segment: slots of the states that its nodes write; -1 */
     int *settled; /* parameters whose gradients are summed, in the order of completion */
     int settled_count;
-    int bucket_first;        /* of `settled`: the first that no bucket has */
+    int bucket_first; /* of `settled`: the first that no bucket has */
+    struct {
+        meg_along_key key;
+        meg_team team;
+    } * along; /* teams that were made (teams.c) */
+    struct {
+        int count, *at;
+        meg_team team;
+    } * local; /* likewise, by the numbers of their ranks within a replica */
+    int alongs, locals;
+    size_t along_room, local_room;
     int summed, summed_slot; /* scattered weight whose gradient is being summed, if any, else -1 */
 } meg_lower;
 
@@ -148,9 +163,12 @@ int meg_lower_reduce_scratch(meg_lower *l, int64_t bytes); /* enough for sums of
 /* Each of the team has an even shard of the slot, plain; all get all. */
 void meg_lower_all_gather(meg_lower *l, int slot, const meg_team *team, int tag);
 /* Ranks that make shares of a value's sum; of all directions, if told. */
-meg_team meg_lower_shares(const meg_lower *l, int value, bool all);
+meg_team meg_lower_shares(meg_lower *l, int value, bool all);
 /* Ranks that have the same channels of the segment, in all directions. */
-meg_team meg_lower_channels(const meg_lower *l, int segment);
+meg_team meg_lower_channels(meg_lower *l, int segment);
+/* In every replica the ranks with these numbers, ascending, within it. */
+meg_team meg_lower_everywhere(meg_lower *l, const int local[], int count);
+bool meg_lower_same_team(const meg_team *a, const meg_team *b);
 
 /* ---- held.c ---- */
 

@@ -26,36 +26,6 @@ static bool returns(const meg_lower *l, int value)
     return false;
 }
 
-/* The layout of a value after its shares have been summed. */
-static meg_layout summed(const meg_lower *l, int value)
-{
-    const meg_entry *e = l->entry;
-    meg_layout layout = e->layout[value];
-    int segment = e->segment_of[l->g->value[value].maker];
-    layout.mesh = meg_entry_mesh(e, l->out->direction, segment);
-    layout.whole.out = l->g->value[value].shape;
-    for (int a = 0; a < MEG_MESH_AXES; a++)
-        if (layout.on[a].how == MEG_SPLIT_PARTIAL) layout.on[a].how = MEG_SPLIT_COPY;
-    return layout;
-}
-
-static meg_box *held_boxes(const meg_lower *l, const meg_mesh *mesh, int value)
-{
-    meg_box *box = meg_pool_alloc(l->pool, (size_t)mesh->size * sizeof *box);
-    for (int i = 0; i < mesh->size; i++)
-        box[i] = meg_entry_held(l->entry, value, i);
-    return box;
-}
-
-static bool has_halo(const meg_layout *made, const meg_box box[])
-{
-    for (int i = 0; i < made->mesh->size; i++) {
-        meg_part part = meg_layout_part(made, i);
-        if (!meg_box_holds(&part.work.out, &box[i])) return true;
-    }
-    return false;
-}
-
 /* Those of a transfer that concern this rank, as sender in one stage and receiver in another. */
 static void pick(meg_lower *l, meg_exchange *x, const meg_transfer *t, bool within)
 {
@@ -85,47 +55,67 @@ static void add_exchange(meg_lower *l, meg_exchange x, int *of)
     l->exchange[l->exchanges++] = x;
 }
 
-static int add_move(meg_lower *l, const meg_node *v, int number)
+/* The rank's position, if it runs the node. */
+static int position_of(const meg_lower *l, int node)
+{
+    return l->mine[node] ? l->out->position[l->entry->segment_of[node]] : -1;
+}
+
+/* Who may take what the rank makes, and where it takes itself. */
+static meg_positions concerned(const meg_lower *l, int x, const meg_node *v)
+{
+    const meg_entry *e = l->entry;
+    int makes = position_of(l, l->g->value[x].maker), takes = position_of(l, v->id);
+    meg_positions own = {0}, all = {0};
+    if (takes >= 0) all = own = meg_entry_peers(e, e->segment_of[v->id], takes);
+    if (makes >= 0) all = meg_entry_takers(e, x, v->out[0], makes);
+    if (makes >= 0 && takes >= 0) {
+        if (own.first < all.first) all.first = own.first;
+        if (own.end > all.end) all.end = own.end;
+    }
+    all.some = true;
+    all.makes = makes;
+    all.takes = takes;
+    return all;
+}
+
+static void add_move(meg_lower *l, const meg_node *v)
 {
     const meg_entry *e = l->entry;
     int x = v->in[0], y = v->out[0], maker = l->g->value[x].maker;
     const meg_segment *from = &e->segment[e->segment_of[maker]];
     const meg_segment *to = &e->segment[e->segment_of[v->id]];
-    if (!l->mine[maker] && !l->mine[v->id]) return number + 1;
-    meg_layout made = summed(l, x);
-    meg_held held = {.mesh = meg_entry_mesh(e, l->out->direction, e->segment_of[v->id])};
-    held.box = held_boxes(l, held.mesh, y);
-    meg_transfer t = meg_transfer_new(l->pool, &made, &held);
-    meg_exchange exchange = {.from = x, .to = y, .tag = meg_tag_of_exchange(e, number)};
+    if (!l->mine[maker] && !l->mine[v->id]) return;
+    meg_positions to_whom = concerned(l, x, v);
+    meg_transfer t = meg_entry_transfer(l->pool, e, y, l->out->direction, to_whom);
+    meg_exchange exchange = {
+        .from = x, .to = y, .tag = meg_tag_of_exchange(e, e->exchange_number[y])};
     exchange.back = returns(l, y);
     pick(l, &exchange, &t, from->stage == to->stage);
     add_exchange(l, exchange, &l->moved[y]);
-    return number + 1;
 }
 
-static int add_halo(meg_lower *l, int value, int number)
+static void add_halo(meg_lower *l, int value)
 {
     const meg_entry *e = l->entry;
-    int maker = l->g->value[value].maker;
-    if (e->whole || e->made[value] || meg_is_move(&l->g->node[maker])) return number;
-    meg_layout made = summed(l, value);
-    meg_held held = {.mesh = made.mesh, .in_place = true};
-    held.box = held_boxes(l, held.mesh, value);
-    if (!has_halo(&made, held.box)) return number;
-    if (!l->mine[maker]) return number + 1;
-    meg_transfer t = meg_transfer_new(l->pool, &made, &held);
-    meg_exchange x = {.from = value, .to = value, .tag = meg_tag_of_exchange(e, number)};
+    int maker = l->g->value[value].maker, position = position_of(l, maker);
+    if (e->exchange_number[value] < 0 || position < 0) return;
+    meg_positions to = {.end = meg_entry_mesh(e, 0, e->segment_of[maker])->size};
+    if (!e->mixes[value]) to = meg_entry_peers(e, e->segment_of[maker], position);
+    to.some = true;
+    to.makes = to.takes = position;
+    meg_transfer t = meg_entry_transfer(l->pool, e, value, l->out->direction, to);
+    meg_exchange x = {
+        .from = value, .to = value, .tag = meg_tag_of_exchange(e, e->exchange_number[value])};
     x.back = returns(l, value);
     pick(l, &x, &t, false);
     add_exchange(l, x, &l->halo[value]);
-    return number + 1;
 }
 
 void meg_lower_exchanges(meg_lower *l)
 {
     const meg_graph *g = l->g;
     size_t values = (size_t)g->values + 1;
-    int number = 0;
     l->exchange = meg_pool_alloc(l->pool, values * sizeof *l->exchange);
     l->halo = meg_pool_alloc(l->pool, values * sizeof(int));
     l->moved = meg_pool_alloc(l->pool, values * sizeof(int));
@@ -133,8 +123,8 @@ void meg_lower_exchanges(meg_lower *l)
         l->halo[i] = l->moved[i] = -1;
     for (int i = 0; i < g->nodes; i++)
         for (int k = 0; k < g->node[i].outputs; k++)
-            number = meg_is_move(&g->node[i]) ? add_move(l, &g->node[i], number)
-                                              : add_halo(l, g->node[i].out[k], number);
+            if (meg_is_move(&g->node[i])) add_move(l, &g->node[i]);
+            else add_halo(l, g->node[i].out[k]);
 }
 
 /* ---- messages ---- */

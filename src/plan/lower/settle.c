@@ -31,14 +31,6 @@ static meg_team sharers(const meg_lower *l, int value, bool *own)
     return l->sharers[value];
 }
 
-static bool same_team(const meg_team *a, const meg_team *b)
-{
-    bool same = a->count == b->count;
-    for (int i = 0; i < a->count && same; i++)
-        same = a->rank[i] == b->rank[i];
-    return same;
-}
-
 /* Of the rank's stations that use the weight, is this the last? It reduces and updates. */
 static bool settles(const meg_lower *l, int value)
 {
@@ -163,7 +155,7 @@ static bool joins(meg_lower *l, int value)
     meg_team its = sharers(l, value, &own);
     bool alike = l->read_in[l->settled[l->bucket_first]] == l->read_in[value];
     alike = alike && !meg_lower_scattered(l, value);
-    return before && own && alike && same_team(&theirs, &its) && next->offset >= end &&
+    return before && own && alike && meg_lower_same_team(&theirs, &its) && next->offset >= end &&
            next->offset < end + MEG_ALIGN && end - first->offset < l->plan->options.bucket;
 }
 

@@ -1,64 +1,124 @@
 /* Teams: ranks that reduce together, and the instructions with which they do. */
 #include "plan/lower/lowering.h"
 
-static void add_rank(meg_team *t, int rank)
+#include <stdlib.h>
+#include <string.h>
+
+static int by_rank(const void *a, const void *b)
 {
-    for (int i = 0; i < t->count; i++)
-        if (t->rank[i] == rank) return;
-    t->rank[t->count++] = rank;
-    for (int i = t->count - 1; i > 0 && t->rank[i] < t->rank[i - 1]; i--) {
-        int swap = t->rank[i];
-        t->rank[i] = t->rank[i - 1];
-        t->rank[i - 1] = swap;
-    }
+    int x = *(const int *)a, y = *(const int *)b;
+    return x < y ? -1 : x > y;
 }
 
-/* Positions that differ from this one along the axes of the mask alone, in these directions. */
-static meg_team team_along(const meg_lower *l, int segment, const bool along[MEG_MESH_AXES],
-                           bool all)
+/* Ascending, each once. */
+static void put_in_order(meg_team *t)
+{
+    int kept = 0;
+    qsort(t->rank, (size_t)t->count, sizeof *t->rank, by_rank);
+    for (int i = 0; i < t->count; i++)
+        if (kept == 0 || t->rank[kept - 1] != t->rank[i]) t->rank[kept++] = t->rank[i];
+    t->count = kept;
+}
+
+/* ---- along axes of a mesh ---- */
+
+/* The ranks of all positions that differ from `position` from this axis on, along the mask's alone. */
+static void collect(const meg_mesh *mesh, int axis, const meg_along_key *key, int position,
+                    meg_team *team)
+{
+    int stride = 1;
+    if (axis == MEG_MESH_AXES) {
+        team->rank[team->count++] = mesh->rank[position];
+        return;
+    }
+    for (int a = axis + 1; a < MEG_MESH_AXES; a++)
+        stride *= mesh->dim[a];
+    int own = position / stride % mesh->dim[axis], first = position - own * stride;
+    bool along = key->axes & 1 << axis;
+    for (int k = along ? 0 : own; k < (along ? mesh->dim[axis] : own + 1); k++)
+        collect(mesh, axis + 1, key, first + k * stride, team);
+}
+
+static meg_team make_team(const meg_lower *l, const meg_along_key *key)
 {
     const meg_entry *e = l->entry;
-    const meg_mesh *mesh = meg_entry_mesh(e, 0, segment);
-    int stride[MEG_MESH_AXES], own = l->out->position[segment];
-    meg_team team = {0, meg_pool_alloc(l->plan->pool, (size_t)l->plan->world.ranks * sizeof(int))};
-    for (int a = MEG_MESH_AXES - 1, size = 1; a >= 0; size *= mesh->dim[a--])
-        stride[a] = size;
-    for (int k = 0; k < mesh->size; k++) {
-        bool in = true;
-        for (int a = 0; a < MEG_MESH_AXES; a++)
-            in = in && (along[a] || k / stride[a] % mesh->dim[a] == own / stride[a] % mesh->dim[a]);
-        for (int d = 0; d < e->timetable->directions && in; d++)
-            if (all || d == l->out->direction)
-                add_rank(&team, meg_entry_mesh(e, d, segment)->rank[k]);
-    }
+    int count = e->timetable->directions;
+    for (int a = 0; a < MEG_MESH_AXES; a++)
+        if (key->axes & 1 << a) count *= meg_entry_mesh(e, 0, key->segment)->dim[a];
+    meg_team team = {0, meg_pool_alloc(l->plan->lowered, (size_t)count * sizeof(int))};
+    for (int d = 0; d < e->timetable->directions; d++)
+        if (key->all || d == l->out->direction)
+            collect(meg_entry_mesh(e, d, key->segment), 0, key, l->out->position[key->segment],
+                    &team);
+    put_in_order(&team);
     return team;
 }
 
-meg_team meg_lower_shares(const meg_lower *l, int value, bool all)
+/* Positions that differ from this one along the axes of the mask alone, in these directions. Many values
+ * have the same team: it is made once. */
+static meg_team team_along(meg_lower *l, meg_along_key key)
 {
-    bool along[MEG_MESH_AXES];
-    const meg_layout *layout = &l->entry->layout[value];
-    for (int a = 0; a < MEG_MESH_AXES; a++)
-        along[a] = layout->on[a].how == MEG_SPLIT_PARTIAL;
-    return team_along(l, l->entry->segment_of[l->g->value[value].maker], along, all);
+    for (int i = 0; i < l->alongs; i++) {
+        const meg_along_key *k = &l->along[i].key;
+        if (k->segment == key.segment && k->axes == key.axes && k->all == key.all)
+            return l->along[i].team;
+    }
+    l->along = meg_grow(l->along, &l->along_room, (size_t)l->alongs + 1, sizeof *l->along);
+    l->along[l->alongs].key = key;
+    l->along[l->alongs].team = make_team(l, &key);
+    return l->along[l->alongs++].team;
 }
 
-meg_team meg_lower_channels(const meg_lower *l, int segment)
+meg_team meg_lower_shares(meg_lower *l, int value, bool all)
 {
-    bool along[MEG_MESH_AXES];
+    const meg_layout *layout = &l->entry->layout[value];
+    meg_along_key key = {.segment = l->entry->segment_of[l->g->value[value].maker], .all = all};
     for (int a = 0; a < MEG_MESH_AXES; a++)
-        along[a] = a != MEG_C;
-    return team_along(l, segment, along, true);
+        if (layout->on[a].how == MEG_SPLIT_PARTIAL) key.axes |= 1 << a;
+    return team_along(l, key);
+}
+
+meg_team meg_lower_channels(meg_lower *l, int segment)
+{
+    int all = (1 << MEG_MESH_AXES) - 1;
+    return team_along(l, (meg_along_key){segment, all & ~(1 << MEG_C), true});
+}
+
+/* ---- everywhere in a replica ---- */
+
+meg_team meg_lower_everywhere(meg_lower *l, const int local[], int count)
+{
+    const meg_plan *p = l->plan;
+    for (int i = 0; i < l->locals; i++)
+        if (l->local[i].count == count &&
+            memcmp(l->local[i].at, local, (size_t)count * sizeof *local) == 0)
+            return l->local[i].team;
+    meg_team team = {0,
+                     meg_pool_alloc(p->lowered, ((size_t)(p->replicas * count) + 1) * sizeof(int))};
+    for (int r = 0; r < p->replicas; r++)
+        for (int i = 0; i < count; i++)
+            team.rank[team.count++] = r * p->each + local[i];
+    int *at = meg_pool_alloc(l->pool, ((size_t)count + 1) * sizeof *at);
+    memcpy(at, local, (size_t)count * sizeof *at);
+    l->local = meg_grow(l->local, &l->local_room, (size_t)l->locals + 1, sizeof *l->local);
+    l->local[l->locals].count = count;
+    l->local[l->locals].at = at;
+    l->local[l->locals].team = team;
+    return l->local[l->locals++].team;
+}
+
+/* ---- instructions ---- */
+
+bool meg_lower_same_team(const meg_team *a, const meg_team *b)
+{
+    if (a->count != b->count) return false;
+    return a->rank == b->rank || memcmp(a->rank, b->rank, (size_t)a->count * sizeof(int)) == 0;
 }
 
 static int team_id(meg_entry *e, const meg_team *team)
 {
-    for (int i = 0; i < e->teams; i++) {
-        bool same = e->team[i].count == team->count;
-        for (int k = 0; same && k < team->count; k++)
-            same = e->team[i].rank[k] == team->rank[k];
-        if (same) return i;
-    }
+    for (int i = 0; i < e->teams; i++)
+        if (meg_lower_same_team(&e->team[i], team)) return i;
     e->team = meg_grow(e->team, &e->team_room, (size_t)e->teams + 1, sizeof *e->team);
     e->team[e->teams] = *team;
     return e->teams++;

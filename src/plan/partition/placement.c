@@ -118,7 +118,6 @@ static meg_status find_rank(meg_plan *p, meg_error *e)
               "replicas=%d, but a micro-batch has only %" PRId64 " samples: use 1..%" PRId64
               " replicas, or a larger batch",
               p->replicas, most, most);
-    p->replica = p->world.rank / each;
     return MEG_OK;
 }
 
@@ -144,7 +143,14 @@ static void find_tracks(meg_plan *p)
         if (edge[i]) p->track_first[k++] = i;
     p->track_first[p->tracks] = p->each;
     free(edge);
-    while (p->track_first[p->track + 1] <= p->world.rank % p->each)
+}
+
+void meg_plan_seat(meg_plan *p, int rank)
+{
+    p->world.rank = rank;
+    p->replica = rank / p->each;
+    p->track = 0;
+    while (p->track_first[p->track + 1] <= rank % p->each)
         p->track++;
 }
 
@@ -169,6 +175,7 @@ meg_status meg_plan_places(meg_plan *p, meg_error *e)
     MEG_TRY(e, place_stages(p, e));
     MEG_TRY(e, find_rank(p, e));
     find_tracks(p);
+    meg_plan_seat(p, p->world.rank);
     return MEG_OK;
 }
 

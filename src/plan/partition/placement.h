@@ -20,6 +20,9 @@
 /* Sets who sits where, and who this rank is; needs p->segment. */
 meg_status meg_plan_places(meg_plan *p, meg_error *e);
 
+/* Who this rank is: sets world.rank, replica and track. */
+void meg_plan_seat(meg_plan *p, int rank);
+
 /* (directions, stages) the first track of every stage and how many it has. */
 void meg_plan_tracks(const meg_plan *p, int directions, int *seat, int *width);
 

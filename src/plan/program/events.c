@@ -21,7 +21,8 @@ typedef struct writer {
     meg_open_spans tags, scratch; /* of the reductions among it */
     span *of;                     /* (notes) */
     size_t room;
-    int *met; /* scratch: numbers that a question has found */
+    uint64_t *team; /* (teams) hashes */
+    int *met;       /* scratch: numbers that a question has found */
     size_t met_room;
     double work; /* seconds of kernels since the last step */
 } writer;
@@ -186,7 +187,7 @@ static void post(writer *w, const meg_walk *at)
     if (in->code == MEG_REDUCE) {
         const meg_team *team = &w->entry->team[in->peer];
         n.peer = team->count;
-        n.team = hash_team(team);
+        n.team = w->team[in->peer];
         n.how = 2 * (int32_t)in->half + in->max;
     }
     int64_t lo = meg_slot_place(w->plan, t, s, line);
@@ -217,6 +218,10 @@ void meg_events_of(const meg_plan *p, int entry, meg_events *out)
 {
     *out = (meg_events){.rank = p->world.rank};
     writer w = {.plan = p, .entry = &p->entry[entry], .out = out};
+    w.team = calloc((size_t)w.entry->teams + 1, sizeof *w.team);
+    if (!w.team) abort();
+    for (int i = 0; i < w.entry->teams; i++)
+        w.team[i] = hash_team(&w.entry->team[i]);
     for (meg_walk at = meg_walk_new(w.entry); meg_walk_next(&at);) {
         if (at.what == MEG_WALK_END || at.instr->code == MEG_FREE) continue;
         bool traffic = at.instr->code == MEG_SEND || at.instr->code == MEG_RECV ||
@@ -231,6 +236,7 @@ void meg_events_of(const meg_plan *p, int entry, meg_events *out)
     meg_open_free(&w.tags);
     meg_open_free(&w.scratch);
     free(w.of);
+    free(w.team);
     free(w.met);
 }
 

@@ -78,6 +78,7 @@ typedef struct meg_plan_input { /* all that a plan is made of, besides its graph
 struct meg_plan {
     void *owner; /* of the public interface: its context */
     meg_pool *pool;
+    meg_pool *lowered; /* of what is this rank's alone: new where the plan becomes another rank's */
     const meg_graph *source;
     const char *data; /* for people: the data set's name; NULL: none */
     int64_t samples;  /* of it; 0: unknown */

@@ -167,6 +167,11 @@ typedef struct meg_entry {
     const meg_box *
         *made; /* value: what each position makes of it, the halo included; NULL: its part */
     int *reader_first, *reader; /* value: the nodes that read it */
+    const int64_t **samples;    /* segment: (n of its mesh + 1) where samples are cut */
+    int *telling_first, *telling; /* segment: indices along n among which are all kinds of them: the
+                                     others' parts lie elsewhere, but have the same extents */
+    int *exchange_number; /* value: of its halo, or of the move that makes it; -1: none */
+    bool *mixes;          /* value: held beyond the samples of the rank's nodes */
     int *tag_number, tagged;    /* value: its number among the `tagged` ones that ranks may sum or
                                        gather; -1: it is none (tags.h) */
     const meg_timetable *timetable; /* who runs which task when */
