@@ -57,6 +57,7 @@ typedef struct meg_command {
     int places;       /* how many must be given; more, up to MEG_PLACES, may be */
     int places_max;
     bool hands_on;           /* another command line follows its words, to be read by others */
+    bool priced;             /* its seconds matter: the machine is probed if nobody did */
     bool stops;              /* in order, when SIGUSR1 asks it to (interrupt.h) */
     const meg_param *params; /* its own words; NULL: none */
     const meg_rule *rules;   /* words of any table that have no effect, by a meg_arguments */

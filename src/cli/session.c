@@ -85,12 +85,13 @@ meg_status meg_session_open(meg_session *s, const meg_arguments *a, meg_error *e
 {
     meg_graph *none;
     *s = (meg_session){.arguments = a, .error = e};
-    bool model = a->command->takes & MEG_TAKES_MODEL && !meg_model_is_file(a->place[0]);
+    bool model = a->command->takes & MEG_TAKES_MODEL && a->places && !meg_model_is_file(a->place[0]);
     bool known = !model || meg_zoo_find(a->place[0]);
     if (!known) MEG_TRY(e, meg_foreign_model(e, a->place[0]));
     if (!known) return meg_zoo_build(e, a->place[0], "", &none);
     MEG_TRY(e, check_words(a, e, NULL));
     MEG_TRY(e, meg_session_said(s, meg_open(a->text[MEG_TO_CONTEXT], &s->ctx)));
+    s->ctx->probes = a->command->priced;
     MEG_TRY(e, meg_session_said(s, same_words(s)));
     return check_words(a, e, &s->ctx->log);
 }

@@ -21,6 +21,7 @@ struct meg_device {
     meg_queue *queue;
     meg_queue *mover; /* fetches and stores; NULL: host and device share memory */
     meg_observer *observer;
+    double (*clock)(void); /* of the observer */
     void *context;
 };
 
@@ -56,6 +57,7 @@ meg_status meg_device_open(meg_error *e, const char *kind, int threads, meg_devi
     meg_device *d = calloc(1, sizeof *d);
     MEG_CHECK(e, d, MEG_ENOMEM, "no memory for a device: %zu bytes", sizeof *d);
     d->kind = found;
+    d->clock = meg_clock;
     d->threads = threads ? threads : processors();
 
     meg_status status = meg_queue_new(e, d, d->threads, &d->queue);
@@ -150,9 +152,9 @@ static void run_kernel(meg_device *d, const meg_queue_item *item)
         k->run(k, at, &item->moment);
         return;
     }
-    double start = meg_clock();
+    double start = d->clock();
     k->run(k, at, &item->moment);
-    d->observer(d->context, k, start, meg_clock() - start);
+    d->observer(d->context, k, start, d->clock() - start);
 }
 
 void meg_arena_launch(meg_arena *a, const meg_prepared *k, const int64_t at[MEG_OPERANDS],
@@ -213,6 +215,12 @@ void meg_device_observe(meg_device *d, meg_observer *observer, void *context)
     meg_device_wait(d);
     d->observer = observer;
     d->context = context;
+}
+
+void meg_device_clock(meg_device *d, double (*clock)(void))
+{
+    meg_device_wait(d);
+    d->clock = clock ? clock : meg_clock;
 }
 
 meg_pace meg_device_look(meg_device *d)

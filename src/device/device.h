@@ -135,6 +135,8 @@ typedef struct meg_kernel_work { /* of a spec, as the plan keeps it */
 void meg_request_family(const meg_request *r, const char *impl, char text[MEG_KEY]);
 /* The family, attributes, extents, formats: kernels of one key take the same time. */
 void meg_request_key(const meg_request *r, const char *impl, char text[MEG_KEY]);
+/* The traffic of a spec, and that of a second gradient, which a spec does not know of. */
+double meg_request_moved(const meg_request *r, double traffic);
 double meg_request_seconds(const meg_request *r, const meg_kernel_work *w,
                            const struct meg_prices *prices);
 
@@ -251,5 +253,7 @@ bool meg_device_releases(const meg_device *d); /* does meg_arena_release do anyt
 /* Times every launch when on: seconds of each kernel, by its request (bench --kernels, --trace). */
 typedef void meg_observer(void *context, const meg_prepared *k, double start, double seconds);
 void meg_device_observe(meg_device *d, meg_observer *observer, void *context);
+/* By which clock: meg_clock_thread is the worker's own. NULL: meg_clock. */
+void meg_device_clock(meg_device *d, double (*clock)(void));
 
 #endif

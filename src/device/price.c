@@ -33,14 +33,21 @@ static bool deep(const meg_request *r)
     return r->code == MEG_KERNEL && meg_extent(&r->work.out, MEG_D) > 1;
 }
 
+/* What it melts with makes it another kernel: an addition alone has nothing to do backward. */
+static bool rectifies(const meg_request *r)
+{
+    size_t at = r->code == MEG_KERNEL ? r->node->op->relu_at : 0;
+    return at && *(const bool *)((const char *)r->node->attr + at - 1);
+}
+
 static void put_family(text *t, const meg_request *r, const char *impl)
 {
     bool update = r->code == MEG_UPDATE && r->optimizer, kernel = r->code == MEG_KERNEL;
-    put(t, "%s%s %s%s%s",
+    put(t, "%s%s%s %s%s%s",
         kernel   ? r->node->op->name
         : update ? r->optimizer->name
                  : meg_code_name(r->code),
-        deep(r) ? "3d" : "",
+        deep(r) ? "3d" : "", rectifies(r) ? "+relu" : "",
         kernel   ? meg_pass_name(r->pass)
         : update ? "update"
                  : "",
@@ -97,13 +104,12 @@ void meg_request_key(const meg_request *r, const char *impl, char out[MEG_KEY])
     put_operands(&t, r);
 }
 
-/* Of a second gradient, which the spec cannot know of. */
-static double second_bytes(const meg_request *r)
+double meg_request_moved(const meg_request *r, double traffic)
 {
     bool second = r->code == MEG_KERNEL && r->node->outputs == 1 && r->pass == MEG_BACKWARD;
     const meg_box *b = &r->box[MEG_DY + 1];
-    if (!second || meg_box_empty(b)) return 0;
-    return (double)(meg_box_size(b) * meg_dtype_bytes(r->dtype[MEG_DY]));
+    if (!second || meg_box_empty(b)) return traffic;
+    return traffic + (double)(meg_box_size(b) * meg_dtype_bytes(r->dtype[MEG_DY]));
 }
 
 double meg_request_seconds(const meg_request *r, const meg_kernel_work *w, const meg_prices *prices)
@@ -116,5 +122,5 @@ double meg_request_seconds(const meg_request *r, const meg_kernel_work *w, const
                                                     .family = family,
                                                     .impl = w->impl,
                                                     .flops = w->flops,
-                                                    .traffic = w->traffic + second_bytes(r)});
+                                                    .traffic = meg_request_moved(r, w->traffic)});
 }

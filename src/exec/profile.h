@@ -2,8 +2,11 @@
 #ifndef MEG_EXEC_PROFILE_H
 #define MEG_EXEC_PROFILE_H
 
+#include "machine/prices.h"
 #include "plan/plan.h"
 
-meg_profile meg_profile_of(meg_device *d); /* which must stay */
+/* Device and book must stay. NULL, and without one: the built-in book. */
+meg_profile meg_profile_priced(meg_device *d, const meg_prices *prices);
+meg_profile meg_profile_of(meg_device *d);
 
 #endif

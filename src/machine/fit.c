@@ -11,8 +11,12 @@
 #include <string.h>
 
 enum {
-    ROUNDS = 4
+    ROUNDS = 4,
+    FEWEST = 3 /* samples for more than one term */
 };
+
+static const double LARGEST_BASE = 3e-5; /* seconds: samples of like size look like a fixed cost */
+static const double INTENSE = 4;         /* operations per byte, beyond which arithmetic decides */
 
 typedef struct equations { /* normal ones, of all terms */
     double a[MEG_TERMS][MEG_TERMS], b[MEG_TERMS], c;
@@ -89,14 +93,24 @@ static double judged(const equations *n, const double x[MEG_TERMS])
     return (fmax(residual(n, x), 0) + 1e-4 * n->c) * (1 + 0.05 * used);
 }
 
-static void best_choice(const equations *n, const double unit[MEG_TERMS], meg_price_model *out)
+/* One or two samples tell nothing of how the terms share: all is put on operations, or on bytes. */
+static bool may_choose(const meg_fit_sample *s, int count, unsigned chosen)
+{
+    bool computes = s->figure[MEG_TERM_FLOP] > INTENSE * s->figure[MEG_TERM_BYTE];
+    return count >= FEWEST || chosen == 1u << (computes ? MEG_TERM_FLOP : MEG_TERM_BYTE);
+}
+
+static void best_choice(const equations *n, const double unit[MEG_TERMS], meg_price_model *out,
+                        const meg_fit_sample *s, int count)
 {
     double least = INFINITY;
     for (unsigned chosen = 1; chosen < 1u << MEG_TERMS; chosen++) {
         double x[MEG_TERMS];
+        if (!may_choose(s, count, chosen)) continue;
         bool sound = solve(n, chosen, x);
         for (int i = 0; i < MEG_TERMS && sound; i++)
             sound = x[i] >= 0 && isfinite(x[i]);
+        if (sound && x[MEG_TERM_BASE] > LARGEST_BASE) sound = false;
         double off = sound ? judged(n, x) : INFINITY;
         if (off >= least) continue;
         least = off;
@@ -135,7 +149,7 @@ void meg_fit(const meg_fit_sample *s, int count, meg_price_model *out)
     memset(out->term, 0, sizeof out->term);
     for (int round = 0; round < ROUNDS; round++) {
         equations n = normal(s, count, weight, unit);
-        best_choice(&n, unit, out);
+        best_choice(&n, unit, out, s, count);
         double scale = fmax(2 * median_error(s, count, out, error), 1e-3);
         for (int k = 0; k < count; k++)
             weight[k] = fmin(1, scale / fmax(fabs(relative(out, &s[k])), 1e-12));

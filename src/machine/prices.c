@@ -172,6 +172,11 @@ static double guessed(const meg_rates *r, const meg_price_query *q)
     return computing > moving ? computing : moving;
 }
 
+double meg_prices_step(const meg_prices *p)
+{
+    return (p ? p : meg_prices_builtin())->head.rates.step;
+}
+
 double meg_prices_seconds(const meg_prices *p, const meg_price_query *q)
 {
     if (!p) p = meg_prices_builtin();

@@ -90,6 +90,8 @@ const char *meg_prices_link_at(const meg_prices *p, int i);
 const meg_price *meg_prices_find(const meg_prices *p, const char *key);
 const meg_price_model *meg_prices_model(const meg_prices *p, const char *family);
 
+double meg_prices_step(const meg_prices *p); /* of a step besides its kernels; NULL as below */
+
 /* Seconds of a kernel, its launch included. `p` NULL: the built-in book's. */
 double meg_prices_seconds(const meg_prices *p, const meg_price_query *q);
 

@@ -25,7 +25,7 @@ int meg_context_ways(const meg_graph *g, const meg_data *d, const meg_too_large 
                      meg_advice out[MEG_ADVICES])
 {
     meg_context *ctx = g->owner;
-    meg_profile profile = meg_profile_of(ctx->device);
+    meg_profile profile = meg_profile_priced(ctx->device, ctx->prices);
     patience waited = {.kind = -1};
     bool real = plan->ranks == meg_comm_size(ctx->comm);
     meg_advice_ask ask = {.graph = g,

@@ -88,6 +88,7 @@ void meg_close(meg_context *ctx)
 {
     if (!ctx) return;
     meg_device_close(ctx->device);
+    meg_prices_free(ctx->prices);
     meg_comm_free(ctx->comm);
     free(ctx);
 }
@@ -105,6 +106,19 @@ int meg_ranks(const meg_context *ctx)
 const char *meg_message(const meg_context *ctx)
 {
     return ctx ? ctx->error.message : "out of memory";
+}
+
+meg_book_ask meg_context_book(const meg_context *ctx)
+{
+    return (meg_book_ask){ctx->device, ctx->comm, ctx->options.prices, ctx->probes, &ctx->log};
+}
+
+meg_status meg_context_prices(meg_context *ctx)
+{
+    meg_book_ask ask = meg_context_book(ctx);
+    if (!ctx->priced) MEG_TRY(&ctx->error, meg_book_open(&ask, &ctx->error, &ctx->prices));
+    ctx->priced = true;
+    return MEG_OK;
 }
 
 /* ---- data ---- */

@@ -6,6 +6,7 @@
 #include "comm/comm.h"
 #include "data/data.h"
 #include "device/device.h"
+#include "exec/probe/book.h"
 #include "plan/plan.h"
 
 typedef struct meg_context_options {
@@ -15,6 +16,7 @@ typedef struct meg_context_options {
     int64_t seed;
     int log;
     bool pin;
+    char prices[MEG_TEXT]; /* "builtin", a file; "": the cache folder's */
 } meg_context_options;
 
 extern const meg_param meg_context_params[];
@@ -25,6 +27,9 @@ struct meg_context {
     meg_logger log;
     meg_comm *comm; /* of the job; NULL: it could not be opened */
     meg_device *device;
+    bool probes;               /* where there is no book of prices, the machine may be measured */
+    bool priced;               /* `prices` is as it shall be */
+    meg_prices *prices;        /* NULL: the built-in book */
 };
 
 struct meg_data {
@@ -51,6 +56,10 @@ meg_status meg_context_same(meg_context *ctx, const meg_token *token, int count)
 /* After an error in the middle of a step, of which the others do not know: ends the job with its
  * message. Alone: returns the status. */
 meg_status meg_context_end(meg_context *ctx, meg_status status);
+
+/* Collective. Opens the book that plans are made with, once. */
+meg_status meg_context_prices(meg_context *ctx);
+meg_book_ask meg_context_book(const meg_context *ctx);
 
 /* Not collective. A plan for a rank of a world that need not be this one. */
 meg_status meg_context_plan(meg_graph *g, const meg_data *d, const meg_world *world,

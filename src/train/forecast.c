@@ -140,10 +140,11 @@ meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const cha
     meg_error *e = &ctx->error;
     meg_machine machine;
     meg_plan_options read;
-    meg_profile profile = meg_profile_of(ctx->device);
     double until = meg_clock_thread() + PATIENCE;
     *out = (meg_forecast){0};
     if (!options) options = "";
+    if (meg_comm_size(ctx->comm) == 1) MEG_TRY(e, meg_context_prices(ctx));
+    meg_profile profile = meg_profile_priced(ctx->device, ctx->prices);
     MEG_TRY(e, meg_context_machine(ctx, e, ranks, &machine));
     MEG_TRY(e, meg_plan_options_read(e, options, &read));
     meg_search_ask ask = {.graph = g,

@@ -135,9 +135,10 @@ meg_status meg_context_plan(meg_graph *g, const meg_data *d, const meg_world *wo
 {
     meg_context *ctx = context_of(g);
     if (d) MEG_TRY(&ctx->error, meg_data_fits(d, g));
-    meg_profile profile = meg_profile_of(ctx->device);
-    MEG_TRY(&ctx->error,
-            meg_plan_make_for(g, &ctx->error, &profile, world, options, d ? d->set.count : 0, out));
+    if (meg_comm_size(ctx->comm) == 1) MEG_TRY(&ctx->error, meg_context_prices(ctx));
+    meg_profile profile = meg_profile_priced(ctx->device, ctx->prices);
+    MEG_TRY(&ctx->error, meg_plan_make_for(g, &ctx->error, &profile, world, options,
+                                           d ? d->set.count : 0, out));
     name_data(*out, d);
     return MEG_OK;
 }
@@ -195,7 +196,7 @@ static meg_status make_plan(meg_graph *g, const meg_data *d, const char *given,
     meg_context *ctx = context_of(g);
     const char *options = f->options ? f->options : given;
     meg_world world = {meg_comm_rank(ctx->comm), meg_comm_size(ctx->comm)};
-    meg_profile profile = meg_profile_of(ctx->device);
+    meg_profile profile = meg_profile_priced(ctx->device, ctx->prices);
     meg_plan_input in = {&profile, &world, options, d ? d->set.count : 0, NULL};
     meg_alike alike = {0};
     meg_status status = meg_plan_alike(ctx->comm, &ctx->error, g, &in, &alike);
@@ -228,6 +229,7 @@ meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, me
     meg_forecast f = {0};
     MEG_TRY(&ctx->error, check_ranks(ctx, g, d, options));
     MEG_TRY(&ctx->error, meg_context_agree(ctx, d ? meg_data_fits(d, g) : MEG_OK));
+    MEG_TRY(&ctx->error, meg_context_prices(ctx));
     meg_status status = MEG_OK;
     if (meg_comm_size(ctx->comm) > 1) status = meg_context_forecast_all(g, d, options, &f);
     if (status == MEG_OK) status = make_plan(g, d, options, &f, out);

@@ -17,6 +17,9 @@ const meg_param meg_context_params[] = {
      0},
     {"pin", MEG_PARAM_BOOL, AT(pin), "yes",
      "each of a node's ranks keeps to its share of the cores", NULL, 0, 0},
+    {"prices", MEG_PARAM_TEXT, AT(prices), "",
+     "what kernels cost: a file of megalith probe, or builtin (default: of this machine, probed once)",
+     NULL, 0, 0},
     {NULL, 0, 0, NULL, NULL, NULL, 0, 0}};
 
 #undef AT

@@ -291,6 +291,7 @@ const meg_command meg_command_bench = {
     .more = "Without other words: sgd with momentum=0.9 and lr=0.001.\n",
     .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_TRAINER |
              MEG_TAKES_MODEL | MEG_TAKES_RANKS,
+    .priced = true,
     .places = 1,
     .places_max = 1,
     .params = PARAMS,

@@ -86,6 +86,7 @@ const meg_command meg_command_plan = {
     .usage = "MODEL [--ranks N] [--word value ...]",
     .doc = "predicts memory and time of training a model",
     .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_MODEL,
+    .priced = true,
     .places = 1,
     .places_max = 1,
     .params = PARAMS,

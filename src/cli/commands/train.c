@@ -439,6 +439,7 @@ const meg_command meg_command_train = {
     .takes = MEG_TAKES_CONTEXT | MEG_TAKES_PLAN | MEG_TAKES_PLAN_FILE | MEG_TAKES_TRAINER |
              MEG_TAKES_MODEL | MEG_TAKES_RANKS,
     .stops = true,
+    .priced = true,
     .places = 1,
     .places_max = 1,
     .params = PARAMS,

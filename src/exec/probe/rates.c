@@ -5,8 +5,8 @@
  *                come near to
  *     plain      a dot product in double, as the plain-C kernels compute theirs; one thread
  *     bandwidth  scaling one 24 MB array into another, beyond most caches
- *     launch     an item of the queue that opens an empty parallel region; at most 20 us: where it
- *                takes longer, in all of the trials, the team waited for cores that others had
+ *     launch     an empty item of a queue that has many: what lies between two kernels. Threads that
+ *                kernels wake are part of the kernels' own time
  *
  * Each is the best of a few, by the threads' own clocks where that can be: what the machine can do
  * when nobody else takes it, since the load of others comes and goes within a run. Kinds that have
@@ -25,7 +25,7 @@ enum {
     TRIALS = 12,     /* at most */
     DEPTH = 128,     /* of a panel */
     ROWS = 12,       /* accumulators: ROWS x 2 vectors at most */
-    LAUNCHES = 8,    /* items per trial, */
+    LAUNCHES = 200,  /* items of a burst, */
     BURSTS = 40,     /* of which there are many: some fall between the turns of others */
     SMALL = 1 << 18, /* elements of the arrays copied: 1 MB */
     LARGE = 6 << 20, /* 24 MB */
@@ -33,7 +33,6 @@ enum {
 
 static const double spell = 3e-3; /* seconds per trial and thread of a computing loop */
 static const double budget = 0.2; /* seconds for all trials but the first of each */
-static const double longest_launch = 20e-6;
 
 /* Seconds that this thread has run: those in which others had its core do not count. */
 static double mine(void)
@@ -233,25 +232,31 @@ static void measure(void *argument) /* on the worker */
     p->out->flops = best;
 }
 
-static void open_region(void *argument)
+static void nothing(void *argument)
 {
-    const probe *p = argument;
-    (void)p;
-#pragma omp parallel num_threads(p->threads)
+    (void)argument;
     __asm__ volatile("");
 }
 
-static double launch_seconds(probe *p)
+static void look(void *argument)
 {
-    double best = longest_launch;
+    *(double *)argument = mine();
+}
+
+/* By the worker's clock, in which it does not sleep, from the first item to the last. */
+static double launch_seconds(const probe *p)
+{
+    double least = INFINITY;
     for (int n = 0; n < BURSTS; n++) {
-        double start = meg_clock();
+        double first = 0, last = 0;
+        meg_device_call(p->device, look, &first);
         for (int i = 0; i < LAUNCHES; i++)
-            meg_device_call(p->device, open_region, p);
+            meg_device_call(p->device, nothing, NULL);
+        meg_device_call(p->device, look, &last);
         meg_device_wait(p->device);
-        best = fmin(best, (meg_clock() - start) / LAUNCHES);
+        least = fmin(least, (last - first) / (LAUNCHES + 1));
     }
-    return best;
+    return least;
 }
 
 void meg_rates_probe(meg_device *d, meg_rates *out)

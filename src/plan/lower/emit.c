@@ -1,4 +1,5 @@
 /* Slots and instructions: the vocabulary that all other parts write in. */
+#include "machine/prices.h"
 #include "plan/lower/lowering.h"
 
 #include <string.h>
@@ -33,11 +34,21 @@ meg_instr meg_lower_instr(meg_code code, const meg_node *v, meg_pass pass)
     return i;
 }
 
+/* Samples and labels are copied into their slot by the device's worker. */
+static double load_seconds(const meg_lower *l, const meg_instr *i)
+{
+    double bytes = (double)l->out->slot[i->slot[MEG_Y]].bytes;
+    return meg_prices_seconds(
+        l->plan->profile.prices,
+        &(meg_price_query){.key = "", .family = "load", .impl = "own", .traffic = 2 * bytes});
+}
+
 /* All its operands are known here, as they will be when the kernel is prepared and measured: prices are
  * found by them. */
 static double seconds(meg_lower *l, const meg_instr *i)
 {
     meg_request r;
+    if (i->code == MEG_LOAD) return load_seconds(l, i);
     if (!i->impl[0]) return 0;
     meg_station_request(l->out, i, &r);
     r.optimizer = l->plan->optimizer;

@@ -2,6 +2,7 @@
  * the parts. */
 #include "plan/lower/lower.h"
 #include "comm/allreduce/allreduce.h"
+#include "machine/prices.h"
 #include "plan/lower/lowering.h"
 #include "plan/partition/placement.h"
 #include "plan/program/walk.h"
@@ -336,7 +337,7 @@ static void write_lines(const meg_plan *p, meg_entry *e)
     for_all_stations(e, MEG_BLOCK_UPDATE);
     mark_last(e);
     link_frames(e);
-    e->seconds = meg_entry_seconds(e);
+    e->seconds = meg_entry_seconds(e) + meg_prices_step(p->profile.prices);
 }
 
 static void lower_stations(meg_plan *p, meg_entry *e, int rank, bool foreign)

@@ -243,8 +243,9 @@ static void set_work(const meg_winograd *j, int block, meg_pass pass, meg_spec *
 {
     double x = (double)(j->from / j->depths * j->planes[0] * j->in[0] * j->in[1]);
     double y = (double)(j->to * j->planes[1] * j->out[0] * j->out[1]);
-    double floats = ((x + y) * (double)j->samples + 9.0 * (double)(j->from * j->to * block)) *
-                    block;
+    double weights = (double)(j->from * j->to * block * block);
+    double floats = (x + y) * (double)j->samples * block +
+                    (9.0 + 2 * 36) * weights; /* transformed */
     s->flops = flops(j, block, pass);
     s->traffic = floats * (double)sizeof(float);
 }

@@ -1,0 +1,155 @@
+/* Probing this machine: see machine.h. The spread of kernels is that of small networks, each of which is
+ * planned for one rank and run as it is trained: what a kernel finds in the caches is then what it finds
+ * in real steps. The first rows matter most: where the machine is slow, the last ones are left out.
+ */
+#include "exec/probe/machine.h"
+#include "base/clock.h"
+#include "exec/probe/rates.h"
+#include "exec/probe/run.h"
+#include "exec/profile.h"
+#include "zoo/zoo.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double ROW = 0.12;   /* seconds for the steps of a network */
+static const double PATIENCE = 4; /* times as long may a probe take where others have the cores */
+
+enum {
+    LEAST = 3, /* steps */
+    MOST = 24
+};
+
+static const struct {
+    const char *model, *words, *plan;
+} spread[] = {
+    {"resnet50", "image=3x64x64 classes=100", "batch=4 momentum=0.9"},
+    {"gpt", "tokens=96 classes=2000 layers=1 width=256 heads=4", "batch=4 optimizer=adam"},
+    {"gpt", "tokens=32 classes=500 layers=1 width=128 heads=2", "batch=1 optimizer=adam"},
+    {"unet", "image=3x64x64 width=32", "batch=2 momentum=0.9"},
+    {"vgg11", "image=3x64x64 width=32 hidden=1024 classes=100", "batch=4 momentum=0.9"},
+    {"cnn", "", "batch=4"},
+    {"resnet-cifar", "depth=8", "batch=4 momentum=0.9"},
+    {"cosmoflow", "image=4x32x32x32 pools=4", "batch=2 optimizer=adamw"},
+    {"amoebanet-d", "image=3x64x64 layers=3 filters=64 classes=100", "batch=4 momentum=0.9"},
+    {"gpt", "tokens=256 classes=500 layers=1 width=384 heads=6", "batch=2 momentum=0.9"},
+    {"resnet50", "image=3x128x128 classes=100", "batch=1 momentum=0.9"},
+    {"vit_b_32", "image=3x64x64 patch=8 layers=1 width=384 heads=6 mlp=1536 classes=100",
+     "batch=4 optimizer=adamw"},
+    {"vgg11", "image=3x128x128 width=64 hidden=256 classes=100", "batch=1 momentum=0.9"},
+    {"unet", "image=3x128x128 width=16 bn", "batch=2"},
+    {"cosmoflow", "image=4x48x48x48 pools=4", "batch=1 momentum=0.9"},
+};
+
+typedef struct probing {
+    meg_device *device;
+    meg_comm *comm;
+    meg_error *error;
+    double seconds;    /* of this process' own, for each thread */
+    double begin, ran; /* when it began, by both clocks */
+    meg_timings *timings;
+    double step; /* the least so far */
+    double launch;
+} probing;
+
+static bool many(const probing *p)
+{
+    return p->comm && meg_comm_size(p->comm) > 1;
+}
+
+/* The first rank's clock decides for all; all begin the row together. */
+static meg_status go_on(const probing *p, bool *more)
+{
+    double wall = meg_clock() - p->begin, own = meg_clock_process() - p->ran;
+    *more = own < p->seconds * meg_device_threads(p->device) && wall < PATIENCE * p->seconds;
+    if (!many(p)) return MEG_OK;
+    MEG_TRY(p->error, meg_comm_share(p->comm, p->error, 0, more, sizeof *more));
+    return meg_comm_barrier(p->comm, p->error);
+}
+
+static meg_status probe_row(probing *p, size_t row)
+{
+    meg_graph *g = NULL;
+    meg_plan *plan = NULL;
+    meg_profile profile = meg_profile_of(p->device);
+    meg_probe_found found = {0};
+    meg_probe_site site = {p->device, NULL, ROW, LEAST, MOST};
+    meg_status status = meg_zoo_build(p->error, spread[row].model, spread[row].words, &g);
+    if (status == MEG_OK) status = meg_plan_make(g, p->error, &profile, spread[row].plan, 0, &plan);
+    if (status == MEG_OK) status = meg_probe_plan(plan, p->error, &site, p->timings, &found);
+    if (status == MEG_OK) p->step = fmin(p->step, found.step - p->launch * found.kernels);
+    meg_plan_destroy(plan);
+    meg_graph_destroy(g);
+    return status;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Of each rate the median over the ranks. */
+static meg_status share_rates(const probing *p, meg_rates *r)
+{
+    enum {
+        RATES = sizeof *r / sizeof(double)
+    };
+    if (!many(p)) return MEG_OK;
+    size_t ranks = (size_t)meg_comm_size(p->comm);
+    meg_rates *all = calloc(2 * ranks, sizeof *all);
+    MEG_CHECK(p->error, all, MEG_ENOMEM, "no memory for the rates of %zu ranks", ranks);
+    double *column = (double *)(all + ranks);
+    meg_status status = meg_comm_gather(p->comm, p->error, r, sizeof *r, all);
+    for (size_t k = 0; k < RATES && status == MEG_OK; k++) {
+        for (size_t i = 0; i < ranks; i++)
+            column[i] = ((const double *)&all[i])[k];
+        qsort(column, ranks, sizeof *column, ascending);
+        ((double *)r)[k] = column[ranks / 2];
+    }
+    free(all);
+    return status;
+}
+
+static meg_status agree(const probing *p, meg_status status)
+{
+    if (!many(p)) return status;
+    if (status == MEG_OK) meg_error_clear(p->error);
+    return meg_comm_agree(p->comm, p->error);
+}
+
+static meg_status probe_all(probing *p, meg_prices_head *head)
+{
+    bool more = true;
+    meg_rates_probe(p->device, &head->rates);
+    p->launch = head->rates.launch;
+    for (size_t i = 0; i < sizeof spread / sizeof *spread; i++) {
+        MEG_TRY(p->error, go_on(p, &more));
+        if (!more && i > 0) break; /* a book without any model is none */
+        MEG_TRY(p->error, agree(p, probe_row(p, i)));
+    }
+    head->rates.step = isfinite(p->step) ? fmax(p->step, 0) : 0;
+    MEG_TRY(p->error, share_rates(p, &head->rates));
+    return meg_timings_share(p->timings, p->comm, p->error);
+}
+
+meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, double seconds,
+                             meg_prices **out)
+{
+    meg_prices_head head = meg_machine_head(d, c);
+    probing p = {.device = d,
+                 .comm = c,
+                 .error = e,
+                 .seconds = seconds,
+                 .begin = meg_clock(),
+                 .ran = meg_clock_process(),
+                 .timings = meg_timings_new(),
+                 .step = INFINITY};
+    meg_status status = probe_all(&p, &head);
+    if (status == MEG_OK) {
+        *out = meg_prices_new(&head);
+        meg_timings_models(p.timings, *out, true);
+    }
+    meg_timings_free(p.timings);
+    return status;
+}

@@ -1,0 +1,134 @@
+/* Running a plan to time its kernels: see run.h. */
+#include "exec/probe/run.h"
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const meg_value *leaf_of(const meg_graph *g, meg_kind kind)
+{
+    for (int i = 0; i < g->values; i++)
+        if (g->value[i].kind == kind) return &g->value[i];
+    return NULL;
+}
+
+static int64_t sample_size(const meg_value *x)
+{
+    meg_box one = x->shape;
+    one.hi[MEG_N] = one.lo[MEG_N] + 1;
+    return meg_box_size(&one);
+}
+
+/* Rows of the table that tokens are looked up in. */
+static int64_t rows_of(const meg_graph *g)
+{
+    for (int i = 0; i < g->nodes; i++) {
+        const meg_node *v = &g->node[i];
+        if (v->op->looks_up && g->value[v->in[0]].kind == MEG_INPUT)
+            return g->value[v->in[1]].dims[0];
+    }
+    return 2;
+}
+
+typedef struct samples {
+    float *input, *target;
+    int32_t *label;
+} samples;
+
+static void samples_free(samples *s)
+{
+    free(s->input);
+    free(s->target);
+    free(s->label);
+}
+
+/* Numbers of a normal size, without a pattern that a kernel could gain by. */
+static meg_status make_samples(const meg_plan *p, meg_error *e, samples *out)
+{
+    const meg_graph *g = p->source;
+    const meg_value *x = leaf_of(g, MEG_INPUT), *y = leaf_of(g, MEG_LABEL);
+    MEG_CHECK(e, x && y, MEG_EARG, "%s has no %s: it cannot be trained", g->name,
+              x ? "loss" : "input");
+    int64_t inputs = p->options.batch * sample_size(x), labels = p->options.batch * sample_size(y);
+    int64_t rows = x->dtype == MEG_I32 ? rows_of(g) : 0;
+    *out = (samples){malloc((size_t)inputs * sizeof(float)), calloc((size_t)labels, sizeof(float)),
+                     calloc((size_t)labels, sizeof(int32_t))};
+    if (!out->input || !out->target || !out->label)
+        return meg_fail(e, MEG_ENOMEM, "no memory for a batch of %s", g->name);
+    uint32_t state = 1;
+    for (int64_t i = 0; i < inputs; i++) {
+        state = state * 1664525u + 1013904223u;
+        out->input[i] = rows ? (float)(state % (uint32_t)(rows < 1 << 24 ? rows : 1 << 24))
+                             : (float)(state >> 8) * 0x1p-23f - 1;
+    }
+    return MEG_OK;
+}
+
+typedef struct measured {
+    meg_engine *engine;
+    meg_feed feed;
+    double *wall; /* (most) */
+} measured;
+
+static meg_status one_step(measured *m, meg_error *e, double *wall)
+{
+    meg_outcome outcome;
+    m->feed.step++;
+    m->feed.scalars.step = (double)m->feed.step;
+    double start = meg_clock();
+    meg_status status = meg_engine_step(m->engine, e, MEG_ENTRY_TRAIN, &m->feed, &outcome);
+    *wall = meg_clock() - start;
+    return status == MEG_ENAN ? MEG_OK : status; /* the times are right all the same */
+}
+
+/* As many as there is time for, the same on all ranks. */
+static meg_status count_steps(const meg_probe_site *site, meg_error *e, double first, int *out)
+{
+    double steps = site->seconds / fmax(first, 1e-6);
+    *out = steps < site->least ? site->least : steps > site->most ? site->most : (int)steps;
+    if (!site->comm || meg_comm_size(site->comm) == 1) return MEG_OK;
+    return meg_comm_share(site->comm, e, 0, out, sizeof *out);
+}
+
+static meg_status some_steps(measured *m, meg_error *e, const meg_probe_site *site,
+                             meg_timings *out, meg_probe_found *found)
+{
+    double wall, least = INFINITY;
+    int steps = 0;
+    MEG_TRY(e, one_step(m, e, &wall)); /* pages, threads, code: all for the first time */
+    if (site->least > 1) MEG_TRY(e, one_step(m, e, &wall));
+    MEG_TRY(e, count_steps(site, e, wall, &steps));
+    meg_timings_begin(out, site->device);
+    meg_status status = MEG_OK;
+    for (int i = 0; i < steps && status == MEG_OK; i++) {
+        meg_timings_next(out);
+        status = one_step(m, e, &wall);
+        least = fmin(least, wall);
+    }
+    double kernels = meg_timings_end(out, &found->kernels);
+    found->step = least - kernels;
+    return status;
+}
+
+meg_status meg_probe_plan(meg_plan *p, meg_error *e, const meg_probe_site *site, meg_timings *out,
+                          meg_probe_found *found)
+{
+    samples s = {0};
+    measured m = {0};
+    meg_status status = make_samples(p, e, &s);
+    if (site->comm && meg_comm_size(site->comm) > 1) {
+        if (status == MEG_OK) meg_error_clear(e);
+        status = meg_comm_agree(site->comm, e);
+    }
+    m.feed = (meg_feed){.samples = s.input, .labels = s.label, .targets = s.target, .seed = 1};
+    m.feed.scalars.scale = 1;
+    if (status == MEG_OK) status = meg_engine_new(p, site->device, site->comm, e, 0, &m.engine);
+    if (status == MEG_OK) {
+        meg_engine_start(m.engine, 1);
+        status = some_steps(&m, e, site, out, found);
+    }
+    meg_engine_free(m.engine);
+    samples_free(&s);
+    return status;
+}

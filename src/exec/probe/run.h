@@ -1,0 +1,24 @@
+/* Runs the program of a plan on made-up samples, to time its kernels in place. */
+#ifndef MEG_EXEC_PROBE_RUN_H
+#define MEG_EXEC_PROBE_RUN_H
+
+#include "exec/engine.h"
+#include "exec/probe/timings.h"
+
+typedef struct meg_probe_site {
+    meg_device *device;
+    meg_comm *comm;  /* NULL: alone */
+    double seconds;  /* that the steps may take together */
+    int least, most; /* steps */
+} meg_probe_site;
+
+typedef struct meg_probe_found {
+    double step; /* seconds of the best step besides its kernels; negative: unknown */
+    int kernels; /* that it has */
+} meg_probe_found;
+
+/* Collective. Adds the train entry's kernels to `out`. The learning rate is 0: nothing explodes. */
+meg_status meg_probe_plan(meg_plan *p, meg_error *e, const meg_probe_site *site, meg_timings *out,
+                          meg_probe_found *found);
+
+#endif

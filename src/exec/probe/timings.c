@@ -1,0 +1,298 @@
+/* Times of kernels: see timings.h. The worker writes a log, one line a launch; all else is done when the
+ * watch is over.
+ */
+#include "exec/probe/timings.h"
+#include "base/clock.h"
+#include "base/pool.h"
+#include "machine/fit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct launch {
+    const meg_prepared *kernel;
+    int step;
+    double seconds;
+} launch;
+
+typedef struct timing { /* of a key */
+    const char *key, *family;
+    double flops, traffic;
+    double seconds; /* the mean of `count` kernels */
+    int count;
+} timing;
+
+struct meg_timings {
+    meg_pool *pool; /* texts */
+    timing *list;   /* in the order of keys, but for those of the last watch */
+    size_t count, room;
+    meg_device *device; /* that is watched */
+    launch *log;
+    size_t launches, log_room;
+    int steps;
+    double tick; /* seconds that a reading of the clock takes */
+};
+
+meg_timings *meg_timings_new(void)
+{
+    meg_pool *pool = meg_pool_new();
+    meg_timings *t = meg_pool_alloc(pool, sizeof *t);
+    t->pool = pool;
+    return t;
+}
+
+void meg_timings_free(meg_timings *t)
+{
+    if (!t) return;
+    free(t->list);
+    free(t->log);
+    meg_pool_free(t->pool);
+}
+
+/* ---- watching ---- */
+
+static void note(void *context, const meg_prepared *k, double start, double seconds)
+{
+    (void)start;
+    meg_timings *t = context;
+    t->log = meg_grow(t->log, &t->log_room, t->launches + 1, sizeof *t->log);
+    t->log[t->launches++] = (launch){k, t->steps, seconds};
+}
+
+static double tick_of(double (*clock)(void))
+{
+    double least = INFINITY;
+    for (int i = 0; i < 100; i++) {
+        double start = clock();
+        least = fmin(least, clock() - start);
+    }
+    return least;
+}
+
+void meg_timings_begin(meg_timings *t, meg_device *d)
+{
+    double (*clock)(void) = meg_device_threads(d) == 1 ? meg_clock_thread : meg_clock;
+    t->device = d;
+    t->launches = 0;
+    t->steps = -1;
+    t->tick = tick_of(clock);
+    meg_device_clock(d, clock);
+    meg_device_observe(d, note, t);
+}
+
+void meg_timings_next(meg_timings *t)
+{
+    meg_device_wait(t->device);
+    t->steps++;
+}
+
+/* ---- one number of many ---- */
+
+static int ascending(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static double median(double *number, size_t count)
+{
+    qsort(number, count, sizeof *number, ascending);
+    return count % 2 ? number[count / 2] : (number[count / 2 - 1] + number[count / 2]) / 2;
+}
+
+/* Steps do the same work: those that took longer than the median were disturbed. */
+static double undisturbed(meg_timings *t, double *best)
+{
+    size_t steps = (size_t)t->steps + 1, room = 0, kept = 0;
+    double *total = meg_grow(NULL, &room, 2 * steps, sizeof *total);
+    memset(total, 0, steps * sizeof *total);
+    for (size_t i = 0; i < t->launches; i++)
+        total[t->log[i].step] += t->log[i].seconds;
+    memcpy(total + steps, total, steps * sizeof *total);
+    double middle = median(total + steps, steps);
+    *best = total[steps];
+    for (size_t i = 0; i < t->launches; i++)
+        if (total[t->log[i].step] <= middle) t->log[kept++] = t->log[i];
+    t->launches = kept;
+    free(total);
+    return middle;
+}
+
+static int by_kernel(const void *a, const void *b)
+{
+    const launch *x = a, *y = b;
+    if (x->kernel != y->kernel) return x->kernel < y->kernel ? -1 : 1;
+    return (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const timing *x = a, *y = b;
+    int order = strcmp(x->key, y->key);
+    return order ? order : (x->seconds > y->seconds) - (x->seconds < y->seconds);
+}
+
+static void add(meg_timings *t, timing one)
+{
+    t->list = meg_grow(t->list, &t->room, t->count + 1, sizeof *t->list);
+    one.key = meg_pool_text(t->pool, "%s", one.key);
+    one.family = meg_pool_text(t->pool, "%s", one.family);
+    t->list[t->count++] = one;
+}
+
+static void add_kernel(meg_timings *t, const meg_prepared *k, double seconds)
+{
+    char key[MEG_KEY], family[MEG_KEY];
+    meg_request_key(&k->request, k->spec.impl, key);
+    meg_request_family(&k->request, k->spec.impl, family);
+    double traffic = meg_request_moved(&k->request, k->spec.traffic);
+    add(t, (timing){key, family, k->spec.flops, traffic, fmax(seconds - t->tick, 1e-9), 1});
+}
+
+/* Timings of one key become one: their mean, or the median, which is the middle one. */
+static void join(meg_timings *t, bool by_median)
+{
+    size_t kept = 0;
+    qsort(t->list, t->count, sizeof *t->list, by_key);
+    for (size_t i = 0, end; i < t->count; i = end) {
+        double sum = 0;
+        int count = 0;
+        for (end = i; end < t->count && strcmp(t->list[end].key, t->list[i].key) == 0; end++) {
+            sum += t->list[end].count * t->list[end].seconds;
+            count += t->list[end].count;
+        }
+        timing one = t->list[by_median ? i + (end - i) / 2 : i];
+        if (!by_median) one.seconds = sum / count, one.count = count;
+        t->list[kept++] = one;
+    }
+    t->count = kept;
+}
+
+/* A kernel that runs several times in a step (micro-batches) counts as often in the mean of its key:
+ * the price of a step is then what its kernels took. */
+double meg_timings_end(meg_timings *t, int *kernels)
+{
+    double best = 0;
+    size_t all = t->launches, steps = (size_t)t->steps + 1, room = 0;
+    meg_device_observe(t->device, NULL, NULL);
+    meg_device_clock(t->device, NULL);
+    if (kernels) *kernels = steps ? (int)(all / steps) : 0;
+    if (all == 0) return 0;
+    undisturbed(t, &best);
+    qsort(t->log, t->launches, sizeof *t->log, by_kernel);
+    double *seconds = meg_grow(NULL, &room, t->launches, sizeof *seconds);
+    for (size_t i = 0, end; i < t->launches; i = end) {
+        for (end = i; end < t->launches && t->log[end].kernel == t->log[i].kernel; end++)
+            seconds[end - i] = t->log[end].seconds;
+        add_kernel(t, t->log[i].kernel, median(seconds, end - i));
+    }
+    free(seconds);
+    join(t, false);
+    return best;
+}
+
+/* ---- ranks ---- */
+
+static char *write_all(const meg_timings *t, int64_t *size)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out) return NULL;
+    for (size_t i = 0; i < t->count; i++) {
+        const timing *one = &t->list[i];
+        fprintf(out, "%.9g %.17g %.17g %d\t%s\t%s\n", one->seconds, one->flops, one->traffic,
+                one->count, one->family, one->key);
+    }
+    fclose(out);
+    *size = (int64_t)bytes;
+    return text;
+}
+
+static void read_all(meg_timings *t, char *text)
+{
+    char *line, *rest = text;
+    while ((line = strsep(&rest, "\n")) && *line) {
+        timing one = {0};
+        char *numbers = strsep(&line, "\t");
+        one.family = strsep(&line, "\t");
+        one.key = line;
+        sscanf(numbers, "%lf %lf %lf %d", &one.seconds, &one.flops, &one.traffic, &one.count);
+        if (one.family && one.key) add(t, one);
+    }
+}
+
+/* The text of one rank, to all. */
+static meg_status share_one(meg_timings *t, meg_comm *c, meg_error *e, int rank)
+{
+    int64_t size = 0;
+    bool mine = rank == meg_comm_rank(c);
+    char *text = mine ? write_all(t, &size) : NULL;
+    meg_status status = meg_comm_share(c, e, rank, &size, sizeof size);
+    if (status == MEG_OK && !mine) text = calloc((size_t)size + 1, 1);
+    if (status == MEG_OK && !text) status = meg_fail(e, MEG_ENOMEM, "no memory for timings");
+    if (status == MEG_OK && size) status = meg_comm_share(c, e, rank, text, size);
+    if (status == MEG_OK && !mine) read_all(t, text);
+    free(text);
+    return status;
+}
+
+meg_status meg_timings_share(meg_timings *t, meg_comm *c, meg_error *e)
+{
+    int ranks = c ? meg_comm_size(c) : 1;
+    if (ranks == 1) return MEG_OK;
+    meg_timings *all = meg_timings_new();
+    meg_status status = MEG_OK;
+    for (int r = 0; r < ranks && status == MEG_OK; r++) {
+        meg_timings *from = r == meg_comm_rank(c) ? t : all;
+        status = share_one(from, c, e, r);
+    }
+    for (size_t i = 0; i < all->count; i++)
+        add(t, all->list[i]);
+    meg_timings_free(all);
+    join(t, true);
+    return status;
+}
+
+/* ---- prices ---- */
+
+int meg_timings_count(const meg_timings *t)
+{
+    return (int)t->count;
+}
+
+void meg_timings_prices(const meg_timings *t, meg_prices *book)
+{
+    for (size_t i = 0; i < t->count; i++)
+        meg_prices_add(book, t->list[i].key, t->list[i].seconds);
+}
+
+static int by_family(const void *a, const void *b)
+{
+    const timing *x = a, *y = b;
+    int order = strcmp(x->family, y->family);
+    return order ? order : strcmp(x->key, y->key);
+}
+
+void meg_timings_models(const meg_timings *t, meg_prices *book, bool all)
+{
+    size_t room = 0, samples_room = 0;
+    timing *list = meg_grow(NULL, &room, t->count + 1, sizeof *list);
+    meg_fit_sample *sample = meg_grow(NULL, &samples_room, t->count + 1, sizeof *sample);
+    memcpy(list, t->list, t->count * sizeof *list);
+    qsort(list, t->count, sizeof *list, by_family);
+    for (size_t i = 0, end; i < t->count; i = end) {
+        for (end = i; end < t->count && strcmp(list[end].family, list[i].family) == 0; end++) {
+            meg_price_query q = {"", "", "", list[end].flops, list[end].traffic};
+            meg_price_figures(&q, sample[end - i].figure);
+            sample[end - i].seconds = list[end].seconds;
+        }
+        meg_price_model m = {.family = list[i].family};
+        if (!all && meg_prices_model(book, m.family)) continue;
+        meg_fit(sample, (int)(end - i), &m);
+        meg_prices_add_model(book, &m);
+    }
+    free(list);
+    free(sample);
+}

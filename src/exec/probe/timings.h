@@ -1,0 +1,32 @@
+/* Times of kernels as they ran in real steps, with the caches and neighbours that they have there. They
+ * become prices, one for each key, and models, one for each family (machine/prices.h).
+ */
+#ifndef MEG_EXEC_PROBE_TIMINGS_H
+#define MEG_EXEC_PROBE_TIMINGS_H
+
+#include "comm/comm.h"
+#include "device/device.h"
+#include "machine/prices.h"
+
+typedef struct meg_timings meg_timings;
+
+meg_timings *meg_timings_new(void);
+void meg_timings_free(meg_timings *t);
+
+/* Watches the device from begin to end; `next` before each step. Kernels of one thread are timed by
+ * the worker's own clock, so that others on the machine do not count. `end` adds what was seen: of
+ * each kernel the median over the better half of the steps, of kernels with one key their mean. It
+ * returns the seconds of the kernels of the best step; *kernels (may be NULL): how many it has. */
+void meg_timings_begin(meg_timings *t, meg_device *d);
+void meg_timings_next(meg_timings *t);
+double meg_timings_end(meg_timings *t, int *kernels);
+
+/* Collective. All ranks then have the timings of all: of each key the median over the ranks. */
+meg_status meg_timings_share(meg_timings *t, meg_comm *c, meg_error *e);
+
+int meg_timings_count(const meg_timings *t); /* keys */
+void meg_timings_prices(const meg_timings *t, meg_prices *book);
+/* `all`: also of families that the book has a model of. */
+void meg_timings_models(const meg_timings *t, meg_prices *book, bool all);
+
+#endif
