@@ -9,19 +9,20 @@
 
 typedef struct meg_whole {
     int ranks, actors;
-    int *actor_of;   /* (ranks) */
-    meg_plan **plan; /* (actors): of the first rank that it stands for */
+    int *actor_of;    /* (ranks) */
+    meg_actor *actor; /* (actors) of the train step */
+    int64_t *arena;   /* (actors) bytes */
 } meg_whole;
 
 /* in->world says how many ranks there are; whose plan it asks for does not matter. */
 meg_status meg_whole_make(const meg_graph *g, meg_error *e, const meg_plan_input *in,
                           meg_whole *out);
-void meg_whole_free(meg_whole *p);
+void meg_whole_free(meg_whole *w);
 
-int64_t meg_whole_bytes(const meg_whole *p); /* of the largest arena */
+int64_t meg_whole_bytes(const meg_whole *w); /* of the largest arena */
 
 /* Of a train step; out->times is to be freed. */
-meg_status meg_whole_replay(const meg_whole *p, meg_error *e, const meg_machine *m,
+meg_status meg_whole_replay(const meg_whole *w, meg_error *e, const meg_machine *m,
                             meg_replay *out);
 
 #endif

@@ -4,7 +4,6 @@
  */
 #include "plan/program/replay.h"
 #include "base/random.h"
-#include "plan/program/events.h"
 #include "plan/program/transit.h"
 
 #include <math.h>
@@ -36,8 +35,10 @@ typedef struct mark { /* something that happens when an actor has done so much w
 } mark;
 
 typedef struct actor {
-    const meg_plan *plan;
-    meg_events events;
+    const meg_actor *is;
+    const meg_events *events;
+    uint64_t *crew;   /* (teams) what the actors of a team are known by */
+    int *crew_actors; /* (teams) how many they are */
     int node, copies; /* ranks of it on its node */
     item *item;
     int *heir, *heirs; /* notes that wait for note i: heir[heirs[i]] .. heir[heirs[i + 1] - 1] */
@@ -76,7 +77,7 @@ typedef struct activity {
     meeting *where; /* traffic: all of its sides */
     double begin;
     meg_transit transit; /* still to come, while there is latency */
-    bool latent;
+    bool latent, seen; /* its latency goes on; what its ranks overlook has been added to it */
     int demands;
     demand demand[DEMANDS];
 } activity;
@@ -118,7 +119,7 @@ static int actor_of(const replay *r, int rank)
 
 static int rank_of(const replay *r, int who)
 {
-    return r->actor[who].plan->world.rank;
+    return r->actor[who].is->rank;
 }
 
 /* Of a rank; where ranks outnumber cores they have them by turns. */
@@ -178,17 +179,16 @@ static void add_activity(replay *r, const activity *a)
 
 static const meg_traffic_note *note_at(const replay *r, side s)
 {
-    return &r->actor[s.actor].events.note[s.note];
+    return &r->actor[s.actor].events->note[s.note];
 }
 
 static meg_transit sum_transit(const replay *r, side s)
 {
-    const meg_plan *p = r->actor[s.actor].plan;
+    const meg_actor *a = r->actor[s.actor].is;
     const meg_traffic_note *n = note_at(r, s);
-    const meg_team *team = &p->entry[r->job->entry].team[n->crew];
-    const meg_allreduce_kind *const kind[] = {meg_allreduce_find(p->options.allreduce),
-                                              &meg_ring_scatter, &meg_ring_gather};
-    int64_t each = meg_dtype_bytes(p->profile.real);
+    const meg_team *team = &a->team[n->crew];
+    const meg_allreduce_kind *const kind[] = {a->allreduce, &meg_ring_scatter, &meg_ring_gather};
+    int64_t each = a->number_bytes;
     return meg_transit_of_sum(r->job->machine,
                               &(meg_transit_sum){.kind = kind[n->how / 2],
                                                  .ranks = team->count,
@@ -199,12 +199,15 @@ static meg_transit sum_transit(const replay *r, side s)
                                                  .pieces = MEG_REDUCE_PIECES});
 }
 
-/* A device that works keeps its rank from looking at messages but now and then. */
+/* A device that works keeps its rank from looking at messages but now and then, while it has work. */
 static double overlooked(const replay *r, const meeting *m, const meg_transit *t)
 {
-    for (int i = 0; i < m->sides; i++)
-        if (r->actor[m->side[i].actor].works) return t->looks * MEG_EVENTS_LOOK / 2;
-    return 0;
+    double most = 0;
+    for (int i = 0; i < m->sides; i++) {
+        const actor *a = &r->actor[m->side[i].actor];
+        most = fmax(most, fmin(a->issued - a->done, t->looks * MEG_EVENTS_LOOK / 2));
+    }
+    return most;
 }
 
 static void begin_traffic(replay *r, meeting *m)
@@ -218,7 +221,7 @@ static void begin_traffic(replay *r, meeting *m)
                                         n->bytes);
     for (int i = 0; i < m->sides; i++)
         r->actor[m->side[i].actor].item[m->side[i].note].state = MOVING;
-    a.left = a.transit.latency + overlooked(r, m, &a.transit);
+    a.left = a.transit.latency;
     add_activity(r, &a);
 }
 
@@ -243,25 +246,23 @@ static uint64_t key_of(const replay *r, side s)
     const meg_traffic_note *n = note_at(r, s);
     uint64_t key = meg_hash_word(meg_hash(n->code == MEG_REDUCE ? "sum" : "message"),
                                  (uint64_t)n->tag);
-    if (n->code == MEG_REDUCE) return meg_hash_word(key, n->team);
+    if (n->code == MEG_REDUCE) return meg_hash_word(key, r->actor[s.actor].crew[n->crew]);
     int peer = actor_of(r, n->peer), from = n->code == MEG_SEND ? s.actor : peer;
     int to = n->code == MEG_SEND ? peer : s.actor;
     return meg_hash_word(meg_hash_word(key, (uint64_t)from), (uint64_t)to);
 }
 
-static int count_actors(const replay *r, side s)
+/* Teams of equal ranks are equal, too: a team is known by its actors. */
+static void know_team(const replay *r, actor *a, int team, int *seen)
 {
-    const meg_plan *p = r->actor[s.actor].plan;
-    const meg_team *team = &p->entry[r->job->entry].team[note_at(r, s)->crew];
-    int count = 0;
-    if (!r->job->actor_of) return team->count;
-    for (int i = 0; i < team->count; i++) {
-        bool again = false;
-        for (int k = 0; k < i && !again; k++)
-            again = actor_of(r, team->rank[k]) == actor_of(r, team->rank[i]);
-        count += !again;
+    const meg_team *t = &a->is->team[team];
+    for (int i = 0; i < t->count; i++) {
+        int who = actor_of(r, t->rank[i]);
+        if (seen[who] == team + 1) continue;
+        seen[who] = team + 1;
+        a->crew_actors[team]++;
+        a->crew[team] += meg_hash_word(meg_hash("team"), (uint64_t)who);
     }
-    return count;
 }
 
 /* The first that waits for a side like this. */
@@ -301,7 +302,7 @@ static void arrive(replay *r, side s)
         if (!m) abort();
         m->key = key;
         m->sends = sends;
-        m->wanted = n->code == MEG_REDUCE ? count_actors(r, s) : 2;
+        m->wanted = n->code == MEG_REDUCE ? r->actor[s.actor].crew_actors[n->crew] : 2;
         *at = m;
     }
     join(m, s, sends);
@@ -340,10 +341,10 @@ static void begin_work(replay *r, int who)
 static void post(replay *r, int who, int note)
 {
     actor *a = &r->actor[who];
-    const meg_traffic_note *n = &a->events.note[note];
+    const meg_traffic_note *n = &a->events->note[note];
     int blockers = 1; /* until all are counted */
     for (int i = 0; i < n->afters; i++)
-        blockers += a->item[a->events.after[n->after + i]].state != DONE;
+        blockers += a->item[a->events->after[n->after + i]].state != DONE;
     bool late = a->issued > a->done;
     a->item[note] = (item){POSTED, blockers + late, r->now};
     if (late) add_mark(a, note);
@@ -353,14 +354,14 @@ static void post(replay *r, int who, int note)
 static void begin_step(actor *a)
 {
     a->next = 0;
-    memset(a->item, 0, (size_t)a->events.notes * sizeof *a->item);
+    memset(a->item, 0, (size_t)a->events->notes * sizeof *a->item);
 }
 
 /* The host's thread: as far as it comes without waiting. */
 static void go_on(replay *r, int who)
 {
     actor *a = &r->actor[who];
-    const meg_events *v = &a->events;
+    const meg_events *v = a->events;
     while (!a->finished) {
         if (a->waits >= 0 && a->item[a->waits].state != DONE) break;
         a->waits = -1;
@@ -482,6 +483,11 @@ static bool pass(replay *r)
             i++;
             continue;
         }
+        if (a->latent && !a->seen) {
+            a->seen = true;
+            a->left = overlooked(r, a->where, &a->transit);
+            if (a->left > 0) continue;
+        }
         if (a->latent) {
             move(r, a);
             if (a->left > 0) continue;
@@ -508,7 +514,7 @@ static int count_copies(const replay *r, int who, int rank)
 
 static void list_heirs(actor *a)
 {
-    const meg_events *v = &a->events;
+    const meg_events *v = a->events;
     a->heirs = calloc((size_t)v->notes + 2, sizeof *a->heirs);
     a->heir = calloc((size_t)v->afters + 1, sizeof *a->heir);
     if (!a->heirs || !a->heir) abort();
@@ -526,16 +532,27 @@ static void list_heirs(actor *a)
     free(at);
 }
 
+static void *zeroed(size_t count, size_t size)
+{
+    void *memory = calloc(count + 1, size);
+    if (!memory) abort();
+    return memory;
+}
+
 static void open_actor(replay *r, int who)
 {
     actor *a = &r->actor[who];
-    *a = (actor){.plan = r->job->plan[who], .waits = -1};
-    int rank = a->plan->world.rank;
-    a->node = meg_machine_node(r->job->machine, rank);
-    a->copies = count_copies(r, who, rank);
-    meg_events_of(a->plan, r->job->entry, &a->events);
-    a->item = calloc((size_t)a->events.notes + 1, sizeof *a->item);
-    if (!a->item) abort();
+    const meg_actor *is = &r->job->actor[who];
+    *a = (actor){.is = is, .events = &is->events, .waits = -1};
+    a->node = meg_machine_node(r->job->machine, is->rank);
+    a->copies = count_copies(r, who, is->rank);
+    a->item = zeroed((size_t)is->events.notes, sizeof *a->item);
+    a->crew = zeroed((size_t)is->teams, sizeof *a->crew);
+    a->crew_actors = zeroed((size_t)is->teams, sizeof *a->crew_actors);
+    int *seen = zeroed((size_t)r->job->actors, sizeof *seen);
+    for (int i = 0; i < is->teams; i++)
+        know_team(r, a, i, seen);
+    free(seen);
     list_heirs(a);
 }
 
@@ -543,8 +560,9 @@ static void close(replay *r)
 {
     for (int i = 0; i < r->job->actors; i++) {
         actor *a = &r->actor[i];
-        meg_events_clear(&a->events);
         free(a->item);
+        free(a->crew);
+        free(a->crew_actors);
         free(a->heir);
         free(a->heirs);
         free(a->marks);
@@ -561,6 +579,33 @@ static void close(replay *r)
     free(r->load);
     free(r->capacity);
     free(r);
+}
+
+/* ---- actors of plans ---- */
+
+void meg_actor_make(const meg_plan *p, int entry, meg_actor *out)
+{
+    const meg_entry *e = &p->entry[entry];
+    *out = (meg_actor){.rank = p->world.rank,
+                       .teams = e->teams,
+                       .allreduce = meg_allreduce_find(p->options.allreduce),
+                       .number_bytes = meg_dtype_bytes(p->profile.real)};
+    meg_events_of(p, entry, &out->events);
+    out->team = zeroed((size_t)e->teams, sizeof *out->team);
+    for (int i = 0; i < e->teams; i++) {
+        size_t bytes = (size_t)e->team[i].count * sizeof(int);
+        out->team[i] = (meg_team){e->team[i].count, zeroed(bytes, 1)};
+        memcpy(out->team[i].rank, e->team[i].rank, bytes);
+    }
+}
+
+void meg_actor_clear(meg_actor *a)
+{
+    meg_events_clear(&a->events);
+    for (int i = 0; i < a->teams; i++)
+        free(a->team[i].rank);
+    free(a->team);
+    *a = (meg_actor){0};
 }
 
 static void tell(const replay *r, meg_replay *out)

@@ -14,15 +14,27 @@
 #ifndef MEG_PLAN_PROGRAM_REPLAY_H
 #define MEG_PLAN_PROGRAM_REPLAY_H
 
+#include "comm/allreduce/allreduce.h"
 #include "machine/description.h"
-#include "plan/program/plan.h"
+#include "plan/program/events.h"
+
+typedef struct meg_actor { /* what a replay must know of a rank, or of one of several equal ones */
+    int rank;
+    meg_events events;
+    int teams;
+    meg_team *team; /* that sum with it, by number */
+    const meg_allreduce_kind *allreduce;
+    int64_t number_bytes; /* of what is summed */
+} meg_actor;
+
+void meg_actor_make(const meg_plan *p, int entry, meg_actor *out);
+void meg_actor_clear(meg_actor *a);
 
 typedef struct meg_replay_job {
     const meg_machine *machine; /* rank r is on node r / machine->ranks */
     int ranks, actors;
-    const meg_plan *const *plan; /* (actors): of a rank that it stands for */
-    const int *actor_of;         /* (ranks); NULL: rank r is actor r */
-    int entry;
+    const meg_actor *actor; /* (actors) */
+    const int *actor_of;    /* (ranks); NULL: rank r is actor r */
 } meg_replay_job;
 
 typedef enum meg_replay_what {
