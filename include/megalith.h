@@ -129,9 +129,9 @@ void meg_data_free(meg_data *d);
 
 /* Collective. Plans the training of a graph on a data set (its count decides the last, partial
  * batch of an epoch; NULL: no such batch); pure, nothing runs. Options: batch=N micro=N norm=N
- * budget=BYTES recompute=auto|none replicas=N stages=N schedule=NAME level=layer|block|module
- * balance=compute|memory assign=NAMES allreduce=NAME optimizer=sgd|adam|adamw, and those of the
- * optimizer. Each rank plans its own part. */
+ * budget=BYTES recompute=auto|none|segments replicas=N stages=N schedule=NAME
+ * level=layer|block|module balance=compute|memory assign=NAMES allreduce=NAME
+ * optimizer=sgd|adam|adamw, and those of the optimizer. Each rank plans its own part. */
 meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out);
 int64_t meg_plan_bytes(const meg_plan *p);  /* predicted peak of the arena of this rank */
 double meg_plan_seconds(const meg_plan *p); /* predicted seconds per step */

@@ -63,6 +63,17 @@ static inline void fuzz_homes(fuzz_dice *d, fuzz_plan *p)
     snprintf(p->many + used, sizeof p->many - used, "%s", word[fuzz_pick(d, 4)]);
 }
 
+/* In half of the plans whole blocks are run again; the dice stay as they were. */
+static inline void fuzz_again(const fuzz_dice *d, fuzz_plan *p)
+{
+    fuzz_dice own = *d;
+    char *at = strstr(p->many, "recompute="), rest[sizeof p->many];
+    if (fuzz_pick(&own, 2) || strstr(p->many, "zero=3")) return;
+    at += strlen("recompute=");
+    snprintf(rest, sizeof rest, "%s", at + strcspn(at, " "));
+    snprintf(at, sizeof p->many - (size_t)(at - p->many), "segments%s", rest);
+}
+
 static inline fuzz_plan fuzz_plan_of(fuzz_dice *d, const meg_graph *g)
 {
     static const char *const bucket[] = {"16MiB", "1", "300", "4KiB"};
@@ -91,6 +102,7 @@ static inline fuzz_plan fuzz_plan_of(fuzz_dice *d, const meg_graph *g)
              bucket[fuzz_pick(d, 4)], reduce[fuzz_pick(d, 3)], fuzz_pick(d, 2) ? "auto" : "none",
              fuzz_pick(d, 4) == 0);
     fuzz_homes(d, &out);
+    fuzz_again(d, &out);
     if (micro) snprintf(out.one + used, sizeof out.one - (size_t)used, " micro=%d", p.micro);
     return out;
 }

@@ -234,6 +234,7 @@ static inline fuzz_plan mesh_plan_of(mesh_draw *m, const meg_graph *g)
         snprintf(out.many + end, sizeof out.many - end, " wide=%d", 2 + (int)fuzz_pick(d, 4));
     }
     fuzz_homes(d, &out);
+    fuzz_again(d, &out);
     if (micro) snprintf(out.one + used, sizeof out.one - (size_t)used, " micro=%d", m->micro);
     return out;
 }

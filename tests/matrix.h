@@ -57,6 +57,8 @@ static const matrix_row matrix_rows[] = {
     {"batch=10 norm=0", "replicas=4 allreduce=halving_doubling", 4, 13},
     {"batch=6 norm=3", "replicas=4", 4, 6},
     {"batch=12 norm=2", "replicas=3 micro=2 bucket=1KiB", 3, 13},
+    {"batch=10 norm=0", "replicas=3 recompute=segments zero=1", 3, 13},
+    {"batch=12 norm=2", "replicas=2 micro=3 recompute=segments", 2, 13},
     /* hybrids */
     {"batch=12 norm=2", "replicas=3 stages=2 schedule=chimera micro=2", 6, 13},
     {"batch=12 norm=2", "replicas=2 stages=3 schedule=mast micro=3", 6, 13},
@@ -69,6 +71,10 @@ static const matrix_row matrix_rows[] = {
     {"batch=16 norm=2", "replicas=2 stages=4 schedule=chimera micro=4", 8, 18},
     {"batch=16 norm=2", "replicas=4 stages=4 chunks=2 schedule=interleaved micro=2", 8, 18},
     {"batch=16 norm=2", "replicas=4 stages=2 schedule=zb_h1 micro=4 phases=1", 8, 18},
+    {"batch=12 norm=2", "replicas=2 stages=3 schedule=1f1b micro=3 recompute=segments", 6, 13},
+    {"batch=12 norm=3", "replicas=2 stages=3 schedule=zb_h1 micro=4 recompute=segments", 6, 12},
+    {"batch=16 norm=2", "replicas=2 stages=4 schedule=chimera micro=4 recompute=segments", 8, 18},
+    {"batch=16 norm=2", "stages=4 chunks=2 schedule=interleaved micro=2 recompute=segments", 2, 18},
 };
 
 enum {

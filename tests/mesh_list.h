@@ -56,6 +56,9 @@ static const matrix_row mesh_rows[] = {
     MESH_ROW("mesh=2x1 stages=2 micro=2 schedule=chimera replicas=2", 8),
     MESH_ROW("mesh=1x2 stages=2 micro=2 schedule=1f1b replicas=2", 8),
     MESH_ROW("mesh=c2,1x2 stages=2 micro=2 schedule=mast replicas=2", 8),
+    MESH_ROW("mesh=2x2 recompute=segments", 4),
+    MESH_ROW("mesh=1x2 wide=3 stages=2 micro=2 recompute=segments", 4),
+    MESH_ROW("mesh=c2 recompute=segments", 2),
 };
 
 enum {

@@ -109,7 +109,11 @@ static void test_recompute(void **state)
         meg_graph *g = build(&models[i]);
         network_case kept = {g, "batch=6 recompute=none", "ref64", 1};
         network_case again = {g, "batch=6", "ref64", 1};
+        network_case blocks = {g, "batch=6 recompute=segments", "ref64", 1};
+        network_case layers = {g, "batch=6 recompute=segments level=layer", "ref64", 1};
         compare_bits(&kept, &again, models[i].name);
+        compare_bits(&kept, &blocks, models[i].name);
+        compare_bits(&kept, &layers, models[i].name);
         meg_graph_destroy(g);
     }
 }

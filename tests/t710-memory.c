@@ -101,6 +101,8 @@ static void test_options(void **state)
     run(m, "batch=12 optimizer=adam", 12 + 7);
     run(m, "batch=12 norm=3 micro=4", 12 + 6);
     run(m, "batch=12 recompute=none", 0);
+    run(m, "batch=12 recompute=segments", 12 + 7);
+    run(m, "batch=12 norm=3 micro=4 recompute=segments level=layer", 12 + 6);
     run(m, "batch=6 norm=3 phases=1", 0);
 }
 

@@ -66,7 +66,9 @@ const meg_param meg_plan_params[] = {
     {"bucket", MEG_PARAM_BYTES, AT(bucket), "16MiB",
      "gradients that are summed at once; weights that are fetched ahead (zero=3)", NULL, 0, 0},
     {"recompute", MEG_PARAM_CHOICE, AT(recompute), "auto",
-     "cheap values: made again in backward, or kept", "auto|none", 0, 0},
+     "in backward: what is cheap is made again; nothing is; whole blocks are run again, as many as "
+     "budget= asks for, without one for the least memory",
+     "auto|none|segments", 0, 0},
     {"keep_grads", MEG_PARAM_BOOL, AT(keep_grads), "no", "keep gradients after the step", NULL, 0,
      0},
     {"goal", MEG_PARAM_CHOICE, AT(goal), "time",
@@ -517,6 +519,7 @@ static meg_status make_whole(meg_plan *q, meg_error *e, const meg_plan *even)
     o->stages = o->chunks = o->replicas = o->wide = 1;
     o->replications = 0;
     o->zero = MEG_ZERO_NOTHING;
+    if (o->recompute == MEG_RECOMPUTE_SPANS) o->recompute = MEG_RECOMPUTE_CHEAP;
     o->assign[0] = '\0';
     strcpy(o->mesh, "1");
     if (!split) strcpy(o->schedule, "serial");

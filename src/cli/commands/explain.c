@@ -2,6 +2,7 @@
  * memory goes: what is alive at the instruction where most is.
  */
 #include "cli/session.h"
+#include "graph/groups.h"
 #include "plan/program/walk.h"
 
 #include <inttypes.h>
@@ -92,6 +93,35 @@ static void print_alive(const meg_station *e, const peak *p)
     free(live);
 }
 
+/* The blocks that backward runs forward again, a line for each span. */
+static void print_spans(const meg_station *t, int level)
+{
+    const meg_graph *g = t->entry->graph;
+    meg_groups *groups = meg_groups_new(g, (meg_level)level);
+    int blocks = 0, spans = 0, before = -1,
+        *first = calloc((size_t)groups->count + 1, sizeof *first);
+    if (!first) abort();
+    for (int i = 0; i < groups->count; i++) {
+        int span = t->again[groups->group[i].node[0]];
+        blocks += span >= 0;
+        first[i] = span >= 0 && span != before;
+        spans += first[i];
+        before = span;
+    }
+    printf("run again in backward: %d of %d blocks, in %d span%s\n", blocks, groups->count, spans,
+           spans == 1 ? "" : "s");
+    for (int i = 0; i < groups->count; i++) {
+        int last = i, span = t->again[groups->group[i].node[0]];
+        if (!first[i]) continue;
+        while (last + 1 < groups->count && t->again[groups->group[last + 1].node[0]] == span)
+            last++;
+        printf("  %s%s%s\n", groups->group[i].name, last > i ? " .. " : "",
+               last > i ? groups->group[last].name : "");
+    }
+    free(first);
+    meg_groups_free(groups);
+}
+
 static void print_regions(const meg_plan *p, const meg_entry *e)
 {
     static const char *const what[] = {"held: weights, states, optimizer", "step: labels, sums",
@@ -128,8 +158,10 @@ static void print_messages(const meg_plan *p, const meg_entry *e)
 static void print_memory(const meg_plan *p, const meg_entry *e)
 {
     print_regions(p, e);
-    for (int i = 0; i < e->stations; i++)
+    for (int i = 0; i < e->stations; i++) {
         print_station(&e->station[i]);
+        if (e->station[i].again) print_spans(&e->station[i], p->options.level);
+    }
 }
 
 /* ---- the command ---- */

@@ -6,6 +6,7 @@
  *     stash.c      what forward leaves for backward, what is recomputed
  *     held.c       held memory: weights, gradients, optimizer states, whole or in shards
  *     operands.c   where an operand comes from: home, a copy, shards, recomputing
+ *     recompute.c  spans of blocks that backward runs again; what a cut into spans is decided by
  *     gradients.c  contributions to a value's gradient
  *     messages.c   what goes from rank to rank on behalf of values
  *     shards.c     zero=: updating, gathering ahead, summing weights that are held in shards
@@ -13,7 +14,9 @@
  *     forward.c    the blocks begin, labels, forward
  *     backward.c   the blocks backward, weights
  *     idle.c       stations without samples
- *     lower.c      puts them together
+ *     assemble.c   stations, put together of all these
+ *     attempts.c   which blocks are run again: the best of several ways to lower
+ *     lower.c      the entry
  *
  * Each calls only those above it.
  */
@@ -22,6 +25,7 @@
 
 #include "plan/distribute/distribute.h"
 #include "plan/layout/transfer.h"
+#include "plan/partition/spans.h"
 #include "plan/program/tags.h"
 
 typedef struct meg_instrs { /* of instructions, one per block */
@@ -74,15 +78,18 @@ typedef struct meg_lower {
     int here;          /* stations of the rank that have this stage */
     meg_team *sharers; /* weight: the ranks that hold the same of it */
     bool *odd;         /* weight: the model's rank holds another part, so its format says nothing */
-    bool foreign; /* lowered as the model of each segment (spread.c) is: it says formats of weights
+    bool foreign;  /* lowered as the model of each segment (spread.c) is: it says formats of weights
                           and no more, so that what is summed at once lies in the order of the rank's
                           own program */
-    bool *grad;   /* value: has a gradient */
-    bool *active; /* node: lies on a way from a parameter to a loss */
-    bool *keep;   /* value: stays from forward to backward */
-    bool *replay; /* value: is recomputed in backward */
-    int *uses;    /* value: consumers in forward still to come */
-    int *owed;    /* parameter: contributions to its gradient still to come */
+    bool *grad;    /* value: has a gradient */
+    bool *active;  /* node: lies on a way from a parameter to a loss */
+    bool *keep;    /* value: stays from forward to backward */
+    bool *replay;  /* value: is recomputed in backward, wherever it is read */
+    bool *remade;  /* value: is recomputed when backward comes to its span, and stays */
+    bool *crosses; /* value: another span than its maker's needs it */
+    bool *rerun;   /* span: has been run again */
+    int *uses;     /* value: consumers in forward still to come */
+    int *owed;     /* parameter: contributions to its gradient still to come */
 
     int *home;                /* value: its slot; -1: not there (now) */
     meg_format *format;       /* value: the entry's own list */
@@ -126,6 +133,9 @@ int meg_lower_rank(const meg_lower *l, int segment); /* whose part of it is lowe
 
 void meg_lower_stash(meg_lower *l);
 bool meg_lower_wants(const meg_lower *l, const meg_node *v, meg_pass pass); /* a backward pass */
+/* X and Y operands that the node's backward passes read. */
+meg_mask meg_lower_back_reads(const meg_lower *l, const meg_node *v);
+bool meg_lower_remakes(const meg_lower *l, const meg_node *v); /* can it be run again? */
 /* Does the node contribute to the gradient of a value that it reads? */
 bool meg_lower_gives(const meg_lower *l, const meg_node *v, int value);
 
@@ -190,7 +200,18 @@ int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, con
 int meg_lower_piece(meg_lower *l, int value, const meg_box *box);
 /* Reads of a pass (X, Y, AUX) into the instruction's operands. */
 void meg_lower_reads(meg_lower *l, meg_instr *i, const meg_node *v, const meg_spec *s);
+void meg_lower_remake(meg_lower *l, int value);    /* unless it is there */
 void meg_lower_fill_halo(meg_lower *l, int value); /* with what came from neighbours, if any did */
+
+/* ---- recompute.c ---- */
+
+typedef struct meg_weighed { /* a station's blocks, as it was lowered without spans */
+    meg_chain chain;
+    int *block_of; /* node; -1: not the station's */
+} meg_weighed;
+
+meg_weighed meg_lower_weigh(const meg_lower *l);
+void meg_lower_rerun(meg_lower *l, int node); /* the node's span, if it is in one, and not yet */
 
 /* ---- gradients.c ---- */
 
@@ -232,5 +253,20 @@ void meg_lower_begin(meg_lower *l);
 void meg_lower_forward(meg_lower *l);
 void meg_lower_backward(meg_lower *l);
 void meg_lower_idle(meg_lower *l); /* leaves what concerns other ranks */
+
+/* ---- assemble.c ---- */
+
+typedef struct meg_variant { /* how the stations are lowered */
+    bool foreign;
+    const int *const *again; /* (stations) spans; NULL: none */
+    meg_weighed *weighed;    /* (stations) to be set; NULL: not asked */
+} meg_variant;
+
+/* In place of those that the entry has; frames are placed. */
+void meg_lower_stations(meg_plan *p, meg_entry *e, int rank, const meg_variant *how);
+
+/* ---- attempts.c ---- */
+
+void meg_lower_spans(meg_plan *p, meg_entry *e, int rank);
 
 #endif

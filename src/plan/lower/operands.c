@@ -150,6 +150,15 @@ void meg_lower_fill_halo(meg_lower *l, int value)
     }
 }
 
+/* The aux that was kept is written once more, with the same numbers; cheap kernels can leave it out. */
+static void write_aux(const meg_lower *l, meg_instr *i, const meg_node *v)
+{
+    meg_mask writes = meg_node_writes(v, MEG_REPLAY);
+    for (int k = 0; k < v->op->auxes; k++)
+        if (writes & MEG_BIT(MEG_AUX + k)) i->slot[MEG_AUX + k] = l->aux[v->id * MEG_AUXES + k];
+    i->written |= writes & (MEG_BIT(MEG_AUX + MEG_AUXES) - MEG_BIT(MEG_AUX));
+}
+
 /* Its halo came when it was made first: recomputing never communicates. */
 static void replay(meg_lower *l, int value)
 {
@@ -160,8 +169,14 @@ static void replay(meg_lower *l, int value)
     meg_lower_reads(l, &i, v, &s);
     i.slot[MEG_Y] = l->home[value] = meg_lower_write(l, v, MEG_Y, &s);
     i.written = MEG_BIT(MEG_Y);
+    if (!v->op->cheap) write_aux(l, &i, v);
     meg_lower_scratch(l, &i, &s);
     meg_lower_emit(l, &i);
     l->home[value] = meg_lower_widen(l, l->home[value], value);
     meg_lower_fill_halo(l, value);
+}
+
+void meg_lower_remake(meg_lower *l, int value)
+{
+    if (l->home[value] < 0) replay(l, value);
 }

@@ -9,6 +9,8 @@
  */
 #include "plan/lower/lowering.h"
 
+#include <string.h>
+
 static const meg_pass backward_passes[] = {MEG_WEIGHT, MEG_BACKWARD};
 
 /* Does this pass of backward make a gradient that anyone wants? */
@@ -71,23 +73,42 @@ static void count_owed(meg_lower *l, const meg_node *v, meg_pass pass)
         if (writes & MEG_BIT(MEG_DX + k)) l->owed[v->in[k]]++;
 }
 
+meg_mask meg_lower_back_reads(const meg_lower *l, const meg_node *v)
+{
+    meg_mask reads = 0;
+    for (int p = 0; p < 2; p++)
+        if (meg_lower_wants(l, v, backward_passes[p]))
+            reads |= meg_node_reads(v, backward_passes[p]);
+    return reads;
+}
+
+static int span_of(const meg_lower *l, int node)
+{
+    return l->out->again && node >= 0 ? l->out->again[node] : -1;
+}
+
+/* Backward reads the value at this node, or makes the node's own again from it. */
+static void need(meg_lower *l, int value, int node)
+{
+    l->keep[value] = true;
+    if (span_of(l, l->g->value[value].maker) != span_of(l, node)) l->crosses[value] = true;
+}
+
 static void find_needs(meg_lower *l)
 {
     for (int i = 0; i < l->g->nodes; i++) {
         const meg_node *v = &l->g->node[i];
-        for (int p = 0; p < 2 && l->mine[i]; p++) {
-            meg_pass pass = backward_passes[p];
-            if (!meg_lower_wants(l, v, pass)) continue;
-            meg_mask reads = meg_node_reads(v, pass);
-            for (int k = 0; k < v->inputs; k++)
-                if (reads & MEG_BIT(MEG_X + k)) l->keep[v->in[k]] = true;
-            for (int k = 0; k < v->outputs; k++)
-                if (reads & MEG_BIT(MEG_Y + k)) l->keep[v->out[k]] = true;
-            count_owed(l, v, pass);
-        }
+        meg_mask reads = l->mine[i] ? meg_lower_back_reads(l, v) : 0;
+        for (int k = 0; k < v->inputs; k++)
+            if (reads & MEG_BIT(MEG_X + k)) need(l, v->in[k], i);
+        for (int k = 0; k < v->outputs; k++)
+            if (reads & MEG_BIT(MEG_Y + k)) need(l, v->out[k], i);
+        for (int p = 0; p < 2 && l->mine[i]; p++)
+            if (meg_lower_wants(l, v, backward_passes[p])) count_owed(l, v, backward_passes[p]);
     }
 }
 
+/* Cheap, and made of what is there. */
 static bool can_replay(const meg_lower *l, const meg_node *v)
 {
     if (!v->op->cheap || !meg_op_has(v->op, MEG_REPLAY) || v->outputs != 1) return false;
@@ -95,20 +116,58 @@ static bool can_replay(const meg_lower *l, const meg_node *v)
     for (int k = 0; k < v->inputs; k++) {
         meg_kind kind = l->g->value[v->in[k]].kind;
         if (!(reads & MEG_BIT(MEG_X + k)) || meg_kind_lasts(kind)) continue;
-        if (!l->keep[v->in[k]]) return false;
+        if (!l->keep[v->in[k]] && !l->remade[v->in[k]]) return false;
     }
     return true;
+}
+
+static void replay_cheap(meg_lower *l)
+{
+    for (int i = 0; i < l->g->nodes; i++) {
+        int y = l->g->node[i].out[0];
+        bool there = l->keep[y] || l->remade[y];
+        if (!l->mine[i] || !there || (l->keep[y] && span_of(l, i) >= 0)) continue;
+        if (!can_replay(l, &l->g->node[i])) continue;
+        l->keep[y] = l->remade[y] = false;
+        l->replay[y] = true;
+    }
+}
+
+/* ---- spans ---- */
+
+/* What moves or is summed over ranks would need them once more: recomputing never communicates. */
+bool meg_lower_remakes(const meg_lower *l, const meg_node *v)
+{
+    return !meg_is_move(v) && v->outputs == 1 && meg_op_has(v->op, MEG_REPLAY) &&
+           !v->op->per_step && !meg_entry_partial(l->entry, v->out[0]);
+}
+
+/* Of a span only what crosses into others stays, and what cannot be made again; what makes the rest is
+ * needed as well. What backward reads is made when it comes to the span, what only lies on the way to it
+ * goes again. */
+static void drop_spans(meg_lower *l)
+{
+    bool *read = meg_pool_alloc(l->pool, (size_t)l->g->values + 1);
+    memcpy(read, l->keep, (size_t)l->g->values);
+    for (int i = l->g->nodes - 1; i >= 0; i--) {
+        const meg_node *v = &l->g->node[i];
+        int y = v->out[0];
+        bool stays = !l->mine[i] || span_of(l, i) < 0 || l->crosses[y] || !meg_lower_remakes(l, v);
+        if (stays || !l->keep[y]) continue;
+        meg_mask reads = meg_node_reads(v, MEG_REPLAY);
+        l->keep[y] = false;
+        l->remade[y] = read[y];
+        l->replay[y] = !read[y];
+        for (int k = 0; k < v->inputs; k++)
+            if (reads & MEG_BIT(MEG_X + k)) need(l, v->in[k], i);
+    }
 }
 
 void meg_lower_stash(meg_lower *l)
 {
     find_gradients(l);
     find_needs(l);
-    if (l->plan->options.recompute == 1) return;
-    for (int i = 0; i < l->g->nodes; i++) {
-        int y = l->g->node[i].out[0];
-        if (!l->mine[i] || !l->keep[y] || !can_replay(l, &l->g->node[i])) continue;
-        l->keep[y] = false;
-        l->replay[y] = true;
-    }
+    if (l->plan->options.recompute == MEG_RECOMPUTE_NONE) return;
+    if (l->out->again) drop_spans(l);
+    replay_cheap(l);
 }

@@ -25,6 +25,12 @@ typedef enum meg_channels { /* channels=: what a mesh with c cuts */
     MEG_CHANNELS_INPUT /* "channel" */
 } meg_channels;
 
+typedef enum meg_recompute { /* recompute=: what is made again in backward */
+    MEG_RECOMPUTE_CHEAP,     /* "auto": what is cheap, of what is kept anyway */
+    MEG_RECOMPUTE_NONE,
+    MEG_RECOMPUTE_SPANS /* "segments": also runs of blocks, as many as the budget asks for */
+} meg_recompute;
+
 typedef struct meg_plan_options {
     int64_t batch, micro, norm, budget;
     int64_t replicas, stages, chunks, replications; /* 0: as many as there are ranks for */
@@ -34,7 +40,7 @@ typedef struct meg_plan_options {
     int64_t wide;    /* halos in a row that come in one exchange */
     int channels;    /* meg_channels */
     int zero;        /* meg_zero */
-    int recompute;   /* 0 auto, 1 none */
+    int recompute;   /* meg_recompute */
     int goal;        /* meg_goal: of a search; the plan itself does not look at it */
     bool keep_grads; /* gradients stay readable after the step */
     bool phases;     /* reducing operators as several nodes, as a plan that cuts them has them */
