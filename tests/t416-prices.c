@@ -148,6 +148,32 @@ static void a_fit_finds_the_law(void **unused)
     assert_true(m.error < 1e-6);
 }
 
+/* One sample a little beyond a cache, and disturbed: what is far beyond must not cost a hundred times as
+ * much. Samples of one size are no fixed cost. */
+static void a_fit_does_not_run_away(void **unused)
+{
+    (void)unused;
+    meg_fit_sample s[9];
+    for (int i = 0; i < 9; i++) {
+        meg_price_query q = {"", "", "", 0, i == 8 ? (1 << 20) + 4096 : 3e3 * pow(2, i)};
+        meg_price_figures(&q, s[i].figure);
+        s[i].seconds = (2e-6 + 2e-11 * q.traffic) * (i == 8 ? 2 : 1);
+    }
+    meg_price_model m = {.family = "a"};
+    meg_fit(s, 9, &m);
+    double large[MEG_TERMS], seconds = 0;
+    meg_price_figures(&(meg_price_query){"", "", "", 0, 1 << 24}, large);
+    for (int i = 0; i < MEG_TERMS; i++)
+        seconds += m.term[i] * large[i];
+    assert_near(seconds, 2e-6 + 2e-11 * (1 << 24), .5);
+    for (int i = 0; i < 4; i++) {
+        meg_price_figures(&(meg_price_query){"", "", "", 1e8, 1e5 * (i + 1)}, s[i].figure);
+        s[i].seconds = 2e-3;
+    }
+    meg_fit(s, 4, &m);
+    assert_true(m.term[MEG_TERM_BASE] < 1e-4);
+}
+
 /* ---- plans ---- */
 
 typedef struct collected {
@@ -229,8 +255,11 @@ static void what_runs_is_what_is_priced(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_exact_one_answers_first), cmocka_unit_test(a_text_comes_back),
-        cmocka_unit_test(mistakes_are_named),          cmocka_unit_test(a_fit_finds_the_law),
+        cmocka_unit_test(the_exact_one_answers_first),
+        cmocka_unit_test(a_text_comes_back),
+        cmocka_unit_test(mistakes_are_named),
+        cmocka_unit_test(a_fit_finds_the_law),
+        cmocka_unit_test(a_fit_does_not_run_away),
         cmocka_unit_test(what_runs_is_what_is_priced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,14 +38,14 @@ static void a_step_costs_what_it_took(void **unused)
         if (meg_zoo_build(&e, net[i][0], net[i][1], &g) != MEG_OK) fail_msg("%s", e.message);
         meg_plan *p = plan_of(g, d, NULL);
         meg_timings *t = meg_timings_new();
-        meg_probe_found found = {0};
+        int kernels = 0;
         meg_probe_site site = {d, NULL, 0.05, 3, 5};
-        if (meg_probe_plan(p, &e, &site, t, &found) != MEG_OK) fail_msg("%s", e.message);
+        if (meg_probe_plan(p, &e, &site, t, &kernels) != MEG_OK) fail_msg("%s", e.message);
         meg_prices *book = meg_prices_new(&head);
         meg_timings_prices(t, book);
         meg_timings_models(t, book, true);
-        assert_true(found.kernels > 20 && meg_timings_count(t) > 20);
-        assert_true(meg_timings_count(t) <= found.kernels);
+        assert_true(kernels > 20 && meg_timings_count(t) > 20);
+        assert_true(meg_timings_count(t) <= kernels);
         double sum = 0;
         for (int k = 0; meg_prices_at(book, k); k++)
             assert_true(meg_prices_at(book, k)->seconds > 0),
@@ -100,14 +100,13 @@ static void disturbed_steps_do_not_count(void **unused)
             meg_device_launch(d, k, (void *[MEG_OPERANDS]){[MEG_Y] = &seconds}, &moment);
         meg_device_wait(d);
     }
-    double best = meg_timings_end(t, &kernels);
+    meg_timings_end(t, &kernels);
     meg_prices *book = meg_prices_new(&head);
     meg_timings_prices(t, book);
     assert_int_equal(kernels, 3);
     assert_int_equal(meg_timings_count(t), 1);
     double price = meg_prices_at(book, 0)->seconds;
     assert_true(price >= 0.0019 && price < 0.15);
-    assert_true(best >= 0.0059 && best < 0.5);
     k->own = NULL;
     meg_prices_free(book);
     meg_timings_free(t);

@@ -93,20 +93,29 @@ static double judged(const equations *n, const double x[MEG_TERMS])
     return (fmax(residual(n, x), 0) + 1e-4 * n->c) * (1 + 0.05 * used);
 }
 
-/* One or two samples tell nothing of how the terms share: all is put on operations, or on bytes. */
-static bool may_choose(const meg_fit_sample *s, int count, unsigned chosen)
+/* The terms that these samples can tell apart. One or two samples tell nothing of how terms share: all is
+ * put on operations, or on bytes. A term of bytes beyond a cache wants samples that lie well beyond it. */
+static unsigned terms_of(const meg_fit_sample *s, int count)
 {
+    int beyond[MEG_TERMS] = {0};
+    unsigned all = (1u << MEG_TERMS) - 1;
     bool computes = s->figure[MEG_TERM_FLOP] > INTENSE * s->figure[MEG_TERM_BYTE];
-    return count >= FEWEST || chosen == 1u << (computes ? MEG_TERM_FLOP : MEG_TERM_BYTE);
+    if (count < FEWEST) return 1u << (computes ? MEG_TERM_FLOP : MEG_TERM_BYTE);
+    for (int k = 0; k < count; k++)
+        for (int i = MEG_TERM_COLD; i <= MEG_TERM_FAR; i++)
+            beyond[i] += s[k].figure[i] > s[k].figure[MEG_TERM_BYTE] / 2;
+    for (int i = MEG_TERM_COLD; i <= MEG_TERM_FAR; i++)
+        if (beyond[i] < FEWEST - 1) all &= ~(1u << i);
+    return all;
 }
 
-static void best_choice(const equations *n, const double unit[MEG_TERMS], meg_price_model *out,
-                        const meg_fit_sample *s, int count)
+static void best_choice(const equations *n, const double unit[MEG_TERMS], unsigned terms,
+                        meg_price_model *out)
 {
     double least = INFINITY;
     for (unsigned chosen = 1; chosen < 1u << MEG_TERMS; chosen++) {
         double x[MEG_TERMS];
-        if (!may_choose(s, count, chosen)) continue;
+        if (chosen & ~terms) continue;
         bool sound = solve(n, chosen, x);
         for (int i = 0; i < MEG_TERMS && sound; i++)
             sound = x[i] >= 0 && isfinite(x[i]);
@@ -146,10 +155,11 @@ void meg_fit(const meg_fit_sample *s, int count, meg_price_model *out)
     }
     for (int k = 0; k < count; k++)
         weight[k] = 1;
+    unsigned terms = terms_of(s, count);
     memset(out->term, 0, sizeof out->term);
     for (int round = 0; round < ROUNDS; round++) {
         equations n = normal(s, count, weight, unit);
-        best_choice(&n, unit, out, s, count);
+        best_choice(&n, unit, terms, out);
         double scale = fmax(2 * median_error(s, count, out, error), 1e-3);
         for (int k = 0; k < count; k++)
             weight[k] = fmin(1, scale / fmax(fabs(relative(out, &s[k])), 1e-12));

@@ -57,16 +57,16 @@ static meg_status probe_model(meg_session *s, const settings *o)
     meg_context *ctx = s->ctx;
     meg_timings *t = meg_timings_new();
     meg_probe_site site = {ctx->device, ctx->comm, o->seconds, LEAST, MOST};
-    meg_probe_found found = {0};
+    int kernels = 0;
     meg_status status = meg_session_graph(s);
     if (status == MEG_OK) status = meg_session_plan(s, words_of(s->arguments));
-    if (status == MEG_OK) status = meg_probe_plan(s->plan, s->error, &site, t, &found);
+    if (status == MEG_OK) status = meg_probe_plan(s->plan, s->error, &site, t, &kernels);
     if (status == MEG_OK) status = meg_timings_share(t, ctx->comm, s->error);
     if (status == MEG_OK) {
         meg_timings_prices(t, ctx->prices);
         meg_timings_models(t, ctx->prices, false);
         if (meg_session_speaks(s))
-            printf("%s: %d kernels a step, %d kinds of them\n", s->graph->name, found.kernels,
+            printf("%s: %d kernels a step, %d kinds of them\n", s->graph->name, kernels,
                    meg_timings_count(t));
     }
     meg_timings_free(t);

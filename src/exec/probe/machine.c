@@ -9,7 +9,6 @@
 #include "exec/profile.h"
 #include "zoo/zoo.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 static const double ROW = 0.12;   /* seconds for the steps of a network */
@@ -48,8 +47,6 @@ typedef struct probing {
     double seconds;    /* of this process' own, for each thread */
     double begin, ran; /* when it began, by both clocks */
     meg_timings *timings;
-    double step; /* the least so far */
-    double launch;
 } probing;
 
 static bool many(const probing *p)
@@ -72,12 +69,10 @@ static meg_status probe_row(probing *p, size_t row)
     meg_graph *g = NULL;
     meg_plan *plan = NULL;
     meg_profile profile = meg_profile_of(p->device);
-    meg_probe_found found = {0};
     meg_probe_site site = {p->device, NULL, ROW, LEAST, MOST};
     meg_status status = meg_zoo_build(p->error, spread[row].model, spread[row].words, &g);
     if (status == MEG_OK) status = meg_plan_make(g, p->error, &profile, spread[row].plan, 0, &plan);
-    if (status == MEG_OK) status = meg_probe_plan(plan, p->error, &site, p->timings, &found);
-    if (status == MEG_OK) p->step = fmin(p->step, found.step - p->launch * found.kernels);
+    if (status == MEG_OK) status = meg_probe_plan(plan, p->error, &site, p->timings, NULL);
     meg_plan_destroy(plan);
     meg_graph_destroy(g);
     return status;
@@ -122,13 +117,11 @@ static meg_status probe_all(probing *p, meg_prices_head *head)
 {
     bool more = true;
     meg_rates_probe(p->device, &head->rates);
-    p->launch = head->rates.launch;
     for (size_t i = 0; i < sizeof spread / sizeof *spread; i++) {
         MEG_TRY(p->error, go_on(p, &more));
         if (!more && i > 0) break; /* a book without any model is none */
         MEG_TRY(p->error, agree(p, probe_row(p, i)));
     }
-    head->rates.step = isfinite(p->step) ? fmax(p->step, 0) : 0;
     MEG_TRY(p->error, share_rates(p, &head->rates));
     return meg_timings_share(p->timings, p->comm, p->error);
 }
@@ -143,8 +136,7 @@ meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, double se
                  .seconds = seconds,
                  .begin = meg_clock(),
                  .ran = meg_clock_process(),
-                 .timings = meg_timings_new(),
-                 .step = INFINITY};
+                 .timings = meg_timings_new()};
     meg_status status = probe_all(&p, &head);
     if (status == MEG_OK) {
         *out = meg_prices_new(&head);

@@ -7,6 +7,7 @@
  *     bandwidth  scaling one 24 MB array into another, beyond most caches
  *     launch     an empty item of a queue that has many: what lies between two kernels. Threads that
  *                kernels wake are part of the kernels' own time
+ *     step       an item for itself: the worker wakes, works, and wakes who waits for it
  *
  * Each is the best of a few, by the threads' own clocks where that can be: what the machine can do
  * when nobody else takes it, since the load of others comes and goes within a run. Kinds that have
@@ -26,6 +27,7 @@ enum {
     DEPTH = 128,     /* of a panel */
     ROWS = 12,       /* accumulators: ROWS x 2 vectors at most */
     LAUNCHES = 200,  /* items of a burst, */
+    TURNS = 400,     /* of an item for itself */
     BURSTS = 40,     /* of which there are many: some fall between the turns of others */
     SMALL = 1 << 18, /* elements of the arrays copied: 1 MB */
     LARGE = 6 << 20, /* 24 MB */
@@ -259,6 +261,19 @@ static double launch_seconds(const probe *p)
     return least;
 }
 
+/* One item that wakes the worker, and the wait for it: a step begins and ends so. */
+static double step_seconds(const probe *p)
+{
+    double least = INFINITY;
+    for (int n = 0; n < TURNS; n++) {
+        double start = meg_clock();
+        meg_device_call(p->device, nothing, NULL);
+        meg_device_wait(p->device);
+        least = fmin(least, meg_clock() - start);
+    }
+    return least;
+}
+
 void meg_rates_probe(meg_device *d, meg_rates *out)
 {
     meg_device_wait(d);
@@ -271,4 +286,5 @@ void meg_rates_probe(meg_device *d, meg_rates *out)
     meg_device_call(d, measure, &p);
     meg_device_wait(d);
     out->launch = launch_seconds(&p);
+    out->step = step_seconds(&p);
 }

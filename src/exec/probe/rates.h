@@ -5,7 +5,7 @@
 #include "device/device.h"
 #include "machine/prices.h"
 
-/* Waits for the queue. Sets all but `step`, which only steps show. */
+/* Waits for the queue. */
 void meg_rates_probe(meg_device *d, meg_rates *out);
 
 #endif

@@ -68,7 +68,6 @@ static meg_status make_samples(const meg_plan *p, meg_error *e, samples *out)
 typedef struct measured {
     meg_engine *engine;
     meg_feed feed;
-    double *wall; /* (most) */
 } measured;
 
 static meg_status one_step(measured *m, meg_error *e, double *wall)
@@ -92,9 +91,9 @@ static meg_status count_steps(const meg_probe_site *site, meg_error *e, double f
 }
 
 static meg_status some_steps(measured *m, meg_error *e, const meg_probe_site *site,
-                             meg_timings *out, meg_probe_found *found)
+                             meg_timings *out, int *kernels)
 {
-    double wall, least = INFINITY;
+    double wall;
     int steps = 0;
     MEG_TRY(e, one_step(m, e, &wall)); /* pages, threads, code: all for the first time */
     if (site->least > 1) MEG_TRY(e, one_step(m, e, &wall));
@@ -104,15 +103,13 @@ static meg_status some_steps(measured *m, meg_error *e, const meg_probe_site *si
     for (int i = 0; i < steps && status == MEG_OK; i++) {
         meg_timings_next(out);
         status = one_step(m, e, &wall);
-        least = fmin(least, wall);
     }
-    double kernels = meg_timings_end(out, &found->kernels);
-    found->step = least - kernels;
+    meg_timings_end(out, kernels);
     return status;
 }
 
 meg_status meg_probe_plan(meg_plan *p, meg_error *e, const meg_probe_site *site, meg_timings *out,
-                          meg_probe_found *found)
+                          int *kernels)
 {
     samples s = {0};
     measured m = {0};
@@ -126,7 +123,7 @@ meg_status meg_probe_plan(meg_plan *p, meg_error *e, const meg_probe_site *site,
     if (status == MEG_OK) status = meg_engine_new(p, site->device, site->comm, e, 0, &m.engine);
     if (status == MEG_OK) {
         meg_engine_start(m.engine, 1);
-        status = some_steps(&m, e, site, out, found);
+        status = some_steps(&m, e, site, out, kernels);
     }
     meg_engine_free(m.engine);
     samples_free(&s);

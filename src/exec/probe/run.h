@@ -12,13 +12,9 @@ typedef struct meg_probe_site {
     int least, most; /* steps */
 } meg_probe_site;
 
-typedef struct meg_probe_found {
-    double step; /* seconds of the best step besides its kernels; negative: unknown */
-    int kernels; /* that it has */
-} meg_probe_found;
-
-/* Collective. Adds the train entry's kernels to `out`. The learning rate is 0: nothing explodes. */
+/* Collective. Adds the train entry's kernels to `out`; *kernels: how many a step has, may be NULL. The
+ * learning rate is 0: nothing explodes. */
 meg_status meg_probe_plan(meg_plan *p, meg_error *e, const meg_probe_site *site, meg_timings *out,
-                          meg_probe_found *found);
+                          int *kernels);
 
 #endif

@@ -102,7 +102,7 @@ static double median(double *number, size_t count)
 }
 
 /* Steps do the same work: those that took longer than the median were disturbed. */
-static double undisturbed(meg_timings *t, double *best)
+static void undisturbed(meg_timings *t)
 {
     size_t steps = (size_t)t->steps + 1, room = 0, kept = 0;
     double *total = meg_grow(NULL, &room, 2 * steps, sizeof *total);
@@ -111,12 +111,10 @@ static double undisturbed(meg_timings *t, double *best)
         total[t->log[i].step] += t->log[i].seconds;
     memcpy(total + steps, total, steps * sizeof *total);
     double middle = median(total + steps, steps);
-    *best = total[steps];
     for (size_t i = 0; i < t->launches; i++)
         if (total[t->log[i].step] <= middle) t->log[kept++] = t->log[i];
     t->launches = kept;
     free(total);
-    return middle;
 }
 
 static int by_kernel(const void *a, const void *b)
@@ -171,15 +169,14 @@ static void join(meg_timings *t, bool by_median)
 
 /* A kernel that runs several times in a step (micro-batches) counts as often in the mean of its key:
  * the price of a step is then what its kernels took. */
-double meg_timings_end(meg_timings *t, int *kernels)
+void meg_timings_end(meg_timings *t, int *kernels)
 {
-    double best = 0;
     size_t all = t->launches, steps = (size_t)t->steps + 1, room = 0;
     meg_device_observe(t->device, NULL, NULL);
     meg_device_clock(t->device, NULL);
     if (kernels) *kernels = steps ? (int)(all / steps) : 0;
-    if (all == 0) return 0;
-    undisturbed(t, &best);
+    if (all == 0) return;
+    undisturbed(t);
     qsort(t->log, t->launches, sizeof *t->log, by_kernel);
     double *seconds = meg_grow(NULL, &room, t->launches, sizeof *seconds);
     for (size_t i = 0, end; i < t->launches; i = end) {
@@ -189,7 +186,6 @@ double meg_timings_end(meg_timings *t, int *kernels)
     }
     free(seconds);
     join(t, false);
-    return best;
 }
 
 /* ---- ranks ---- */
