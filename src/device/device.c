@@ -141,6 +141,14 @@ void meg_prepared_free(meg_prepared *k)
 
 /* ---- the queues ---- */
 
+/* Working memory is in use to its end, also where a library asks for more than it writes to: so it counts
+ * as touched. */
+static void own_scratch(const meg_prepared *k, char *scratch)
+{
+    int64_t bytes = scratch ? meg_operand_bytes(&k->request, &k->spec, MEG_SCRATCH) : 0;
+    if (bytes > 0) scratch[bytes - 1] = 0;
+}
+
 static void run_kernel(meg_device *d, const meg_queue_item *item)
 {
     const meg_prepared *k = item->kernel;
@@ -148,6 +156,7 @@ static void run_kernel(meg_device *d, const meg_queue_item *item)
     for (int i = 0; i < MEG_OPERANDS; i++)
         at[i] = meg_arena_near(item->arena, item->at[i]);
     if (d->kind->before) d->kind->before(d);
+    own_scratch(k, at[MEG_SCRATCH]);
     if (!d->observer) {
         k->run(k, at, &item->moment);
         return;

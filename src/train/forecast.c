@@ -7,6 +7,7 @@
 #include "machine/processors.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,10 +88,14 @@ static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, me
     meg_search s;
     meg_status status = meg_search_run(ask, e, &s);
     if (status == MEG_OK) {
-        size_t size = strlen(ask->options) + strlen(s.list[0].words) + sizeof " goal=given ";
+        char budget[48] = "";
+        bool fills = strstr(s.list[0].words, "recompute=segments") && ask->memory;
+        if (fills && !meg_options_has(ask->options, "budget"))
+            snprintf(budget, sizeof budget, " budget=%" PRId64, ask->memory);
+        size_t size = strlen(ask->options) + strlen(s.list[0].words) + sizeof budget;
         out->options = calloc(1, size);
         if (!out->options) abort();
-        snprintf(out->options, size, "%s %s", ask->options, s.list[0].words);
+        snprintf(out->options, size, "%s %s%s", ask->options, s.list[0].words, budget);
         out->seconds = s.list[0].seconds;
         out->fits = s.fits;
         tell(&s, ask, table, &out->why);

@@ -60,14 +60,17 @@ bool meg_search_wanted(const char *options, int ranks)
 
 /* ---- one candidate ---- */
 
-/* The given words with more; memory is judged here, not by the plan. */
-static const char *join(const search *x, const char *words)
+/* The given words with more. Memory is judged here, not by the plan: it needs a budget only where it fills
+ * what there is by itself. */
+static const char *join(const search *x, const char *words, bool budget)
 {
     char *text = meg_pool_text(x->out->pool, "%s", x->ask->options ? x->ask->options : "");
     char old[MEG_TEXT];
     meg_options_take(text, "budget", old, sizeof old);
     meg_options_take(text, "goal", old, sizeof old);
-    return meg_pool_text(x->out->pool, "%s goal=given %s", text, words);
+    budget = budget && x->ask->memory && strstr(words, "recompute=segments");
+    return meg_pool_text(x->out->pool, "%s goal=given budget=%" PRId64 " %s", text,
+                         budget ? x->ask->memory : 0, words);
 }
 
 static bool fits(const search *x, const meg_candidate *c)
@@ -120,14 +123,19 @@ static void look(search *x, meg_candidate *c)
 {
     const meg_search_ask *q = x->ask;
     meg_world world = {0, q->ranks};
-    meg_plan_input in = {q->profile, &world, join(x, c->words), q->samples, NULL};
+    meg_plan_input in = {q->profile, &world, join(x, c->words, true), q->samples, NULL};
     meg_whole whole;
     meg_replay r;
     x->out->looked++;
     c->verdict = MEG_ILLEGAL;
     c->why = "";
     x->error = (meg_error){0};
-    if (meg_whole_make(q->graph, &x->error, &in, &whole) == MEG_OK) {
+    meg_status status = meg_whole_make(q->graph, &x->error, &in, &whole);
+    if (status == MEG_EBUDGET) { /* then as little as can be */
+        in.options = join(x, c->words, false);
+        status = meg_whole_make(q->graph, &x->error, &in, &whole);
+    }
+    if (status == MEG_OK) {
         c->bytes = meg_whole_bytes(&whole);
         c->verdict = fits(x, c) ? MEG_SLOWER : MEG_TOO_LARGE;
         if (meg_whole_replay(&whole, &x->error, q->machine, &r) == MEG_OK) {
@@ -283,14 +291,14 @@ static meg_status look_at_one(search *x, meg_error *e, meg_plan_options *given)
                                        "mesh",     "wide",   "replications", "channels", "zero",
                                        "balance",  "micro",  "allreduce",    "bucket"};
     const meg_search_ask *q = x->ask;
-    char *text = meg_pool_text(x->out->pool, "%s", join(x, "")), old[MEG_TEXT];
+    char *text = meg_pool_text(x->out->pool, "%s", join(x, "", false)), old[MEG_TEXT];
     meg_plan *p = NULL;
     for (size_t i = 0; i < sizeof many / sizeof *many; i++)
         meg_options_take(text, many[i], old, sizeof old);
     MEG_TRY(e, meg_plan_make(q->graph, e, q->profile, text, 0, &p));
     x->out->one = p->seconds;
     meg_plan_destroy(p);
-    return meg_plan_options_read(e, join(x, ""), given);
+    return meg_plan_options_read(e, join(x, "", false), given);
 }
 
 typedef struct finalist {
