@@ -300,7 +300,7 @@ static meg_status plan_words(meg_session *s, const char *more, const char **out)
     const char *path = meg_arguments_value(a, MEG_TO_PLAN_FILE, "plan");
     const meg_named_plan *named = path ? meg_named_plan_find(path) : NULL;
     *out = joined(s, MEG_TO_PLAN, more);
-    if (path && !meg_arguments_has(a, MEG_TO_PLAN, "goal")) /* a plan that was named is complete */
+    if (named && !meg_arguments_has(a, MEG_TO_PLAN, "goal")) /* such a plan is complete */
         *out = meg_pool_text(a->pool, "goal=given %s", *out);
     if (named) *out = meg_named_plan_join(named, a->pool, *out);
     return path && !named ? read_plan(s, path, *out, out) : MEG_OK;

@@ -255,6 +255,8 @@ void meg_plan_text_write(const meg_plan *p, FILE *out)
     for (char *at = name; *at; at++) /* it is for people; a file's name may hold anything */
         if (*at <= ' ' || strchr("\"'#", *at)) *at = '_';
     fprintf(out, "graph=%s\nfingerprint=%016" PRIx64 "\n", name, meg_graph_fingerprint(p->source));
-    write_words(meg_plan_params, &p->options, out);
+    meg_plan_options complete = p->options; /* whoever reads it has nothing to choose */
+    complete.goal = MEG_GOAL_GIVEN;
+    write_words(meg_plan_params, &complete, out);
     write_words(p->optimizer->params, p->settings, out);
 }

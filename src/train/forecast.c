@@ -34,7 +34,7 @@ static meg_status read_file(meg_error *e, const char *path, meg_machine *out)
     return status;
 }
 
-/* Ranks share the memory of a node. */
+/* Ranks share the memory of a node; imaginary ones may be spread over machines like this one. */
 static void describe_here(const meg_context *ctx, int ranks, meg_machine *out)
 {
     meg_processors mine = meg_processors_mine();
@@ -43,7 +43,7 @@ static void describe_here(const meg_context *ctx, int ranks, meg_machine *out)
     out->nodes = real ? meg_comm_nodes(ctx->comm) : 1;
     out->ranks = (ranks + out->nodes - 1) / out->nodes;
     out->cores = meg_processors_count(&mine) * (real && ctx->options.pin ? out->ranks : 1);
-    int64_t share = meg_memory_look("").most / out->ranks;
+    int64_t share = meg_memory_look("").most / (real ? out->ranks : 1);
     out->memory = share > 2 * BESIDES ? share - BESIDES : share / 2;
 }
 

@@ -31,6 +31,13 @@ typedef enum meg_recompute { /* recompute=: what is made again in backward */
     MEG_RECOMPUTE_SPANS /* "segments": also runs of blocks, as many as the budget asks for */
 } meg_recompute;
 
+typedef enum meg_goal { /* goal=: what words that are not given are chosen for */
+    MEG_GOAL_TIME,
+    MEG_GOAL_MEMORY,
+    MEG_GOAL_COST, /* ranks x seconds */
+    MEG_GOAL_GIVEN /* nothing is searched: the words are the plan */
+} meg_goal;
+
 typedef struct meg_plan_options {
     int64_t batch, micro, norm, budget;
     int64_t replicas, stages, chunks, replications; /* 0: as many as there are ranks for */

@@ -60,15 +60,15 @@ bool meg_search_wanted(const char *options, int ranks)
 
 /* ---- one candidate ---- */
 
-/* The given words with more. Memory is judged here, not by the plan: it needs a budget only where it fills
- * what there is by itself. */
+/* The given words with more. Memory is judged here, not by the plan: it needs a budget where it fills what there
+ * is by itself. */
 static const char *join(const search *x, const char *words, bool budget)
 {
     char *text = meg_pool_text(x->out->pool, "%s", x->ask->options ? x->ask->options : "");
     char old[MEG_TEXT];
-    meg_options_take(text, "budget", old, sizeof old);
+    bool given = meg_options_take(text, "budget", old, sizeof old);
     meg_options_take(text, "goal", old, sizeof old);
-    budget = budget && x->ask->memory && strstr(words, "recompute=segments");
+    budget = budget && x->ask->memory && (given || strstr(words, "recompute=segments"));
     return meg_pool_text(x->out->pool, "%s goal=given budget=%" PRId64 " %s", text,
                          budget ? x->ask->memory : 0, words);
 }
@@ -329,6 +329,25 @@ static void refine_all(search *x, const meg_shape *shape, int count, const int *
     free(list);
 }
 
+/* The words as they are, which other ways of the same shape must beat. */
+static void look_at_given(search *x)
+{
+    const meg_shape same = {.words = "", .bound = x->out->one / x->ask->ranks};
+    try_words(x, &same, "");
+}
+
+/* What the given words themselves say, where no others do either. */
+static meg_status say_impossible(const search *x, meg_error *e)
+{
+    const meg_search *s = x->out;
+    const char *why = "";
+    for (int i = 0; i < s->count; i++) {
+        if (s->list[i].verdict != MEG_ILLEGAL && s->list[i].bytes) return MEG_OK;
+        if (!*s->list[i].words) why = s->list[i].why;
+    }
+    return meg_fail(e, MEG_EARG, "%s", why);
+}
+
 meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *out)
 {
     search x = {.ask = ask, .out = out, .best = -1};
@@ -339,21 +358,15 @@ meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *o
     int count = meg_search_shapes(ask, out->pool, &given, out->one, &shape);
     int *as = calloc((size_t)count + 1, sizeof *as);
     if (!as) abort();
-    out->bound = count ? shape[0].bound : 0;
+    out->bound = out->one / ask->ranks;
+    look_at_given(&x);
     look_at_shapes(&x, shape, count, as);
     refine_all(&x, shape, count, as);
     choose(&x);
     if (out->count) qsort(out->list, (size_t)out->count, sizeof *out->list, by_verdict);
     free(as);
     free(shape);
-    if (out->looked == 0)
-        return meg_fail(e, MEG_EARG, "no plan uses %d ranks with the words that were given",
-                        ask->ranks);
-    bool any = false;
-    for (int i = 0; i < out->count; i++)
-        any = any || out->list[i].verdict != MEG_ILLEGAL;
-    if (!any) return meg_fail(e, MEG_EARG, "%s", out->list[0].why);
-    return MEG_OK;
+    return say_impossible(&x, e);
 }
 
 void meg_search_free(meg_search *s)

@@ -17,13 +17,6 @@
 
 #include "plan/whole.h"
 
-typedef enum meg_goal { /* goal= */
-    MEG_GOAL_TIME,
-    MEG_GOAL_MEMORY,
-    MEG_GOAL_COST, /* ranks x seconds */
-    MEG_GOAL_GIVEN /* nothing is searched: the words are the plan */
-} meg_goal;
-
 typedef struct meg_search_ask {
     const meg_graph *graph;
     const meg_profile *profile;
