@@ -22,6 +22,8 @@ typedef struct sample {
 
 static const sample SAMPLES[] = {
     {"cnn", "image=1x28x28", "batch=32", 1, 0.6, "micro= norm=", ""},
+    {"resnet-cifar", "depth=20", "batch=8", 1, 0.6, "micro= recompute=segments", ""},
+    {"resnet-cifar", "depth=20", "batch=8 recompute=segments", 1, 0.8, "micro=", "recompute="},
     {"cnn", "image=1x64x64", "batch=1", 1, 0.6, "mesh=h2", "micro= norm="},
     {"unet", "width=4 image=3x128x128", "batch=1", 1, 0.6, "stages= mesh=h2", "micro= norm="},
     {"unet", "width=4 image=3x128x128", "batch=4", 1, 0.6, "micro=2 stages= mesh=h2", "norm="},
@@ -72,17 +74,17 @@ static int64_t largest(const int64_t need[], int count)
 }
 
 /* As a user would believe it: the words, the ranks, and how many machines. */
-static void follow(const sample *s, const meg_graph *g, const meg_advice *a, int64_t limit)
+static void follow(const char *asked, const meg_graph *g, const meg_advice *a, int64_t limit)
 {
     char words[512];
     int64_t need[64], sum[64] = {0};
-    join(s->words, a->words, words);
+    join(asked, a->words, words);
     needs(g, words, a->ranks, need);
     for (int r = 0; r < a->ranks && a->machines; r++)
         sum[r / (a->ranks / a->machines)] += need[r];
     int64_t most = a->machines ? largest(sum, a->machines) : largest(need, a->ranks);
     if (most > limit || most != a->bytes)
-        fail_msg("%s: %s on %d ranks needs %lld of %lld bytes, and %lld were promised", s->model,
+        fail_msg("%s: %s on %d ranks needs %lld of %lld bytes, and %lld were promised", g->name,
                  words, a->ranks, (long long)most, (long long)limit, (long long)a->bytes);
 }
 
@@ -119,7 +121,7 @@ static void advise(const sample *s, bool machine)
     int count = meg_advise(&ask, list);
     meg_advice_text(list, count, all, sizeof all);
     for (int i = 0; i < count; i++)
-        follow(s, g, &list[i], limit);
+        follow(words, g, &list[i], limit);
     if (count == 0) fail_msg("%s %s: no advice", s->model, s->words);
     check_kinds(s, all);
     meg_graph_destroy(g);

@@ -126,6 +126,9 @@ has out 'fwd    conv conv1 :'
 has out 'the lower bound'
 run 0 explain cnn $small --slots --entry eval
 has out '^  slot 0 '
+run 0 explain resnet-cifar --device ref --depth 20 --batch 8 --recompute segments
+has out '^blocks that are run again in backward:$'
+has out '^  layer1.1$'
 run 0 explain cnn $small --json
 only_json
 [ "$(value frame_bytes)" -ge "$(value frame_lower_bound_bytes)" ] &&

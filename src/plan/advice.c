@@ -152,6 +152,17 @@ static bool more_micro(search *x, meg_advice *out)
     return true;
 }
 
+/* On one machine, or as many as there are: blocks that are run again. */
+static bool run_again(search *x, meg_advice *out)
+{
+    meg_advice found;
+    if (x->options.recompute == MEG_RECOMPUTE_BLOCKS) return false;
+    if (!fits(x, "recompute=segments", x->ask->ranks, &found)) return false;
+    if (found.machines > 1 && found.machines > x->ask->machines) return false;
+    *out = found;
+    return true;
+}
+
 static bool more_machines(search *x, meg_advice *out)
 {
     return x->ask->machine && x->ask->ranks > 1 && fits(x, "", x->ask->ranks, out);
@@ -242,8 +253,8 @@ static bool finer_mesh(search *x, meg_advice *out)
     return false;
 }
 
-static kind_fn *const KINDS[MEG_ADVICES] = {more_micro, more_machines, more_ranks, more_stages,
-                                            finer_mesh};
+static kind_fn *const KINDS[MEG_ADVICES] = {more_micro, run_again,   more_machines,
+                                            more_ranks, more_stages, finer_mesh};
 
 /* ---- asking ---- */
 

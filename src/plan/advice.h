@@ -2,6 +2,7 @@
  * simplicity. Pure, like all of planning; each that is named was planned for all its ranks and fits.
  *
  *     more micro-batches       on the same ranks
+ *     blocks run again         in backward (recompute=segments), on the same ranks
  *     the same words           with the ranks on more machines
  *     more ranks               that share the samples; their weights, too (zero=3)
  *     stages                   as many as ranks
@@ -33,7 +34,7 @@ typedef struct meg_advice {
 } meg_advice;
 
 enum {
-    MEG_ADVICES = 5
+    MEG_ADVICES = 6
 };
 
 /* Returns how many were found. */

@@ -519,7 +519,7 @@ static meg_status make_whole(meg_plan *q, meg_error *e, const meg_plan *even)
     o->stages = o->chunks = o->replicas = o->wide = 1;
     o->replications = 0;
     o->zero = MEG_ZERO_NOTHING;
-    if (o->recompute == MEG_RECOMPUTE_SPANS) o->recompute = MEG_RECOMPUTE_CHEAP;
+    if (o->recompute == MEG_RECOMPUTE_BLOCKS) o->recompute = MEG_RECOMPUTE_CHEAP;
     o->assign[0] = '\0';
     strcpy(o->mesh, "1");
     if (!split) strcpy(o->schedule, "serial");

@@ -93,32 +93,21 @@ static void print_alive(const meg_station *e, const peak *p)
     free(live);
 }
 
-/* The blocks that backward runs forward again, a line for each span. */
-static void print_spans(const meg_station *t, int level)
+/* The blocks that backward runs forward again: the first and last of each rerun. */
+static void print_reruns(const meg_station *t, int level)
 {
-    const meg_graph *g = t->entry->graph;
-    meg_groups *groups = meg_groups_new(g, (meg_level)level);
-    int blocks = 0, spans = 0, before = -1,
-        *first = calloc((size_t)groups->count + 1, sizeof *first);
-    if (!first) abort();
-    for (int i = 0; i < groups->count; i++) {
-        int span = t->again[groups->group[i].node[0]];
-        blocks += span >= 0;
-        first[i] = span >= 0 && span != before;
-        spans += first[i];
-        before = span;
+    meg_groups *groups = meg_groups_new(t->entry->graph, (meg_level)level);
+    puts("blocks that are run again in backward:");
+    for (int i = 0, end; i < groups->count; i = end) {
+        const meg_group *first = &groups->group[i];
+        int rerun = t->again[first->node[0]];
+        end = i + 1;
+        while (end < groups->count && t->again[groups->group[end].node[0]] == rerun)
+            end++;
+        if (rerun < 0) continue;
+        printf("  %s%s%s\n", first->name, end > i + 1 ? " .. " : "",
+               end > i + 1 ? groups->group[end - 1].name : "");
     }
-    printf("run again in backward: %d of %d blocks, in %d span%s\n", blocks, groups->count, spans,
-           spans == 1 ? "" : "s");
-    for (int i = 0; i < groups->count; i++) {
-        int last = i, span = t->again[groups->group[i].node[0]];
-        if (!first[i]) continue;
-        while (last + 1 < groups->count && t->again[groups->group[last + 1].node[0]] == span)
-            last++;
-        printf("  %s%s%s\n", groups->group[i].name, last > i ? " .. " : "",
-               last > i ? groups->group[last].name : "");
-    }
-    free(first);
     meg_groups_free(groups);
 }
 
@@ -160,7 +149,7 @@ static void print_memory(const meg_plan *p, const meg_entry *e)
     print_regions(p, e);
     for (int i = 0; i < e->stations; i++) {
         print_station(&e->station[i]);
-        if (e->station[i].again) print_spans(&e->station[i], p->options.level);
+        if (e->station[i].again) print_reruns(&e->station[i], p->options.level);
     }
 }
 

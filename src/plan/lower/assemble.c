@@ -54,7 +54,7 @@ static void prepare(meg_lower *l)
     l->replay = meg_pool_alloc(l->pool, values);
     l->remade = meg_pool_alloc(l->pool, values);
     l->crosses = meg_pool_alloc(l->pool, values);
-    l->rerun = meg_pool_alloc(l->pool, nodes);
+    l->ran = meg_pool_alloc(l->pool, nodes);
     l->active = meg_pool_alloc(l->pool, nodes);
     l->uses = meg_pool_alloc(l->pool, values * sizeof(int));
     l->owed = meg_pool_alloc(l->pool, values * sizeof(int));

@@ -1,5 +1,5 @@
-/* Which blocks are run again (recompute=segments): cuts into spans that the chain of blocks finds the best
- * (plan/partition/spans.h), for more and less memory, are lowered one after the other, and what they
+/* Which blocks are run again (recompute=segments): cuts into reruns that the chain of blocks finds the best
+ * (plan/partition/reruns.h), for more and less memory, are lowered one after the other, and what they
  * really need decides. With a budget it is the least work that fits; without one, or where nothing fits,
  * the least arena. Each rank chooses for itself: what is run again sends nothing.
  */
@@ -11,8 +11,8 @@ enum {
     ATTEMPTS = 16
 };
 
-typedef struct attempt { /* a cut of every station into spans, lowered */
-    int **span;          /* (stations)(blocks) */
+typedef struct attempt { /* a cut of every station into reruns, lowered */
+    int **rerun;         /* (stations)(blocks) */
     double work;         /* done twice */
     int64_t need;        /* bytes of the arena */
 } attempt;
@@ -48,7 +48,7 @@ static int64_t lower_cut(const search *x, const attempt *a)
         const int *block_of = x->weighed[s].block_of;
         int *of = meg_pool_alloc(x->plan->lowered, nodes * sizeof *of);
         for (size_t i = 0; i + 1 < nodes; i++)
-            of[i] = block_of[i] < 0 ? -1 : a->span[s][block_of[i]];
+            of[i] = block_of[i] < 0 ? -1 : a->rerun[s][block_of[i]];
         again[s] = of;
     }
     meg_lower_stations(x->plan, x->entry, x->rank, &(meg_variant){.again = again});
@@ -59,7 +59,7 @@ static bool same_cut(const search *x, const attempt *a, const attempt *b)
 {
     for (int s = 0; s < x->stations; s++) {
         size_t bytes = (size_t)x->weighed[s].chain.blocks * sizeof(int);
-        if (memcmp(a->span[s], b->span[s], bytes) != 0) return false;
+        if (memcmp(a->rerun[s], b->rerun[s], bytes) != 0) return false;
     }
     return true;
 }
@@ -69,12 +69,12 @@ static const attempt *try_share(search *x, double share)
 {
     attempt *a = &x->tried[x->count];
     *a = (attempt){0};
-    a->span = meg_pool_alloc(x->plan->lowered, (size_t)x->stations * sizeof *a->span);
+    a->rerun = meg_pool_alloc(x->plan->lowered, (size_t)x->stations * sizeof *a->rerun);
     for (int s = 0; s < x->stations; s++) {
         const meg_chain *c = &x->weighed[s].chain;
         int64_t more = (int64_t)(share * (double)(x->most[s] - x->least[s]));
-        a->span[s] = meg_pool_alloc(x->plan->lowered, ((size_t)c->blocks + 1) * sizeof(int));
-        a->work += meg_chain_cut(c, x->least[s] + more, a->span[s]);
+        a->rerun[s] = meg_pool_alloc(x->plan->lowered, ((size_t)c->blocks + 1) * sizeof(int));
+        a->work += meg_chain_cut(c, x->least[s] + more, a->rerun[s]);
     }
     for (int i = 0; i < x->count; i++)
         if (same_cut(x, a, &x->tried[i])) return &x->tried[i];
@@ -82,7 +82,7 @@ static const attempt *try_share(search *x, double share)
     return &x->tried[x->count++];
 }
 
-/* The stations without spans, weighed. */
+/* The stations without reruns, weighed. */
 static void weigh_stations(search *x)
 {
     const meg_timetable *t = x->entry->timetable;
@@ -93,15 +93,15 @@ static void weigh_stations(search *x)
     x->least = meg_pool_alloc(x->plan->lowered, most * sizeof *x->least);
     x->most = meg_pool_alloc(x->plan->lowered, most * sizeof *x->most);
     attempt *none = &x->tried[x->count++];
-    none->span = meg_pool_alloc(x->plan->lowered, most * sizeof *none->span);
+    none->rerun = meg_pool_alloc(x->plan->lowered, most * sizeof *none->rerun);
     none->need = arena_with(x->plan, x->entry);
     for (int s = 0; s < x->stations; s++) {
         const meg_chain *c = &x->weighed[s].chain;
-        none->span[s] = meg_pool_alloc(x->plan->lowered, ((size_t)c->blocks + 1) * sizeof(int));
+        none->rerun[s] = meg_pool_alloc(x->plan->lowered, ((size_t)c->blocks + 1) * sizeof(int));
         for (int i = 0; i < c->blocks; i++)
-            none->span[s][i] = -1;
+            none->rerun[s][i] = -1;
         x->least[s] = meg_chain_least(c);
-        x->most[s] = meg_chain_bytes(c, none->span[s]);
+        x->most[s] = meg_chain_bytes(c, none->rerun[s]);
     }
 }
 
@@ -122,7 +122,7 @@ static const attempt *choose(const search *x, int64_t budget)
 }
 
 /* The chain measures, lowering decides: as much memory as the budget has is found by halving. */
-void meg_lower_spans(meg_plan *p, meg_entry *e, int rank)
+void meg_lower_reruns(meg_plan *p, meg_entry *e, int rank)
 {
     enum {
         HALVINGS = 8

@@ -163,7 +163,7 @@ void meg_lower_backward(meg_lower *l)
         const meg_node *v = &g->node[i];
         if (!l->mine[i]) continue;
         meg_lower_ahead(l, i, true);
-        if (l->active[i]) meg_lower_rerun(l, i);
+        if (l->active[i]) meg_lower_run_again(l, i);
         if (!meg_is_move(v) && l->active[i]) backward_node(l, v);
         if (meg_is_move(v) && l->moved[v->out[0]] >= 0) meg_lower_send_back(l, l->moved[v->out[0]]);
     }

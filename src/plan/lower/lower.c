@@ -178,7 +178,7 @@ static meg_status lower_again(meg_plan *p, meg_error *e, const meg_entry *eval)
     for (int i = MEG_ENTRY_TRAIN; i <= MEG_ENTRY_TRAIN_TAIL; i++) {
         meg_entry *out = &p->entry[i];
         if (out->batch == 0) continue;
-        meg_lower_spans(p, out, rank_of(p, out));
+        meg_lower_reruns(p, out, rank_of(p, out));
         MEG_TRY(e, finish(p, e, out));
         for (int r = MEG_STEP; r < MEG_REGIONS; r++)
             if (out->bytes[r] > p->bytes[r]) p->bytes[r] = out->bytes[r];
@@ -188,15 +188,15 @@ static meg_status lower_again(meg_plan *p, meg_error *e, const meg_entry *eval)
 
 meg_status meg_plan_lower(meg_plan *p, meg_error *e, meg_entry *out)
 {
-    bool spans = p->options.recompute == MEG_RECOMPUTE_SPANS;
+    bool reruns = p->options.recompute == MEG_RECOMPUTE_BLOCKS;
     MEG_CHECK(
-        e, !spans || p->options.zero != MEG_ZERO_ALL, MEG_EUNSUPPORTED,
+        e, !reruns || p->options.zero != MEG_ZERO_ALL, MEG_EUNSUPPORTED,
         "recompute=segments is each rank's own choice, but with zero=3 ranks fetch weights in "
         "one order: use zero=1, or recompute=auto");
     out->real = p->profile.real;
     lay_out(p, out);
-    if (spans && out->train) meg_lower_spans(p, out, rank_of(p, out));
+    if (reruns && out->train) meg_lower_reruns(p, out, rank_of(p, out));
     else meg_lower_stations(p, out, rank_of(p, out), &(meg_variant){0});
     MEG_TRY(e, finish(p, e, out));
-    return spans && !out->train ? lower_again(p, e, out) : MEG_OK;
+    return reruns && !out->train ? lower_again(p, e, out) : MEG_OK;
 }

@@ -6,7 +6,7 @@
  *     stash.c      what forward leaves for backward, what is recomputed
  *     held.c       held memory: weights, gradients, optimizer states, whole or in shards
  *     operands.c   where an operand comes from: home, a copy, shards, recomputing
- *     recompute.c  spans of blocks that backward runs again; what a cut into spans is decided by
+ *     recompute.c  reruns of blocks that backward runs again; what a cut into reruns is decided by
  *     gradients.c  contributions to a value's gradient
  *     messages.c   what goes from rank to rank on behalf of values
  *     shards.c     zero=: updating, gathering ahead, summing weights that are held in shards
@@ -25,7 +25,7 @@
 
 #include "plan/distribute/distribute.h"
 #include "plan/layout/transfer.h"
-#include "plan/partition/spans.h"
+#include "plan/partition/reruns.h"
 #include "plan/program/tags.h"
 
 typedef struct meg_instrs { /* of instructions, one per block */
@@ -85,9 +85,9 @@ typedef struct meg_lower {
     bool *active;  /* node: lies on a way from a parameter to a loss */
     bool *keep;    /* value: stays from forward to backward */
     bool *replay;  /* value: is recomputed in backward, wherever it is read */
-    bool *remade;  /* value: is recomputed when backward comes to its span, and stays */
-    bool *crosses; /* value: another span than its maker's needs it */
-    bool *rerun;   /* span: has been run again */
+    bool *remade;  /* value: is recomputed when backward comes to its rerun, and stays */
+    bool *crosses; /* value: another rerun than its maker's needs it */
+    bool *ran;     /* rerun: has been run again */
     int *uses;     /* value: consumers in forward still to come */
     int *owed;     /* parameter: contributions to its gradient still to come */
 
@@ -205,13 +205,13 @@ void meg_lower_fill_halo(meg_lower *l, int value); /* with what came from neighb
 
 /* ---- recompute.c ---- */
 
-typedef struct meg_weighed { /* a station's blocks, as it was lowered without spans */
+typedef struct meg_weighed { /* a station's blocks, as it was lowered without reruns */
     meg_chain chain;
     int *block_of; /* node; -1: not the station's */
 } meg_weighed;
 
 meg_weighed meg_lower_weigh(const meg_lower *l);
-void meg_lower_rerun(meg_lower *l, int node); /* the node's span, if it is in one, and not yet */
+void meg_lower_run_again(meg_lower *l, int node); /* the node's rerun, if it is in one, and not yet */
 
 /* ---- gradients.c ---- */
 
@@ -258,7 +258,7 @@ void meg_lower_idle(meg_lower *l); /* leaves what concerns other ranks */
 
 typedef struct meg_variant { /* how the stations are lowered */
     bool foreign;
-    const int *const *again; /* (stations) spans; NULL: none */
+    const int *const *again; /* (stations) reruns; NULL: none */
     meg_weighed *weighed;    /* (stations) to be set; NULL: not asked */
 } meg_variant;
 
@@ -267,6 +267,6 @@ void meg_lower_stations(meg_plan *p, meg_entry *e, int rank, const meg_variant *
 
 /* ---- attempts.c ---- */
 
-void meg_lower_spans(meg_plan *p, meg_entry *e, int rank);
+void meg_lower_reruns(meg_plan *p, meg_entry *e, int rank);
 
 #endif

@@ -1,15 +1,15 @@
-/* Spans of blocks that backward runs forward again (recompute=segments): when backward comes to one, and
- * by what a cut into spans is decided (plan/partition/spans.h).
+/* Reruns of blocks that backward runs forward again (recompute=segments): when backward comes to one, and
+ * by what a cut into reruns is decided (plan/partition/reruns.h).
  *
  *     forward    a -> b -> c -> d | e -> ...        a's input and d stay
  *     backward   ... e'   REPLAY a b c, what is cheap among them dropped again   d' c' b' a'
  *
- * Within a span it is as without: what is cheap is made again where it is read, from what was remade.
+ * Within a rerun it is as without: what is cheap is made again where it is read, from what was remade.
  * Kernels take the statistics (batch norm), indices and halos of the first time, so that nothing is
  * summed, sent or added to running statistics twice; random numbers are keyed by element, so that they
  * are the same.
  *
- * Figures are read off the station as it was lowered without spans: formats, working memory and what is
+ * Figures are read off the station as it was lowered without reruns: formats, working memory and what is
  * kept are those of the device. Work is flops, and memory traffic at the pace of eight flops a byte, not
  * predicted seconds, which differ from run to run: same words, same program.
  */
@@ -18,14 +18,14 @@
 
 #include <stdlib.h>
 
-/* ---- backward comes to a span ---- */
+/* ---- backward comes to a rerun ---- */
 
-void meg_lower_rerun(meg_lower *l, int node)
+void meg_lower_run_again(meg_lower *l, int node)
 {
     const int *again = l->out->again;
-    if (!again || again[node] < 0 || l->rerun[again[node]]) return;
+    if (!again || again[node] < 0 || l->ran[again[node]]) return;
     int copies = l->duplicates; /* those made on the way would live too long */
-    l->rerun[again[node]] = true;
+    l->ran[again[node]] = true;
     for (int i = 0; i < l->g->nodes; i++)
         if (again[i] == again[node] && l->remade[l->g->node[i].out[0]])
             meg_lower_remake(l, l->g->node[i].out[0]);

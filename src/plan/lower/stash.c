@@ -82,7 +82,7 @@ meg_mask meg_lower_back_reads(const meg_lower *l, const meg_node *v)
     return reads;
 }
 
-static int span_of(const meg_lower *l, int node)
+static int rerun_of(const meg_lower *l, int node)
 {
     return l->out->again && node >= 0 ? l->out->again[node] : -1;
 }
@@ -91,7 +91,7 @@ static int span_of(const meg_lower *l, int node)
 static void need(meg_lower *l, int value, int node)
 {
     l->keep[value] = true;
-    if (span_of(l, l->g->value[value].maker) != span_of(l, node)) l->crosses[value] = true;
+    if (rerun_of(l, l->g->value[value].maker) != rerun_of(l, node)) l->crosses[value] = true;
 }
 
 static void find_needs(meg_lower *l)
@@ -126,14 +126,14 @@ static void replay_cheap(meg_lower *l)
     for (int i = 0; i < l->g->nodes; i++) {
         int y = l->g->node[i].out[0];
         bool there = l->keep[y] || l->remade[y];
-        if (!l->mine[i] || !there || (l->keep[y] && span_of(l, i) >= 0)) continue;
+        if (!l->mine[i] || !there || (l->keep[y] && rerun_of(l, i) >= 0)) continue;
         if (!can_replay(l, &l->g->node[i])) continue;
         l->keep[y] = l->remade[y] = false;
         l->replay[y] = true;
     }
 }
 
-/* ---- spans ---- */
+/* ---- reruns ---- */
 
 /* What moves or is summed over ranks would need them once more: recomputing never communicates. */
 bool meg_lower_remakes(const meg_lower *l, const meg_node *v)
@@ -142,17 +142,17 @@ bool meg_lower_remakes(const meg_lower *l, const meg_node *v)
            !v->op->per_step && !meg_entry_partial(l->entry, v->out[0]);
 }
 
-/* Of a span only what crosses into others stays, and what cannot be made again; what makes the rest is
- * needed as well. What backward reads is made when it comes to the span, what only lies on the way to it
+/* Of a rerun only what crosses into others stays, and what cannot be made again; what makes the rest is
+ * needed as well. What backward reads is made when it comes to the rerun, what only lies on the way to it
  * goes again. */
-static void drop_spans(meg_lower *l)
+static void drop_reruns(meg_lower *l)
 {
     bool *read = meg_pool_alloc(l->pool, (size_t)l->g->values + 1);
     memcpy(read, l->keep, (size_t)l->g->values);
     for (int i = l->g->nodes - 1; i >= 0; i--) {
         const meg_node *v = &l->g->node[i];
         int y = v->out[0];
-        bool stays = !l->mine[i] || span_of(l, i) < 0 || l->crosses[y] || !meg_lower_remakes(l, v);
+        bool stays = !l->mine[i] || rerun_of(l, i) < 0 || l->crosses[y] || !meg_lower_remakes(l, v);
         if (stays || !l->keep[y]) continue;
         meg_mask reads = meg_node_reads(v, MEG_REPLAY);
         l->keep[y] = false;
@@ -168,6 +168,6 @@ void meg_lower_stash(meg_lower *l)
     find_gradients(l);
     find_needs(l);
     if (l->plan->options.recompute == MEG_RECOMPUTE_NONE) return;
-    if (l->out->again) drop_spans(l);
+    if (l->out->again) drop_reruns(l);
     replay_cheap(l);
 }

@@ -28,7 +28,7 @@ typedef enum meg_channels { /* channels=: what a mesh with c cuts */
 typedef enum meg_recompute { /* recompute=: what is made again in backward */
     MEG_RECOMPUTE_CHEAP,     /* "auto": what is cheap, of what is kept anyway */
     MEG_RECOMPUTE_NONE,
-    MEG_RECOMPUTE_SPANS /* "segments": also runs of blocks, as many as the budget asks for */
+    MEG_RECOMPUTE_BLOCKS /* "segments": also runs of blocks, as many as the budget asks for */
 } meg_recompute;
 
 typedef enum meg_goal { /* goal=: what words that are not given are chosen for */

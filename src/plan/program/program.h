@@ -138,7 +138,7 @@ typedef struct meg_station {
     meg_instr *instr;
     size_t slot_room, instr_room;
     meg_block block[MEG_BLOCKS];
-    const int *again; /* node: the span that backward runs forward again; -1: none; NULL: no node */
+    const int *again; /* node: the rerun that backward runs forward again; -1: none; NULL: no node */
     int loss[MEG_LOSSES]; /* slots of the totals; -1: another station's */
     int correct;          /* likewise */
     int64_t temporary;    /* bytes */

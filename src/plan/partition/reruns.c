@@ -1,13 +1,13 @@
-/* The dynamic programme: see spans.h. A state is (bytes kept, work done twice) of all blocks before one;
+/* The dynamic programme: see reruns.h. A state is (bytes kept, work done twice) of all blocks before one;
  * of the states in front of a block only those remain that no other beats in both.
  */
-#include "plan/partition/spans.h"
+#include "plan/partition/reruns.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- a part: a kept block, or a span ---- */
+/* ---- a part: a kept block, or a rerun ---- */
 
 typedef struct part {
     int64_t kept;  /* bytes that stay from forward to backward */
@@ -43,7 +43,7 @@ static part kept_block(const meg_chain *c, const int first[], int i)
     return p;
 }
 
-/* Block i joins the span of those behind it, the last of which is `end`. */
+/* Block i joins the rerun of those behind it, the last of which is `end`. */
 static void join(const meg_chain *c, const int first[], int i, int end, part *p)
 {
     int64_t again = c->block[i].forward + c->block[end].entry;
@@ -76,17 +76,17 @@ static void count(tally *t, const part *p)
     t->work += p->work;
 }
 
-static tally tally_of(const meg_chain *c, const int span[])
+static tally tally_of(const meg_chain *c, const int rerun[])
 {
     tally t = {0};
     int *first = list_first(c);
     for (int i = 0, end; i < c->blocks; i = end) {
         end = i + 1;
         part p = {0};
-        while (span[i] >= 0 && end < c->blocks && span[end] == span[i])
+        while (rerun[i] >= 0 && end < c->blocks && rerun[end] == rerun[i])
             end++;
-        if (span[i] < 0) p = kept_block(c, first, i);
-        for (int k = end - 1; span[i] >= 0 && k >= i; k--)
+        if (rerun[i] < 0) p = kept_block(c, first, i);
+        for (int k = end - 1; rerun[i] >= 0 && k >= i; k--)
             join(c, first, k, end - 1, &p);
         count(&t, &p);
     }
@@ -94,15 +94,15 @@ static tally tally_of(const meg_chain *c, const int span[])
     return t;
 }
 
-int64_t meg_chain_bytes(const meg_chain *c, const int span[])
+int64_t meg_chain_bytes(const meg_chain *c, const int rerun[])
 {
-    tally t = tally_of(c, span);
+    tally t = tally_of(c, rerun);
     return c->apart ? c->frames * t.kept + t.extra : t.peak;
 }
 
-double meg_chain_work(const meg_chain *c, const int span[])
+double meg_chain_work(const meg_chain *c, const int rerun[])
 {
-    return tally_of(c, span).work;
+    return tally_of(c, rerun).work;
 }
 
 /* ---- states ---- */
@@ -111,7 +111,7 @@ typedef struct state {
     int64_t kept;
     double work;
     int from, before; /* the block in front of which its last part begins; its state there */
-    bool again;       /* the last part is a span */
+    bool again;       /* the last part is a rerun */
 } state;
 
 typedef struct states { /* by bytes, ascending; work descends: none beats another in both */
@@ -175,7 +175,7 @@ static void extend(search *x, int from, int to, const part *p, bool again)
     thin(&x->before[to], 4 * x->most);
 }
 
-/* Parts that end with block `end`. A span that is too large by itself stays so as it grows. */
+/* Parts that end with block `end`. A rerun that is too large by itself stays so as it grows. */
 static void parts_to(search *x, int end)
 {
     part p = kept_block(x->c, x->first, end), s = {0};
@@ -189,7 +189,7 @@ static void parts_to(search *x, int end)
 }
 
 /* The cut with the least work. */
-static double read_back(const search *x, int span[])
+static double read_back(const search *x, int rerun[])
 {
     int blocks = x->c->blocks, best = x->before[blocks].count - 1, number = 0;
     if (best < 0) return INFINITY;
@@ -197,7 +197,7 @@ static double read_back(const search *x, int span[])
     for (int at = blocks; at > 0;) {
         const state *s = &x->before[at].at[best];
         for (int i = s->from; i < at; i++)
-            span[i] = s->again ? number : -1;
+            rerun[i] = s->again ? number : -1;
         number += s->again;
         at = s->from;
         best = s->before;
@@ -205,14 +205,14 @@ static double read_back(const search *x, int span[])
     return work;
 }
 
-static double run(search *x, int span[])
+static double run(search *x, int rerun[])
 {
     x->before = calloc((size_t)x->c->blocks + 1, sizeof *x->before);
     if (!x->before) abort();
     add(&x->before[0], (state){0});
     for (int end = 0; end < x->c->blocks; end++)
         parts_to(x, end);
-    double work = read_back(x, span);
+    double work = read_back(x, rerun);
     for (int i = 0; i <= x->c->blocks; i++)
         free(x->before[i].at);
     free(x->before);
@@ -250,11 +250,11 @@ static int64_t *list_extras(const meg_chain *c, const int first[], size_t *many)
 }
 
 /* Working memory beside the frames: the largest is bounded by each amount that there is, or by some. */
-static double cut_apart(search *x, int64_t limit, int span[])
+static double cut_apart(search *x, int64_t limit, int rerun[])
 {
     size_t extras, blocks = (size_t)x->c->blocks;
     int64_t *extra = list_extras(x->c, x->first, &extras);
-    size_t bounds = extras <= MEG_SPAN_EXTRAS ? extras : MEG_SPAN_BOUNDS;
+    size_t bounds = extras <= MEG_RERUN_EXTRAS ? extras : MEG_RERUN_BOUNDS;
     int *trial = calloc(blocks + 1, sizeof *trial);
     double best = INFINITY;
     if (!trial) abort();
@@ -264,7 +264,7 @@ static double cut_apart(search *x, int64_t limit, int span[])
         double work = x->extra <= limit ? run(x, trial) : INFINITY;
         if (work >= best) continue;
         best = work;
-        memcpy(span, trial, blocks * sizeof *span);
+        memcpy(rerun, trial, blocks * sizeof *rerun);
     }
     free(trial);
     free(extra);
@@ -272,35 +272,35 @@ static double cut_apart(search *x, int64_t limit, int span[])
 }
 
 /* `most` 1: only whether there is a cut, since who keeps less can do all that others can. */
-static double cut_with(const meg_chain *c, int64_t limit, int most, int span[])
+static double cut_with(const meg_chain *c, int64_t limit, int most, int rerun[])
 {
     const int64_t none = INT64_MAX / 2;
     int *first = list_first(c);
     search x = {c, first, .peak = none, .extra = none, .kept = none, .most = most};
     if (!c->apart) x.peak = limit;
-    double work = c->apart ? cut_apart(&x, limit, span) : run(&x, span);
+    double work = c->apart ? cut_apart(&x, limit, rerun) : run(&x, rerun);
     free(first);
     free(x.other.at);
     return work;
 }
 
-double meg_chain_cut(const meg_chain *c, int64_t limit, int span[])
+double meg_chain_cut(const meg_chain *c, int64_t limit, int rerun[])
 {
-    return cut_with(c, limit, MEG_SPAN_STATES, span);
+    return cut_with(c, limit, MEG_RERUN_STATES, rerun);
 }
 
 int64_t meg_chain_least(const meg_chain *c)
 {
-    int *span = calloc((size_t)c->blocks + 1, sizeof *span);
-    if (!span) abort();
+    int *rerun = calloc((size_t)c->blocks + 1, sizeof *rerun);
+    if (!rerun) abort();
     for (int i = 0; i < c->blocks; i++)
-        span[i] = -1;
-    int64_t low = 0, high = meg_chain_bytes(c, span);
+        rerun[i] = -1;
+    int64_t low = 0, high = meg_chain_bytes(c, rerun);
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
-        if (isinf(cut_with(c, middle, 1, span))) low = middle + 1;
+        if (isinf(cut_with(c, middle, 1, rerun))) low = middle + 1;
         else high = middle;
     }
-    free(span);
+    free(rerun);
     return low;
 }

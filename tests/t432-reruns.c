@@ -1,9 +1,9 @@
-/* Spans of blocks that backward runs again: the dynamic programme beside the exhaustive optimum of its own
+/* Reruns of blocks that backward runs again: the dynamic programme beside the exhaustive optimum of its own
  * measure, on chains small enough to enumerate; then on zoo's networks what the cut is worth once it is
  * lowered: budgets are kept, and more memory never means more work.
  */
 #include "network.h"
-#include "plan/partition/spans.h"
+#include "plan/partition/reruns.h"
 
 enum {
     BLOCKS = 8,
@@ -54,17 +54,17 @@ static void draw(dice *d, small *s)
     }
 }
 
-/* All cuts: each block is kept, goes on with the span before it, or begins one. */
-static double best_of(const meg_chain *c, int64_t limit, int span[], int at, int spans)
+/* All cuts: each block is kept, goes on with the rerun before it, or begins one. */
+static double best_of(const meg_chain *c, int64_t limit, int rerun[], int at, int reruns)
 {
     if (at == c->blocks)
-        return meg_chain_bytes(c, span) <= limit ? meg_chain_work(c, span) : INFINITY;
+        return meg_chain_bytes(c, rerun) <= limit ? meg_chain_work(c, rerun) : INFINITY;
     double best = INFINITY;
-    int options[] = {-1, spans, at > 0 ? span[at - 1] : -1};
+    int options[] = {-1, reruns, at > 0 ? rerun[at - 1] : -1};
     for (int i = 0; i < 3; i++) {
         if (i == 2 && options[i] < 0) continue;
-        span[at] = options[i];
-        double work = best_of(c, limit, span, at + 1, spans + (i == 1));
+        rerun[at] = options[i];
+        double work = best_of(c, limit, rerun, at + 1, reruns + (i == 1));
         if (work < best) best = work;
     }
     return best;
@@ -77,32 +77,32 @@ static void test_optimal(void **state)
     int cuts = 0, impossible = 0;
     for (int i = 0; i < CHAINS; i++) {
         small s;
-        int span[BLOCKS], all[BLOCKS];
+        int rerun[BLOCKS], all[BLOCKS];
         draw(&d, &s);
         for (int k = 0; k < s.chain.blocks; k++)
             all[k] = -1;
         int64_t most = meg_chain_bytes(&s.chain, all), least = meg_chain_least(&s.chain);
         assert_true(least <= most);
-        assert_true(isinf(best_of(&s.chain, least - 1, span, 0, 0)));
+        assert_true(isinf(best_of(&s.chain, least - 1, rerun, 0, 0)));
         for (int k = 0; k < LIMITS; k++) {
             int64_t limit = least + (most - least) * k / (LIMITS - 1) - (k == 1);
             double best = best_of(&s.chain, limit, all, 0, 0);
-            double work = meg_chain_cut(&s.chain, limit, span);
+            double work = meg_chain_cut(&s.chain, limit, rerun);
             if (isinf(best) != isinf(work) || fabs(best - work) > 1e-9)
                 fail_msg("chain %d, limit %lld: work %g, the best is %g", i, (long long)limit, work,
                          best);
             impossible += isinf(best) != 0;
             if (isinf(work)) continue;
             cuts++;
-            assert_true(meg_chain_bytes(&s.chain, span) <= limit);
-            assert_true(fabs(meg_chain_work(&s.chain, span) - work) < 1e-9);
+            assert_true(meg_chain_bytes(&s.chain, rerun) <= limit);
+            assert_true(fabs(meg_chain_work(&s.chain, rerun) - work) < 1e-9);
         }
     }
     print_message("%d cuts are the best of all, %d limits have none\n", cuts, impossible);
     assert_true(cuts > CHAINS * LIMITS / 2);
 }
 
-/* A chain of n equal blocks with one value each: spans of about the root of n, as Chen et al. have them. */
+/* A chain of n equal blocks with one value each: reruns of about the root of n, as Chen et al. have them. */
 static void test_equal(void **state)
 {
     (void)state;
@@ -112,12 +112,12 @@ static void test_equal(void **state)
     meg_chain_block block[N] = {{0}};
     meg_chain_value value[2 * N];
     meg_chain c = {.blocks = N, .values = 2 * N, .block = block, .value = value, .frames = 1};
-    int span[N];
+    int rerun[N];
     for (int i = 0; i < 2 * N; i++)
         value[i] = (meg_chain_value){i / 2, i / 2 + i % 2, 1, 0, 1, true, false};
     value[2 * N - 1].last = N - 1;
     int64_t least = meg_chain_least(&c);
-    double work = meg_chain_cut(&c, least, span);
+    double work = meg_chain_cut(&c, least, rerun);
     print_message("100 blocks of 2 values: at least %lld of 200, with work %g of 200\n",
                   (long long)least, work);
     assert_true(least <= 32 && work < 200);
