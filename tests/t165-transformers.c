@@ -33,7 +33,7 @@ static meg_graph *network(const model *m)
 static void test_plans(void **state)
 {
     static const char *const plans[] = {"batch=6 micro=3", "batch=6 micro=6", "batch=6 phases=1",
-                                        "batch=6 recompute=none"};
+                                        "batch=6 recompute=none", "batch=6 recompute=segments"};
     (void)state;
     for (int i = 0; i < MODELS; i++) {
         meg_graph *g = network(&models[i]);

@@ -41,9 +41,11 @@ static void test_plans(void **state)
     network_case judge = {g, "batch=6", "ref64", 1}, micro = {g, "batch=6 micro=3", "ref64", 2};
     network_case kept = {g, "batch=6 recompute=none", "ref64", 2};
     network_case phases = {g, "batch=6 phases=1", "ref64", 2};
+    network_case again = {g, "batch=6 recompute=segments level=layer", "ref64", 2};
     compare_cases(&judge, &micro, "micro-batches");
     compare_cases(&judge, &phases, "phases");
     compare_bits(&judge, &kept, "all kept");
+    compare_bits(&judge, &again, "blocks run again");
     meg_graph_destroy(g);
 }
 
