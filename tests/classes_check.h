@@ -1,10 +1,11 @@
 /* Classes of ranks, held against the programs of all ranks: those of one class are equal but for peers,
- * teams and places of boxes; a plan that is turned to a rank is the one made for it. */
+ * teams and places of boxes; a plan that is turned to a rank is the one made for it; and the proof by classes
+ * says what the proof of all ranks says, also where the lists of a class were broken on purpose. */
 #ifndef TESTS_CLASSES_CHECK_H
 #define TESTS_CLASSES_CHECK_H
 
 #include "canonical.h"
-#include "plan/classes.h"
+#include "plan/proof.h"
 
 #include <stdlib.h>
 
@@ -47,6 +48,133 @@ static inline int classes_least(const uint64_t loose[], int ranks)
         kinds += !known;
     }
     return kinds;
+}
+
+/* ---- proofs ---- */
+
+typedef struct classes_break { /* what is done to the lists of all ranks of a class */
+    int which;
+    uint64_t draw;
+    bool found; /* the proof refuses it */
+} classes_break;
+
+enum {
+    CLASSES_BREAKS = 5
+};
+
+static inline int classes_step_of(const meg_events *v, int step)
+{
+    int i = 0;
+    while (i < v->steps && v->step[i] != step)
+        i++;
+    return i;
+}
+
+/* Moves a step to another place. */
+static inline void classes_move(meg_events *v, int from, int to)
+{
+    int step = v->step[from], by = from < to ? 1 : -1;
+    for (; from != to; from += by)
+        v->step[from] = v->step[from + by];
+    v->step[to] = step;
+}
+
+static inline void classes_spoil(meg_events *v, classes_break b, int micro)
+{
+    if (v->notes == 0) return;
+    int note = (int)(b.draw % (uint64_t)v->notes), post = classes_step_of(v, note);
+    int wait = classes_step_of(v, -1 - note);
+    if (b.which == 0) v->note[note].bytes += 4;
+    if (b.which == 1) v->note[note].tag += v->note[note].code == MEG_REDUCE ? 1 : 2 * micro;
+    if (b.which == 2) classes_move(v, wait, post + 1); /* waited for at once */
+    if (b.which == 3) classes_move(v, post, wait - 1); /* as late as can be */
+    if (b.which == 4) {                                /* never */
+        classes_move(v, wait, v->steps - 1);
+        classes_move(v, post, v->steps - 1);
+        v->steps -= 2;
+    }
+}
+
+static inline meg_events classes_copy(const meg_events *v)
+{
+    meg_events c = *v;
+    c.note = malloc(((size_t)v->notes + 1) * sizeof *c.note);
+    c.step = malloc(((size_t)v->steps + 1) * sizeof *c.step);
+    c.after = malloc(((size_t)v->afters + 1) * sizeof *c.after);
+    c.member = malloc(((size_t)v->members + 1) * sizeof *c.member);
+    if (!c.note || !c.step || !c.after || !c.member) abort();
+    if (v->notes) memcpy(c.note, v->note, (size_t)v->notes * sizeof *c.note);
+    if (v->steps) memcpy(c.step, v->step, (size_t)v->steps * sizeof *c.step);
+    if (v->afters) memcpy(c.after, v->after, (size_t)v->afters * sizeof *c.after);
+    if (v->members) memcpy(c.member, v->member, (size_t)v->members * sizeof *c.member);
+    return c;
+}
+
+/* Both verdicts, with one class broken. */
+static inline bool classes_judge(const char *name, const meg_plan *p, meg_proof *q,
+                                 meg_events list[], classes_break *b)
+{
+    const meg_classes *c = q->classes;
+    int broken = b ? (int)(b->draw / 1000 % (uint64_t)c->count) : -1;
+    int micro = p->entry[MEG_ENTRY_TRAIN].micro;
+    meg_error e[2] = {{0}, {0}};
+    meg_events *all = calloc((size_t)c->ranks, sizeof *all), good = {0};
+    if (!all) abort();
+    for (int r = 0; r < c->ranks; r++) {
+        all[r] = classes_copy(&list[r]);
+        if (c->of[r] == broken) classes_spoil(&all[r], *b, micro);
+    }
+    meg_events *own = b ? &q->witness[MEG_ENTRY_TRAIN][broken].events : NULL;
+    if (b) {
+        good = *own;
+        *own = classes_copy(&good);
+        classes_spoil(own, *b, micro);
+    }
+    bool full = meg_job_check(&e[0], p->entry[MEG_ENTRY_TRAIN].graph, c->ranks, all) == MEG_OK;
+    bool by_class = meg_proof_check(q, &e[1], p) == MEG_OK;
+    if (full != by_class || (!b && !full))
+        printf("%s: broken by %d %llu: all ranks: %s; classes: %s\n", name, b ? b->which : -1,
+               b ? (unsigned long long)b->draw : 0, full ? "sound" : e[0].message,
+               by_class ? "sound" : e[1].message);
+    if (b) {
+        b->found = !full;
+        meg_events_clear(own);
+        *own = good;
+    }
+    for (int r = 0; r < c->ranks; r++)
+        meg_events_clear(&all[r]);
+    free(all);
+    return full == by_class && (b || full);
+}
+
+/* *broken, *found: how many were, how many of these the proofs have refused. */
+static inline bool classes_prove(const char *name, meg_plan *p, int64_t *broken, int64_t *found)
+{
+    meg_error e;
+    bool good = true;
+    meg_classes *c = meg_classes_new(p);
+    meg_proof *q = meg_proof_new(c);
+    meg_events *list = calloc((size_t)c->ranks, sizeof *list);
+    if (!list) abort();
+    for (int r = 0; r < c->ranks && good; r++) {
+        good = meg_plan_turn(p, &e, r) == MEG_OK;
+        if (good && r == c->last[c->of[r]]) meg_proof_add(q, p);
+        if (good) meg_events_of(p, MEG_ENTRY_TRAIN, &list[r]);
+    }
+    good = good && classes_judge(name, p, q, list, NULL);
+    for (int i = 0; i < 2 * CLASSES_BREAKS && good; i++) {
+        classes_break b = {i % CLASSES_BREAKS, meg_hash_word(meg_hash(name), (uint64_t)i) >> 16,
+                           false};
+        good = classes_judge(name, p, q, list, &b);
+        *broken += 1;
+        *found += b.found;
+    }
+    for (int r = 0; r < c->ranks; r++)
+        meg_events_clear(&list[r]);
+    free(list);
+    meg_proof_free(q);
+    meg_classes_free(c);
+    return good;
 }
 
 #endif

@@ -39,6 +39,7 @@ typedef struct dump {
     bool classes;
     int wrong;
     int64_t ranks, found, least; /* ranks, their classes, and how many would do */
+    int64_t broken, refused;     /* lists of events, by both proofs */
     const char *only;            /* NULL: all */
     int cases;
 } dump;
@@ -92,7 +93,8 @@ static void check_classes(dump *d, const kind *k, const job *j, const char *name
     d->found += c->count;
     d->least += classes_least(loose, j->ranks);
     meg_classes_free(c);
-    d->wrong += !classes_agree(name, plan, strict, loose);
+    d->wrong += !classes_agree(name, plan, strict, loose) ||
+                !classes_prove(name, plan, &d->broken, &d->refused);
     meg_plan_destroy(plan);
 }
 
@@ -268,7 +270,7 @@ int main(int argc, char **argv)
         meg_device_close(d.kind[i].opened);
     if (d.classes)
         printf("%d cases, %d wrong; %" PRId64 " ranks of %" PRId64 " classes, of which %" PRId64
-               " would do\n",
-               d.cases, d.wrong, d.ranks, d.found, d.least);
+               " would do; of %" PRId64 " broken lists %" PRId64 " refused\n",
+               d.cases, d.wrong, d.ranks, d.found, d.least, d.broken, d.refused);
     return d.cases == 0 || d.wrong > 0;
 }

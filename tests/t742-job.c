@@ -339,7 +339,7 @@ static void judge(tiny t[2], const char *says)
         t[r].station.instr = t[r].instr;
         t[r].station.slots = 4;
         t[r].member[1] = 1;
-        t[r].team = (meg_team){2, t[r].member};
+        t[r].team = (meg_team){.count = 2, .rank = t[r].member};
         t[r].plan.bytes[MEG_FRAME] = 2 * t[r].station.frame;
         entry->station = &t[r].station;
         entry->stations = entry->teams = 1;

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "machine/memory.h"
-#include "plan/classes.h"
+#include "plan/proof.h"
 #include "train/advice.h"
 
 #include <inttypes.h>
@@ -31,7 +31,8 @@ static void share_needs(const meg_classes *c, const meg_plan *p, meg_need needs[
 }
 
 /* One rank of each class is planned, from the last rank to the first, which stays. */
-static meg_status plan_classes(meg_session *s, const meg_classes *c, meg_need needs[])
+static meg_status plan_classes(meg_session *s, const meg_classes *c, meg_proof *proof,
+                               meg_need needs[])
 {
     static const char clear[] = "\r\033[K";
     meg_status status = MEG_OK;
@@ -41,7 +42,10 @@ static meg_status plan_classes(meg_session *s, const meg_classes *c, meg_need ne
     for (int r = c->ranks - 1; r >= 0 && status == MEG_OK; r--) {
         if (c->last[c->of[r]] != r && r > 0) continue;
         if (r < c->ranks - 1) status = meg_session_plan_turn(s, r);
-        if (status == MEG_OK) needs[r] = meg_need_of(s->plan);
+        if (status == MEG_OK) {
+            needs[r] = meg_need_of(s->plan);
+            meg_proof_add(proof, s->plan);
+        }
         done++;
         if (!live || meg_clock() - drawn < 1) continue;
         fprintf(stderr, "%splanned %d of %d classes of ranks", clear, done, c->count);
@@ -56,11 +60,15 @@ meg_status meg_ranks_imagine(meg_session *s, int ranks)
     meg_need *needs = room(s, ranks);
     MEG_TRY(s->error, meg_session_plan_for(s, &(meg_world){ranks - 1, ranks}));
     meg_classes *c = meg_classes_new(s->plan);
-    meg_status status = plan_classes(s, c, needs);
+    meg_proof *proof = meg_proof_new(c);
+    meg_status status = plan_classes(s, c, proof, needs);
+    if (status == MEG_OK) status = meg_proof_check(proof, s->error, s->plan);
     if (status == MEG_OK) {
         share_needs(c, s->plan, needs);
         s->needs = needs;
+        s->classes = c->count;
     }
+    meg_proof_free(proof);
     meg_classes_free(c);
     return status;
 }
@@ -90,6 +98,9 @@ static void print_table(const meg_session *s, FILE *out)
     }
     if (s->needs[most].arena == s->needs[least].arena) fprintf(out, "  all ranks need the same\n");
     else fprintf(out, "  rank %d needs most, rank %d least\n", most, least);
+    if (s->classes)
+        fprintf(out, "  proven: all messages match, nobody waits for ever (%d kind%s of ranks)\n",
+                s->classes, s->classes == 1 ? "" : "s");
 }
 
 /* ---- does it fit? ---- */

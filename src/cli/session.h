@@ -28,6 +28,7 @@ typedef struct meg_session {
     meg_forecast forecast; /* of imaginary ranks */
     meg_trainer *trainer;
     meg_need *needs;      /* of all ranks; NULL: not known yet */
+    int classes;     /* of imaginary ranks, whose messages were proven to match; 0: not looked at */
     meg_zoo_common model; /* image and classes of the graph */
 } meg_session;
 

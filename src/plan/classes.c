@@ -82,7 +82,7 @@ static int64_t shard_extent(const cut *c, const meg_plan *p, int64_t own)
     return c->extent * (own + 1) / all - c->extent * own / all;
 }
 
-static uint64_t kind_of(const sorter *s, int replica, const bool all_apart[MEG_ENTRIES])
+static uint64_t kind_of(const sorter *s, int replica, const bool is_apart[MEG_ENTRIES])
 {
     const meg_plan *p = s->p;
     uint64_t h = meg_hash("replica");
@@ -91,7 +91,7 @@ static uint64_t kind_of(const sorter *s, int replica, const bool all_apart[MEG_E
         if (!is_there(e)) continue;
         add_samples(e, replica, &h);
         add(&h, is_idle(s, i, replica));
-        if (!all_apart[i]) add(&h, replica);
+        if (!is_apart[i]) add(&h, replica);
     }
     for (int i = 0; i < s->cuts; i++)
         for (int k = 0; k < s->cut[i].ranks; k++)
@@ -100,17 +100,16 @@ static uint64_t kind_of(const sorter *s, int replica, const bool all_apart[MEG_E
     return h;
 }
 
-static void find_kinds(sorter *s)
+static void find_kinds(sorter *s, meg_classes *c)
 {
     size_t replicas = (size_t)s->p->replicas;
     uint64_t *known = meg_pool_alloc(s->pool, replicas * sizeof *known);
-    bool all_apart[MEG_ENTRIES] = {false};
-    s->kind = meg_pool_alloc(s->pool, replicas * sizeof *s->kind);
-    s->replica = meg_pool_alloc(s->pool, replicas * sizeof *s->replica);
+    c->kind = s->kind = meg_pool_alloc(c->pool, replicas * sizeof *s->kind);
+    c->replica = s->replica = meg_pool_alloc(c->pool, replicas * sizeof *s->replica);
     for (int i = 0; i < MEG_ENTRIES; i++)
-        if (is_there(&s->p->entry[i])) all_apart[i] = apart(s->p, &s->p->entry[i]);
+        if (is_there(&s->p->entry[i])) c->apart[i] = apart(s->p, &s->p->entry[i]);
     for (int r = 0; r < s->p->replicas; r++) {
-        uint64_t key = kind_of(s, r, all_apart);
+        uint64_t key = kind_of(s, r, c->apart);
         int k = 0;
         while (k < s->kinds && known[k] != key)
             k++;
@@ -120,6 +119,7 @@ static void find_kinds(sorter *s)
         }
         s->kind[r] = k;
     }
+    c->kinds = s->kinds;
 }
 
 /* ---- boxes ---- */
@@ -533,7 +533,7 @@ meg_classes *meg_classes_new(const meg_plan *p)
         s.at[i] = meg_plan_samples(p, e->batch / e->micro, p->replicas);
         if (p->options.zero) find_cuts(&s, e);
     }
-    find_kinds(&s);
+    find_kinds(&s, c);
     size_t all = (size_t)s.kinds * (size_t)p->each;
     s.shards = meg_pool_alloc(s.pool, all * sizeof *s.shards);
     for (int i = 0; i < MEG_ENTRIES; i++) {

@@ -21,9 +21,14 @@
 typedef struct meg_classes {
     meg_pool *pool;
     int ranks, count;
-    int *of;   /* (ranks) */
-    int *last; /* (count) the last rank of each, which stands for it */
-    int *size; /* (count) how many ranks each has */
+    int *of;      /* (ranks) */
+    int *last;    /* (count) the last rank of each, which stands for it */
+    int *size;    /* (count) how many ranks each has */
+    int kinds;    /* of replicas: those of one kind cut their samples alike */
+    int *kind;    /* (replicas) */
+    int *replica; /* (kinds) the first of each */
+    bool apart
+        [MEG_ENTRIES]; /* no messages go from replica to replica; else each is a kind of its own */
 } meg_classes;
 
 meg_classes *meg_classes_new(const meg_plan *p); /* of any of the job's ranks */

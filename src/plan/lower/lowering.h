@@ -176,8 +176,8 @@ void meg_lower_all_gather(meg_lower *l, int slot, const meg_team *team, int tag)
 meg_team meg_lower_shares(meg_lower *l, int value, bool all);
 /* Ranks that have the same channels of the segment, in all directions. */
 meg_team meg_lower_channels(meg_lower *l, int segment);
-/* In every replica the ranks with these numbers, ascending, within it. */
-meg_team meg_lower_everywhere(meg_lower *l, const int local[], int count);
+/* In every replica the ranks with these numbers, ascending, within it, which share a weight. */
+meg_team meg_lower_everywhere(meg_lower *l, int value, const int local[], int count);
 bool meg_lower_same_team(const meg_team *a, const meg_team *b);
 
 /* ---- held.c ---- */

@@ -40,7 +40,7 @@ static void share_weight(meg_lower *l, int value, meg_box box[], int same[])
     l->out->box[value] = box[own];
     for (int r = 0; r < p->each; r++)
         if (!meg_box_empty(&box[r]) && meg_box_equal(&box[r], &box[own])) same[count++] = r;
-    l->sharers[value] = meg_lower_everywhere(l, same, count);
+    l->sharers[value] = meg_lower_everywhere(l, value, same, count);
 }
 
 static void input_box(meg_lower *l, int value)

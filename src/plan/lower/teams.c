@@ -45,7 +45,11 @@ static meg_team make_team(const meg_lower *l, const meg_along_key *key)
     int count = e->timetable->directions;
     for (int a = 0; a < MEG_MESH_AXES; a++)
         if (key->axes & 1 << a) count *= meg_entry_mesh(e, 0, key->segment)->dim[a];
-    meg_team team = {0, meg_pool_alloc(l->plan->lowered, (size_t)count * sizeof(int))};
+    meg_team team = {.rank = meg_pool_alloc(l->plan->lowered, (size_t)count * sizeof(int)),
+                     .segment = key->segment,
+                     .axes = key->axes,
+                     .way = key->all ? MEG_WAYS : l->out->direction,
+                     .value = -1};
     for (int d = 0; d < e->timetable->directions; d++)
         if (key->all || d == l->out->direction)
             collect(meg_entry_mesh(e, d, key->segment), 0, key, l->out->position[key->segment],
@@ -86,15 +90,15 @@ meg_team meg_lower_channels(meg_lower *l, int segment)
 
 /* ---- everywhere in a replica ---- */
 
-meg_team meg_lower_everywhere(meg_lower *l, const int local[], int count)
+meg_team meg_lower_everywhere(meg_lower *l, int value, const int local[], int count)
 {
     const meg_plan *p = l->plan;
     for (int i = 0; i < l->locals; i++)
         if (l->local[i].count == count &&
             memcmp(l->local[i].at, local, (size_t)count * sizeof *local) == 0)
             return l->local[i].team;
-    meg_team team = {0,
-                     meg_pool_alloc(p->lowered, ((size_t)(p->replicas * count) + 1) * sizeof(int))};
+    meg_team team = {.segment = -1, .way = MEG_WAYS, .value = value};
+    team.rank = meg_pool_alloc(p->lowered, ((size_t)(p->replicas * count) + 1) * sizeof(int));
     for (int r = 0; r < p->replicas; r++)
         for (int i = 0; i < count; i++)
             team.rank[team.count++] = r * p->each + local[i];

@@ -105,6 +105,14 @@ uint64_t meg_elements_hash(const meg_box *box, meg_dtype dtype, meg_format forma
     return meg_hash_word(meg_hash_word(h, (uint64_t)dtype), (uint64_t)bytes);
 }
 
+static meg_box at_origin(const meg_box *box)
+{
+    meg_box b = *box;
+    for (int a = 0; a < MEG_AXES; a++)
+        b.hi[a] -= b.lo[a], b.lo[a] = 0;
+    return b;
+}
+
 static void add_member(meg_events *v, meg_traffic_note *n, const meg_member_note *m)
 {
     v->member = meg_grow(v->member, &v->member_room, (size_t)v->members + 1, sizeof *v->member);
@@ -129,7 +137,7 @@ static int first_held(const meg_plan *p, int64_t offset)
 static void note_bucket(const writer *w, const meg_slot *s, meg_traffic_note *n)
 {
     const meg_plan *p = w->plan;
-    n->what = meg_hash("bucket");
+    n->what = n->like = meg_hash("bucket");
     n->member = w->out->members;
     for (int i = first_held(p, s->offset); i < p->held_slots; i++) {
         const meg_held_slot *m = &p->held[i];
@@ -137,8 +145,11 @@ static void note_bucket(const writer *w, const meg_slot *s, meg_traffic_note *n)
         uint64_t h = meg_hash(w->entry->graph->value[m->value].name);
         h = meg_hash_word(h, (uint64_t)m->role);
         h = meg_hash_word(h, (uint64_t)(m->offset - s->offset));
+        meg_box box = at_origin(&m->box);
+        uint64_t like = meg_hash_word(h, meg_elements_hash(&box, s->dtype, m->format, m->bytes));
         h = meg_hash_word(h, meg_elements_hash(&m->box, s->dtype, m->format, m->bytes));
         add_member(w->out, n, &(meg_member_note){m->value, (int32_t)m->format, h});
+        n->like = meg_hash_word(n->like, like);
     }
 }
 
@@ -146,8 +157,13 @@ static void note_bucket(const writer *w, const meg_slot *s, meg_traffic_note *n)
 static void note_elements(const writer *w, const meg_slot *s, meg_traffic_note *n)
 {
     n->format = (int32_t)s->format;
-    if (s->role == MEG_ROLE_BUCKET) note_bucket(w, s, n);
-    else n->what = meg_elements_hash(&s->box, s->dtype, s->format, s->bytes);
+    if (s->role == MEG_ROLE_BUCKET) {
+        note_bucket(w, s, n);
+        return;
+    }
+    meg_box box = at_origin(&s->box);
+    n->what = meg_elements_hash(&s->box, s->dtype, s->format, s->bytes);
+    n->like = meg_elements_hash(&box, s->dtype, s->format, s->bytes);
 }
 
 /* Traffic that must be done before this starts, as exec/traffic.c has it: what has its memory, unless
@@ -189,6 +205,7 @@ static void post(writer *w, const meg_walk *at)
         n.peer = team->count;
         n.team = w->team[in->peer];
         n.how = 2 * (int32_t)in->half + in->max;
+        n.party = in->peer;
     }
     int64_t lo = meg_slot_place(w->plan, t, s, line);
     span mine = {lo, lo + s->bytes, -1, in->code == MEG_SEND};

@@ -22,14 +22,16 @@ typedef struct meg_traffic_note { /* one message or reduction of a step */
     int32_t value;                /* of the graph, for messages; -1: several */
     int32_t micro;                /* 0 also of what is summed up once, with the last one */
     int32_t after,
-        afters;  /* of the list `after`: earlier ones that must be done before it starts */
-    int32_t how; /* REDUCE: how it is made: half, largest or sum */
+        afters;    /* of the list `after`: earlier ones that must be done before it starts */
+    int32_t how;   /* REDUCE: how it is made: half, largest or sum */
+    int32_t party; /* REDUCE: the number of its team in the rank's entry */
     int32_t format;
     int32_t member, members; /* of a bucket, in the list `member`; else none */
     int64_t bytes;
     uint64_t team; /* REDUCE: a hash of its ranks */
     uint64_t what; /* a hash of the elements and their order: the same on all sides */
     int32_t crew;  /* REDUCE: its team, by number in the entry; else -1 */
+    uint64_t like; /* the same but for where boxes lie: the same in all ranks of a class */
 } meg_traffic_note;
 
 typedef struct meg_member_note { /* of a bucket: by this a message names what differs */
@@ -56,6 +58,9 @@ void meg_events_of(const meg_plan *p, int entry, meg_events *out);
 void meg_events_clear(meg_events *v);
 
 /* ---- all ranks ---- */
+
+/* The error of a rank that waits for ever. */
+meg_status meg_stuck(meg_error *e, const char *name, int rank, const meg_traffic_note *n);
 
 /* Proves, with messages that end only when both sides are there: every message has its other side,
  * with the same elements in the same order; every reduction has all its ranks, and sums like with

@@ -1,11 +1,7 @@
 /* The check of a whole job: see events.h. First who belongs to whom, then a run in which nothing
- * takes time: ranks go on until each waits for something that never comes, or all are
- * through.
- *
- *     send     is done when its receive is posted, and the other way round
- *     reduce   is done when all its ranks have posted it
+ * takes time (rehearsal.h).
  */
-#include "plan/program/events.h"
+#include "plan/program/rehearsal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,14 +18,10 @@ typedef struct job {
     const meg_graph *g;
     int ranks;
     const meg_events *list;
-    int **partner; /* (ranks)(notes): SEND, RECV: the other's note; REDUCE: its meeting */
+    int *first;   /* (ranks + 1) of its notes */
+    int *partner; /* (notes) as rehearsal.h has it */
     int meetings;
     int *expected; /* (meetings): ranks of each */
-    int *come;     /* (meetings): how many have begun it */
-    char **state;  /* (ranks)(notes) */
-    int **open;    /* (ranks)(opens): posted and not done */
-    int *opens;
-    int *at; /* (ranks): where it is */
 } job;
 
 static const char *name_at(const job *j, int value)
@@ -129,8 +121,9 @@ static meg_status match_message(job *j, const ref *a, const ref *b)
               "%" PRId64,
               a->rank, a->n->bytes, name_of(j, a->n), b->rank, b->n->bytes);
     if (a->n->what != b->n->what) return sent_unlike(j, a, b);
-    j->partner[a->rank][a->note] = b->note;
-    j->partner[b->rank][b->note] = a->note;
+    int from = j->first[a->rank] + a->note, to = j->first[b->rank] + b->note;
+    j->partner[from] = to;
+    j->partner[to] = from;
     return MEG_OK;
 }
 
@@ -141,7 +134,7 @@ static int match_meeting(job *j, const ref *all, int count)
     while (many < count && same_key(&all[0], &all[many]))
         many++;
     for (int i = 0; i < many; i++)
-        j->partner[all[i].rank][all[i].note] = j->meetings;
+        j->partner[j->first[all[i].rank] + all[i].note] = j->meetings;
     j->expected[j->meetings++] = all[0].n->peer;
     return many;
 }
@@ -199,96 +192,24 @@ static meg_status match(job *j, ref *all, int count)
 
 /* ---- the run ---- */
 
-enum {
-    UNKNOWN,
-    POSTED,
-    BEGUN, /* nothing in front of it any more */
-    DONE
-};
-
-/* Both sides are there. */
-static bool complete(const job *j, int rank, int note)
+meg_status meg_stuck(meg_error *e, const char *name, int rank, const meg_traffic_note *n)
 {
-    const meg_traffic_note *n = &j->list[rank].note[note];
-    if (n->code == MEG_REDUCE) {
-        int meeting = j->partner[rank][note];
-        return j->come[meeting] == j->expected[meeting];
-    }
-    return j->state[n->peer][j->partner[rank][note]] >= BEGUN;
+    static const char *const how[] = {"sends", "waits for", "sums up"};
+    return meg_fail(e, MEG_EARG,
+                    "the plan would hang: rank %d %s %s of micro-batch %d (%s %d), and nothing "
+                    "goes on",
+                    rank, how[n->code - MEG_SEND], name, n->micro,
+                    n->code == MEG_REDUCE ? "ranks:" : "other rank", n->peer);
 }
 
-/* Is nothing in front of it any more? */
-static bool clear(const job *j, int rank, const meg_traffic_note *n)
+static meg_status run(job *j, const meg_events *lists[])
 {
-    const int *after = j->list[rank].after + n->after;
-    for (int i = 0; i < n->afters; i++)
-        if (j->state[rank][after[i]] != DONE) return false;
-    return true;
-}
-
-/* Begins and ends what can be; has anything changed? */
-static bool progress(job *j, int rank)
-{
-    bool moved = false;
-    int kept = 0;
-    for (int i = 0; i < j->opens[rank]; i++) {
-        int note = j->open[rank][i];
-        const meg_traffic_note *n = &j->list[rank].note[note];
-        char *state = &j->state[rank][note];
-        if (*state == POSTED && clear(j, rank, n)) {
-            *state = BEGUN;
-            moved = true;
-            if (n->code == MEG_REDUCE) j->come[j->partner[rank][note]]++;
-        }
-        if (*state == BEGUN && complete(j, rank, note)) {
-            *state = DONE;
-            moved = true;
-        } else j->open[rank][kept++] = note;
-    }
-    j->opens[rank] = kept;
-    return moved;
-}
-
-/* As far as the rank can go; has it moved? */
-static bool advance(job *j, int rank)
-{
-    const meg_events *v = &j->list[rank];
-    bool moved = progress(j, rank);
-    for (; j->at[rank] < v->steps; j->at[rank]++, moved = true) {
-        int step = v->step[j->at[rank]];
-        if (step < 0 && j->state[rank][-1 - step] != DONE) return moved;
-        if (step < 0) continue;
-        j->state[rank][step] = POSTED;
-        j->open[rank][j->opens[rank]++] = step;
-    }
-    return moved;
-}
-
-static meg_status stuck(const job *j)
-{
-    for (int r = 0; r < j->ranks; r++) {
-        const meg_events *v = &j->list[r];
-        if (j->at[r] == v->steps) continue;
-        const meg_traffic_note *n = &v->note[-1 - v->step[j->at[r]]];
-        static const char *const how[] = {"sends", "waits for", "sums up"};
-        return meg_fail(j->e, MEG_EARG,
-                        "the plan would hang: rank %d %s %s of micro-batch %d (%s %d), and nothing "
-                        "goes on",
-                        r, how[n->code - MEG_SEND], name_of(j, n), n->micro,
-                        n->code == MEG_REDUCE ? "ranks:" : "other rank", n->peer);
-    }
-    return MEG_OK;
-}
-
-static meg_status run(job *j)
-{
-    bool moved = true;
-    while (moved) {
-        moved = false;
-        for (int r = 0; r < j->ranks; r++)
-            moved = advance(j, r) || moved;
-    }
-    return stuck(j);
+    int at;
+    meg_rehearsal all = {j->ranks, lists, j->first, j->partner, j->meetings, j->expected};
+    int rank = meg_rehearsal_stuck(&all, &at);
+    if (rank < 0) return MEG_OK;
+    const meg_traffic_note *n = &j->list[rank].note[-1 - j->list[rank].step[at]];
+    return meg_stuck(j->e, name_of(j, n), rank, n);
 }
 
 meg_status meg_job_check(meg_error *e, const meg_graph *g, int ranks, const meg_events list[])
@@ -296,28 +217,21 @@ meg_status meg_job_check(meg_error *e, const meg_graph *g, int ranks, const meg_
     meg_pool *pool = meg_pool_new();
     size_t many = (size_t)ranks + 1;
     job j = {.e = e, .g = g, .ranks = ranks, .list = list};
-    int count = 0;
-    j.partner = meg_pool_alloc(pool, many * sizeof *j.partner);
-    j.state = meg_pool_alloc(pool, many * sizeof *j.state);
-    j.open = meg_pool_alloc(pool, many * sizeof *j.open);
-    j.opens = meg_pool_alloc(pool, many * sizeof *j.opens);
-    j.at = meg_pool_alloc(pool, many * sizeof *j.at);
+    const meg_events **lists = meg_pool_alloc(pool, many * sizeof *lists);
+    j.first = meg_pool_alloc(pool, many * sizeof *j.first);
     for (int r = 0; r < ranks; r++) {
-        size_t notes = (size_t)list[r].notes + 1;
-        j.partner[r] = meg_pool_alloc(pool, notes * sizeof(int));
-        j.state[r] = meg_pool_alloc(pool, notes);
-        j.open[r] = meg_pool_alloc(pool, notes * sizeof(int));
-        count += list[r].notes;
+        lists[r] = &list[r];
+        j.first[r + 1] = j.first[r] + list[r].notes;
     }
+    int count = j.first[ranks];
     ref *all = meg_pool_alloc(pool, ((size_t)count + 1) * sizeof *all);
+    j.partner = meg_pool_alloc(pool, ((size_t)count + 1) * sizeof(int));
     j.expected = meg_pool_alloc(pool, ((size_t)count + 1) * sizeof(int));
-    j.come = meg_pool_alloc(pool, ((size_t)count + 1) * sizeof(int));
-    count = 0;
     for (int r = 0; r < ranks; r++)
         for (int i = 0; i < list[r].notes; i++)
-            all[count++] = (ref){r, i, 0, &list[r].note[i]};
+            all[j.first[r] + i] = (ref){r, i, 0, &list[r].note[i]};
     meg_status status = match(&j, all, count);
-    if (status == MEG_OK) status = run(&j);
+    if (status == MEG_OK) status = run(&j, lists);
     meg_pool_free(pool);
     return status;
 }

@@ -26,6 +26,7 @@
 enum {
     MEG_STAGES = 256,             /* at most */
     MEG_SEGMENTS = 512,           /* at most */
+    MEG_WAYS = 2,                 /* directions, at most */
     MEG_ALIGN = 64,               /* of slots, in bytes */
     MEG_REDUCE_PIECE = 512 << 10, /* bytes of a message of a reduction */
     MEG_REDUCE_PIECES = 4         /* that are under way at once */
@@ -146,6 +147,9 @@ typedef struct meg_station {
 
 typedef struct meg_team { /* ranks that reduce together, ascending; of the plan's pool */
     int count, *rank;
+    int segment, axes; /* positions of its mesh that differ along these axes (bits) alone ... */
+    int way;           /* in this direction; MEG_WAYS: in all */
+    int value;         /* ... or, segment -1, those that hold the same of this weight */
 } meg_team;
 
 typedef struct meg_entry {
@@ -157,9 +161,9 @@ typedef struct meg_entry {
     meg_dtype real;   /* what MEG_F32 values are stored as */
     bool idle;        /* the replica has no samples: the rank is lowered like one that has */
     bool *sampled;    /* value: one along n for each sample, so that replicas cut it there */
-    int *origin;      /* of each node: the source's node that it comes from; NULL: several segments */
-    int *segment_of;  /* of each node */
-    int *stage;       /* of each node */
+    int *origin; /* of each node: the source's node that it comes from; NULL: several segments */
+    int *segment_of; /* of each node */
+    int *stage;      /* of each node */
     int segments;
     const meg_segment *segment;
     const meg_mesh **mesh; /* (directions, segments) over all replicas: n counts them, too */
@@ -167,13 +171,13 @@ typedef struct meg_entry {
     meg_layout *layout;    /* value: as its maker's ranks make it, on the first direction's mesh */
     const meg_box *
         *made; /* value: what each position makes of it, the halo included; NULL: its part */
-    int *reader_first, *reader; /* value: the nodes that read it */
-    const int64_t **samples;    /* segment: (n of its mesh + 1) where samples are cut */
+    int *reader_first, *reader;   /* value: the nodes that read it */
+    const int64_t **samples;      /* segment: (n of its mesh + 1) where samples are cut */
     int *telling_first, *telling; /* segment: indices along n among which are all kinds of them: the
                                      others' parts lie elsewhere, but have the same extents */
-    int *exchange_number; /* value: of its halo, or of the move that makes it; -1: none */
-    bool *mixes;          /* value: held beyond the samples of the rank's nodes */
-    int *tag_number, tagged;    /* value: its number among the `tagged` ones that ranks may sum or
+    int *exchange_number;         /* value: of its halo, or of the move that makes it; -1: none */
+    bool *mixes;                  /* value: held beyond the samples of the rank's nodes */
+    int *tag_number, tagged;      /* value: its number among the `tagged` ones that ranks may sum or
                                        gather; -1: it is none (tags.h) */
     const meg_timetable *timetable; /* who runs which task when */
     int stations, lines, teams;

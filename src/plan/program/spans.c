@@ -29,8 +29,10 @@ static int seat_of(const list *l, int64_t lo, int number)
 
 void meg_open_add(meg_open_spans *s, int64_t lo, int64_t hi, int number)
 {
-    list *l = &s->size[size_of(lo, hi)];
+    int size = size_of(lo, hi);
+    list *l = &s->size[size];
     int at = seat_of(l, lo, number);
+    s->sizes |= (uint64_t)1 << size;
     l->at = meg_grow(l->at, &l->room, (size_t)l->count + 1, sizeof *l->at);
     memmove(l->at + at + 1, l->at + at, (size_t)(l->count++ - at) * sizeof *l->at);
     l->at[at] = (meg_open_span){lo, hi, number};
@@ -39,8 +41,10 @@ void meg_open_add(meg_open_spans *s, int64_t lo, int64_t hi, int number)
 
 void meg_open_drop(meg_open_spans *s, int64_t lo, int64_t hi, int number)
 {
-    list *l = &s->size[size_of(lo, hi)];
+    int size = size_of(lo, hi);
+    list *l = &s->size[size];
     int at = seat_of(l, lo, number);
+    if (l->count == 1) s->sizes &= ~((uint64_t)1 << size);
     memmove(l->at + at, l->at + at + 1, (size_t)(--l->count - at) * sizeof *l->at);
     s->count--;
 }
@@ -48,10 +52,10 @@ void meg_open_drop(meg_open_spans *s, int64_t lo, int64_t hi, int number)
 int meg_open_find(const meg_open_spans *s, int64_t lo, int64_t hi, int count, int **out,
                   size_t *room)
 {
-    for (int i = 0; i < MEG_SPAN_SIZES && s->count; i++) {
+    for (uint64_t sizes = s->sizes; sizes; sizes &= sizes - 1) {
+        int i = __builtin_ctzll(sizes);
         const list *l = &s->size[i];
         int64_t longest = i < MEG_SPAN_SIZES - 2 ? (int64_t)2 << i : INT64_MAX;
-        if (l->count == 0) continue;
         for (int k = seat_of(l, lo < longest ? 0 : lo - longest, 0); k < l->count; k++) {
             if (l->at[k].lo >= hi) break;
             if (l->at[k].hi <= lo) continue;

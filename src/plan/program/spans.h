@@ -20,6 +20,7 @@ enum {
 
 typedef struct meg_open_spans { /* empty: all zero */
     int count;
+    uint64_t sizes; /* bits: those of which there is any */
     struct meg_open_list {
         int count;
         meg_open_span *at; /* by lo, then by number */

@@ -1,0 +1,496 @@
+/* The proof by classes: see proof.h. A *cursor* is a rank of the first replica of a kind. */
+#include "plan/proof.h"
+#include "base/random.h"
+#include "plan/distribute/distribute.h"
+#include "plan/program/rehearsal.h"
+#include "plan/program/tags.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- witnesses ---- */
+
+meg_proof *meg_proof_new(const meg_classes *c)
+{
+    meg_pool *pool = meg_pool_new();
+    meg_proof *q = meg_pool_alloc(pool, sizeof *q);
+    *q = (meg_proof){.pool = pool, .classes = c};
+    for (int i = 0; i < MEG_ENTRIES; i++)
+        q->witness[i] = meg_pool_alloc(pool, (size_t)c->count * sizeof *q->witness[i]);
+    return q;
+}
+
+void meg_proof_add(meg_proof *q, const meg_plan *p)
+{
+    for (int i = 0; i < MEG_ENTRIES; i++) {
+        const meg_entry *e = &p->entry[i];
+        meg_witness *w = &q->witness[i][q->classes->of[p->world.rank]];
+        if (e->batch == 0 || w->events.note) continue;
+        meg_events_of(p, i, &w->events);
+        w->teams = e->teams;
+        w->team = meg_pool_alloc(q->pool, ((size_t)e->teams + 1) * sizeof *w->team);
+        for (int k = 0; k < e->teams; k++) {
+            w->team[k] = e->team[k];
+            w->team[k].rank = NULL; /* those of another rank, and gone with its plan */
+        }
+    }
+}
+
+void meg_proof_free(meg_proof *q)
+{
+    if (!q) return;
+    for (int i = 0; i < MEG_ENTRIES; i++)
+        for (int k = 0; k < q->classes->count; k++)
+            meg_events_clear(&q->witness[i][k].events);
+    meg_pool_free(q->pool);
+}
+
+/* ---- what is looked up ---- */
+
+typedef struct pair { /* of a key and what was found under it */
+    uint64_t key;     /* 0: free */
+    int value;
+} pair;
+
+typedef struct table {
+    size_t mask;
+    pair *at;
+} table;
+
+static table table_new(meg_pool *pool, size_t most)
+{
+    size_t room = 16;
+    while (room < 2 * most)
+        room *= 2;
+    return (table){room - 1, meg_pool_alloc(pool, room * sizeof(pair))};
+}
+
+/* The value under a key; -1 if there was none, and now it is `value`. */
+static int table_put(table *t, uint64_t key, int value)
+{
+    size_t i = key & t->mask;
+    if (key == 0) key = 1;
+    for (; t->at[i].key; i = (i + 1) & t->mask)
+        if (t->at[i].key == key) return t->at[i].value;
+    t->at[i] = (pair){key, value};
+    return -1;
+}
+
+/* ---- the job ---- */
+
+typedef struct party { /* who takes part in a sum */
+    uint64_t key;
+    int locals; /* ranks within a replica */
+    bool all;   /* of all replicas */
+} party;
+
+typedef struct peers { /* of a cursor: the other ends of an exchange's messages, in their order */
+    int *first;        /* (exchanges, directions, cursors + 1) */
+    int *cursor;
+} peers;
+
+typedef struct job {
+    const meg_proof *q;
+    const meg_classes *c;
+    const meg_plan *p;
+    const meg_entry *e;
+    meg_error *error;
+    meg_pool *pool;
+    int cursors, exchanges;
+    const meg_witness **witness; /* (cursors) */
+    bool *idle;                  /* (kinds) */
+    peers to, from;              /* whom values go to; whom they come from */
+    meg_rehearsal run;
+    int *met;       /* (meetings) a note of each, + 1 */
+    int *count;     /* (meetings) notes that came */
+    int *seen;      /* (tags, 2) how many of the cursor's messages had this tag */
+    table messages; /* one side of each, that waits for the other */
+    table meetings;
+} job;
+
+static int rank_of(const job *j, int cursor)
+{
+    int each = j->p->each;
+    return j->c->replica[cursor / each] * each + cursor % each;
+}
+
+static int cursor_of(const job *j, int rank)
+{
+    return j->c->kind[rank / j->p->each] * j->p->each + rank % j->p->each;
+}
+
+static const char *name_of(const job *j, const meg_traffic_note *n)
+{
+    bool one = n->value >= 0 && n->value < j->e->graph->values;
+    return one ? j->e->graph->value[n->value].name : "gradients";
+}
+
+static const meg_traffic_note *note_at(const job *j, int note, int *cursor)
+{
+    int lo = 0, hi = j->cursors;
+    while (hi - lo > 1) {
+        int middle = lo + (hi - lo) / 2;
+        if (j->run.first[middle] <= note) lo = middle;
+        else hi = middle;
+    }
+    while (j->run.first[lo + 1] <= note)
+        lo++;
+    *cursor = lo;
+    return &j->run.list[lo]->note[note - j->run.first[lo]];
+}
+
+/* ---- whom messages go to ---- */
+
+/* What stays on the rank, within a stage, is no message. */
+static bool travels(const job *j, int value, const meg_parcel *m)
+{
+    const meg_entry *e = j->e;
+    const meg_node *v = &e->graph->node[e->graph->value[value].maker];
+    if (m->from != m->to || !meg_is_move(v)) return true;
+    return e->stage[v->id] != e->stage[e->graph->value[v->in[0]].maker];
+}
+
+static int *seat(const job *j, const peers *p, int exchange, int direction, int cursor)
+{
+    return &p->first[((size_t)(exchange * MEG_WAYS + direction)) * ((size_t)j->cursors + 1) +
+                     (size_t)cursor];
+}
+
+typedef struct exchange {
+    int value, number, direction;
+} exchange;
+
+/* Counts the messages of one exchange to and from each cursor, or writes them. */
+static void list_peers(job *j, exchange x, bool write)
+{
+    const meg_entry *e = j->e;
+    int size = e->segment[e->segment_of[e->graph->value[x.value].maker]].size;
+    meg_pool *pool = meg_pool_new();
+    for (int k = 0; k < j->c->kinds; k++) {
+        int replica = j->c->replica[k];
+        meg_positions to = {.first = replica * size, .end = (replica + 1) * size};
+        meg_transfer t = meg_entry_transfer(pool, e, x.value, x.direction, to);
+        for (int64_t i = 0; i < t.messages; i++) {
+            const meg_parcel *m = &t.message[i];
+            int from = cursor_of(j, m->from), there = cursor_of(j, m->to);
+            if (!travels(j, x.value, m)) continue;
+            int *out = seat(j, &j->to, x.number, x.direction, from + !write);
+            int *in = seat(j, &j->from, x.number, x.direction, there + !write);
+            if (write) j->to.cursor[*out] = there, j->from.cursor[*in] = from;
+            ++*out, ++*in;
+        }
+    }
+    meg_pool_free(pool);
+}
+
+static void all_peers(job *j, bool write)
+{
+    for (int i = 0; i < j->e->graph->values; i++)
+        for (int d = 0; d < j->e->timetable->directions; d++)
+            if (j->e->exchange_number[i] >= 0)
+                list_peers(j, (exchange){i, j->e->exchange_number[i], d}, write);
+}
+
+/* Counts become firsts; after writing, each first has become the next one's, and is moved back. */
+static int add_up(peers *p, size_t seats)
+{
+    for (size_t i = 1; i < seats; i++)
+        p->first[i] += p->first[i - 1];
+    return p->first[seats - 1];
+}
+
+static void find_peers(job *j)
+{
+    for (int i = 0; i < j->e->graph->values; i++)
+        if (j->e->exchange_number[i] >= j->exchanges) j->exchanges = j->e->exchange_number[i] + 1;
+    size_t seats = (size_t)j->exchanges * MEG_WAYS * ((size_t)j->cursors + 1) + 1;
+    peers *both[2] = {&j->to, &j->from};
+    for (int i = 0; i < 2; i++)
+        both[i]->first = meg_pool_alloc(j->pool, seats * sizeof(int));
+    all_peers(j, false);
+    for (int i = 0; i < 2; i++) {
+        size_t all = (size_t)add_up(both[i], seats) + 1;
+        both[i]->cursor = meg_pool_alloc(j->pool, all * sizeof(int));
+    }
+    all_peers(j, true);
+    for (int i = 0; i < 2; i++) {
+        memmove(both[i]->first + 1, both[i]->first, (seats - 1) * sizeof(int));
+        both[i]->first[0] = 0;
+    }
+}
+
+/* ---- messages ---- */
+
+typedef struct message { /* a note, as the tag tells it */
+    int number, direction;
+    bool back;
+} message;
+
+static message decode(const job *j, int tag)
+{
+    const meg_entry *e = j->e;
+    int at = tag - meg_tag_of_exchange(e, 0), rest = at % (2 * e->micro);
+    return (message){.number = at / (2 * e->micro),
+                     .direction = e->timetable->direction[rest % e->micro],
+                     .back = rest >= e->micro};
+}
+
+/* Who is at the other end of a note; *nth: which one it is of those with the same ends and tag. -1: the
+ * layouts know of no such message. */
+static int other_end(job *j, int cursor, const meg_traffic_note *n, int *nth)
+{
+    message m = decode(j, n->tag);
+    bool sends = n->code == MEG_SEND;
+    const peers *p = sends != m.back ? &j->to : &j->from;
+    if (m.number < 0 || m.number >= j->exchanges) return -1;
+    const int *first = seat(j, p, m.number, m.direction, cursor);
+    int at = first[0] + j->seen[2 * n->tag + sends]++;
+    if (at >= first[1]) return -1;
+    *nth = 0;
+    for (int i = first[0]; i < at; i++)
+        *nth += p->cursor[i] == p->cursor[at];
+    return p->cursor[at];
+}
+
+static meg_status lonely(const job *j, int cursor, const meg_traffic_note *n)
+{
+    bool send = n->code == MEG_SEND;
+    return meg_fail(
+        j->error, MEG_EARG,
+        "the plan is broken: rank %d %s %s of micro-batch %d %s another, which does not %s it",
+        rank_of(j, cursor), send ? "sends" : "expects", name_of(j, n), n->micro,
+        send ? "to" : "from", send ? "expect" : "send");
+}
+
+static meg_status match_message(job *j, int cursor, int number)
+{
+    const meg_traffic_note *n = &j->run.list[cursor]->note[number];
+    int nth, note = j->run.first[cursor] + number, other = other_end(j, cursor, n, &nth), there;
+    if (other < 0) return lonely(j, cursor, n);
+    bool sends = n->code == MEG_SEND;
+    uint64_t key = meg_hash_word(meg_hash("message"), (uint64_t)(sends ? cursor : other));
+    key = meg_hash_word(key, (uint64_t)(sends ? other : cursor));
+    key = meg_hash_word(meg_hash_word(key, (uint64_t)n->tag), (uint64_t)nth);
+    int partner = table_put(&j->messages, key, note);
+    if (partner < 0) return MEG_OK;
+    const meg_traffic_note *o = note_at(j, partner, &there);
+    if (o->code == n->code || j->run.partner[partner] >= 0) return lonely(j, cursor, n);
+    MEG_CHECK(j->error, o->bytes == n->bytes && o->like == n->like, MEG_EARG,
+              "the plan is broken: ranks %d and %d exchange %s of micro-batch %d with %" PRId64
+              " and %" PRId64 " bytes, or in another order",
+              rank_of(j, cursor), rank_of(j, there), name_of(j, n), n->micro, n->bytes, o->bytes);
+    j->run.partner[note] = partner;
+    j->run.partner[partner] = note;
+    return MEG_OK;
+}
+
+/* ---- sums ---- */
+
+static int by_number(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Adds the ranks within a replica that differ from a position along axes of its mesh. */
+static int along_axes(const job *j, const meg_mesh *mesh, const meg_team *t, int position, int *out)
+{
+    const meg_segment *s = &j->e->segment[t->segment];
+    int count = 0, replica = position / s->size, own = position % s->size;
+    for (int i = 0; i < s->size; i++) {
+        bool in = true;
+        for (int a = MEG_AXES - 1, stride = 1; a >= 0; stride *= s->dim[a--])
+            in = in && (t->axes & 1 << a || i / stride % s->dim[a] == own / stride % s->dim[a]);
+        if (in) out[count++] = mesh->rank[replica * s->size + i] % j->p->each;
+    }
+    return count;
+}
+
+static int along_mesh(const job *j, const meg_team *t, int rank, int *out)
+{
+    int count = 0, directions = j->e->timetable->directions, position = -1;
+    for (int d = 0; d < directions && position < 0; d++)
+        if (t->way == MEG_WAYS || t->way == d)
+            position = meg_mesh_find(meg_entry_mesh(j->e, d, t->segment), rank);
+    for (int d = 0; d < directions && position >= 0; d++)
+        if (t->way == MEG_WAYS || t->way == d)
+            count += along_axes(j, meg_entry_mesh(j->e, d, t->segment), t, position, out + count);
+    return count;
+}
+
+static int with_weight(const job *j, const meg_team *t, int local, int *out)
+{
+    meg_box *box = calloc((size_t)j->p->each, sizeof *box);
+    int count = 0;
+    if (!box) abort();
+    meg_entry_weight(j->p, j->e, t->value, box);
+    for (int i = 0; i < j->p->each; i++)
+        if (!meg_box_empty(&box[i]) && meg_box_equal(&box[i], &box[local])) out[count++] = i;
+    free(box);
+    return count;
+}
+
+/* A rank without samples is lowered like one of the last replica. */
+static party party_of(const job *j, int cursor, const meg_team *t)
+{
+    int kind = cursor / j->p->each, local = cursor % j->p->each, kept = 0;
+    int replica = j->idle[kind] ? j->p->replicas - 1 : j->c->replica[kind];
+    int *list = calloc((size_t)(MEG_WAYS * j->p->each), sizeof *list);
+    if (!list) abort();
+    int count = t->segment < 0 ? with_weight(j, t, local, list)
+                               : along_mesh(j, t, replica * j->p->each + local, list);
+    party y = {.all = t->segment < 0 || t->axes & 1 << MEG_N || j->p->replicas == 1};
+    qsort(list, (size_t)count, sizeof *list, by_number);
+    y.key = meg_hash_word(meg_hash("party"), y.all ? 0 : 1 + (uint64_t)j->c->kind[replica]);
+    for (int i = 0; i < count; i++) {
+        if (i > 0 && list[i] == list[i - 1]) continue;
+        y.key = meg_hash_word(y.key, (uint64_t)list[i]);
+        kept++;
+    }
+    free(list);
+    y.locals = kept;
+    return y;
+}
+
+static meg_status summed_unlike(const job *j, int cursor, const meg_traffic_note *n, int other)
+{
+    return meg_fail(
+        j->error, MEG_EARG,
+        "the plan is broken: ranks %d and %d shall sum up %s of micro-batch %d, but have "
+        "other elements, micro-batches or ways to sum",
+        rank_of(j, cursor), rank_of(j, other), name_of(j, n), n->micro);
+}
+
+static meg_status match_sum(job *j, int cursor, int number, const party *y)
+{
+    const meg_traffic_note *n = &j->run.list[cursor]->note[number];
+    int note = j->run.first[cursor] + number, other;
+    int members = y->locals * (y->all ? j->p->replicas : 1);
+    MEG_CHECK(j->error, members == n->peer, MEG_EARG,
+              "the plan is broken: rank %d sums up %s of micro-batch %d with %d ranks, but %d have "
+              "shares of it",
+              rank_of(j, cursor), name_of(j, n), n->micro, n->peer, members);
+    uint64_t key = meg_hash_word(meg_hash_word(y->key, (uint64_t)n->tag),
+                                 (uint64_t)j->seen[2 * n->tag]++);
+    int meeting = table_put(&j->meetings, key, j->run.meetings);
+    if (meeting < 0) {
+        meeting = j->run.meetings++;
+        j->met[meeting] = note;
+        j->run.expected[meeting] = y->locals * (y->all ? j->c->kinds : 1);
+    }
+    const meg_traffic_note *o = note_at(j, j->met[meeting], &other);
+    bool same = o->how == n->how && o->micro == n->micro && o->bytes == n->bytes &&
+                o->like == n->like && o->peer == n->peer;
+    if (!same) return summed_unlike(j, cursor, n, other);
+    j->run.partner[note] = meeting;
+    j->count[meeting]++;
+    return MEG_OK;
+}
+
+/* ---- the check ---- */
+
+static meg_status match_cursor(job *j, int cursor)
+{
+    const meg_witness *w = j->witness[cursor];
+    const meg_events *v = &w->events;
+    party *parties = calloc((size_t)w->teams + 1, sizeof *parties);
+    meg_status status = MEG_OK;
+    if (!parties) abort();
+    for (int i = 0; i < w->teams; i++)
+        parties[i] = party_of(j, cursor, &w->team[i]);
+    for (int i = 0; i < v->notes; i++)
+        j->seen[2 * v->note[i].tag] = j->seen[2 * v->note[i].tag + 1] = 0;
+    for (int i = 0; i < v->notes && status == MEG_OK; i++)
+        status = v->note[i].code == MEG_REDUCE ? match_sum(j, cursor, i, &parties[v->note[i].party])
+                                               : match_message(j, cursor, i);
+    free(parties);
+    return status;
+}
+
+/* Has everything its other side? */
+static meg_status check_matched(const job *j)
+{
+    int cursor;
+    for (int i = 0; i < j->run.first[j->cursors]; i++)
+        if (j->run.partner[i] < 0) {
+            const meg_traffic_note *n = note_at(j, i, &cursor);
+            return lonely(j, cursor, n);
+        }
+    for (int i = 0; i < j->run.meetings; i++) {
+        const meg_traffic_note *n = note_at(j, j->met[i], &cursor);
+        MEG_CHECK(j->error, j->count[i] == j->run.expected[i], MEG_EARG,
+                  "the plan is broken: %d ranks shall sum up %s of micro-batch %d, but not all do, "
+                  "among them rank %d",
+                  n->peer, name_of(j, n), n->micro, rank_of(j, cursor));
+    }
+    return MEG_OK;
+}
+
+static meg_status check_run(const job *j)
+{
+    int at, cursor = meg_rehearsal_stuck(&j->run, &at);
+    if (cursor < 0) return MEG_OK;
+    const meg_events *v = j->run.list[cursor];
+    const meg_traffic_note *n = &v->note[-1 - v->step[at]];
+    return meg_stuck(j->error, name_of(j, n), rank_of(j, cursor), n);
+}
+
+static void make_room(job *j, int entry)
+{
+    size_t cursors = (size_t)j->cursors + 1;
+    int tags = 0;
+    j->witness = meg_pool_alloc(j->pool, cursors * sizeof *j->witness);
+    j->run.lists = j->cursors;
+    j->run.list = meg_pool_alloc(j->pool, cursors * sizeof *j->run.list);
+    j->run.first = meg_pool_alloc(j->pool, cursors * sizeof *j->run.first);
+    for (int i = 0; i < j->cursors; i++) {
+        const meg_witness *w = &j->q->witness[entry][j->c->of[rank_of(j, i)]];
+        j->witness[i] = w;
+        j->run.list[i] = &w->events;
+        j->run.first[i + 1] = j->run.first[i] + w->events.notes;
+        for (int k = 0; k < w->events.notes; k++)
+            if (w->events.note[k].tag >= tags) tags = w->events.note[k].tag + 1;
+    }
+    size_t notes = (size_t)j->run.first[j->cursors] + 1;
+    j->run.partner = meg_pool_alloc(j->pool, notes * sizeof(int));
+    memset(j->run.partner, 0xff, notes * sizeof(int)); /* -1: none */
+    j->run.expected = meg_pool_alloc(j->pool, notes * sizeof(int));
+    j->met = meg_pool_alloc(j->pool, notes * sizeof(int));
+    j->count = meg_pool_alloc(j->pool, notes * sizeof(int));
+    j->seen = meg_pool_alloc(j->pool, 2 * ((size_t)tags + 1) * sizeof(int));
+    j->messages = table_new(j->pool, notes / 2 + 1);
+    j->meetings = table_new(j->pool, notes);
+}
+
+static meg_status check_entry(job *j, int entry)
+{
+    const int64_t *at = meg_plan_samples(j->p, j->e->batch / j->e->micro, j->p->replicas);
+    j->idle = meg_pool_alloc(j->pool, (size_t)j->c->kinds * sizeof *j->idle);
+    for (int k = 0; k < j->c->kinds; k++)
+        j->idle[k] = at[j->c->replica[k]] == at[j->c->replica[k] + 1];
+    make_room(j, entry);
+    find_peers(j);
+    for (int i = 0; i < j->cursors; i++)
+        MEG_TRY(j->error, match_cursor(j, i));
+    MEG_TRY(j->error, check_matched(j));
+    return check_run(j);
+}
+
+meg_status meg_proof_check(const meg_proof *q, meg_error *e, const meg_plan *p)
+{
+    for (int i = 0; i < MEG_ENTRIES; i++) {
+        if (p->entry[i].batch == 0) continue;
+        job j = {.q = q,
+                 .c = q->classes,
+                 .p = p,
+                 .e = &p->entry[i],
+                 .error = e,
+                 .pool = meg_pool_new(),
+                 .cursors = q->classes->kinds * p->each};
+        meg_status status = check_entry(&j, i);
+        meg_pool_free(j.pool);
+        if (status != MEG_OK) return status;
+    }
+    return MEG_OK;
+}

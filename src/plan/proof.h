@@ -1,0 +1,37 @@
+/* The proof by classes that nobody waits for ever: what meg_job_check (program/events.h) proves of all
+ * ranks' programs, from the programs of one rank of each class.
+ *
+ * One replica of each kind (classes.h) is run, rank by rank, each with the list of events of its class. Whom a
+ * message goes to follows from the layouts, as it does when a rank is lowered; who takes part in a sum is
+ * known by its ranks within a replica and by whether it is one replica's or all replicas'. Replicas of one
+ * kind do the same at the same time, so what holds for one of each holds for all.
+ *
+ *     meg_proof *q = meg_proof_new(classes);
+ *     for the last rank of each class: meg_proof_add(q, its plan);
+ *     status = meg_proof_check(q, error, any plan);
+ */
+#ifndef MEG_PLAN_PROOF_H
+#define MEG_PLAN_PROOF_H
+
+#include "plan/classes.h"
+#include "plan/program/events.h"
+
+typedef struct meg_witness { /* of a class, in an entry */
+    meg_events events;
+    int teams;
+    meg_team *team; /* how they are made, not their ranks */
+} meg_witness;
+
+typedef struct meg_proof {
+    meg_pool *pool;
+    const meg_classes *classes;
+    meg_witness *witness[MEG_ENTRIES]; /* (classes) */
+} meg_proof;
+
+meg_proof *meg_proof_new(const meg_classes *c);
+void meg_proof_add(meg_proof *q, const meg_plan *p);
+/* The error names ranks, values and micro-batches. */
+meg_status meg_proof_check(const meg_proof *q, meg_error *e, const meg_plan *p);
+void meg_proof_free(meg_proof *q);
+
+#endif
