@@ -2,6 +2,7 @@
  * the machine's book has models of what the zoo computes, and is kept where it should be.
  */
 #include "device_help.h"
+#include "exec/probe/links.h"
 #include "exec/probe/machine.h"
 #include "exec/probe/run.h"
 #include "exec/profile.h"
@@ -9,6 +10,7 @@
 #include "zoo/zoo.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -168,12 +170,69 @@ static void it_is_kept_in_the_cache_folder(void **unused)
     assert_false(meg_prices_path(&head, path));
 }
 
+/* ---- links ---- */
+
+typedef struct rank {
+    meg_comm *comm;
+    meg_prices *book;
+    meg_error error;
+    pthread_t thread;
+} rank;
+
+static void *probe_links(void *argument)
+{
+    rank *r = argument;
+    r->book = meg_prices_new(&head);
+    meg_links_probe(r->comm, &r->error, r->book);
+    return NULL;
+}
+
+/* Five ranks, two on a node: 0-1 2-3 inside, then 0-2 and 1-3 between; the last one looks on. */
+static void links_are_measured(void **unused)
+{
+    (void)unused;
+    enum {
+        RANKS = 5
+    };
+    static const char *const lines[] = {"inside latency=", "between latency=", "between latency="};
+    static const char *const pairs[] = {
+        " pairs=1 at=1024:", " pairs=1 at=1024:", " pairs=2 at=1024:"};
+    meg_error e = {0};
+    meg_comm *comm[RANKS];
+    rank r[RANKS] = {{0}};
+    meg_threads_options o = {.ranks = RANKS, .per_node = 2};
+    if (meg_comm_threads(&e, &o, comm) != MEG_OK) fail_msg("%s", e.message);
+    for (int i = 0; i < RANKS; i++) {
+        r[i].comm = comm[i];
+        assert_int_equal(pthread_create(&r[i].thread, NULL, probe_links, &r[i]), 0);
+    }
+    for (int i = 0; i < RANKS; i++)
+        pthread_join(r[i].thread, NULL);
+    for (int i = 0; i < RANKS; i++) {
+        if (r[i].error.status != MEG_OK) fail_msg("rank %d: %s", i, r[i].error.message);
+        for (int k = 0; k < 3; k++) {
+            const char *line = meg_prices_link_at(r[i].book, k);
+            assert_non_null(line);
+            assert_string_equal(line, meg_prices_link_at(r[0].book, k));
+            assert_int_equal(strncmp(line, lines[k], strlen(lines[k])), 0);
+            assert_non_null(strstr(line, pairs[k]));
+            assert_non_null(strstr(line, ",4194304:"));
+        }
+        assert_null(meg_prices_link_at(r[i].book, 3));
+    }
+    for (int i = 0; i < RANKS; i++) {
+        meg_comm_free(r[i].comm);
+        meg_prices_free(r[i].book);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_costs_what_it_took),
         cmocka_unit_test(disturbed_steps_do_not_count),
         cmocka_unit_test(a_machine_has_a_book),
+        cmocka_unit_test(links_are_measured),
         cmocka_unit_test(it_is_kept_in_the_cache_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,6 +84,8 @@ static void print_book(const meg_prices *p)
            1e-9 * r->flops, 1e-9 * r->bandwidth, 1e-9 * r->plain);
     printf("%.2f us between kernels, %.0f us a step besides them\n", 1e6 * r->launch,
            1e6 * r->step);
+    for (int i = 0; meg_prices_link_at(p, i); i++)
+        printf("%s\n", meg_prices_link_at(p, i));
     printf("%8s %8s  %s\n", "shapes", "error", "fitted");
     for (int i = 0; meg_prices_model_at(p, i); i++) {
         const meg_price_model *m = meg_prices_model_at(p, i);

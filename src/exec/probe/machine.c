@@ -4,6 +4,7 @@
  */
 #include "exec/probe/machine.h"
 #include "base/clock.h"
+#include "exec/probe/links.h"
 #include "exec/probe/rates.h"
 #include "exec/probe/run.h"
 #include "exec/profile.h"
@@ -129,6 +130,7 @@ static meg_status probe_all(probing *p, meg_prices_head *head)
 meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, double seconds,
                              meg_prices **out)
 {
+    *out = NULL;
     meg_prices_head head = meg_machine_head(d, c);
     probing p = {.device = d,
                  .comm = c,
@@ -141,6 +143,11 @@ meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, double se
     if (status == MEG_OK) {
         *out = meg_prices_new(&head);
         meg_timings_models(p.timings, *out, true);
+        if (many(&p)) status = meg_links_probe(c, e, *out);
+    }
+    if (status != MEG_OK) {
+        meg_prices_free(*out);
+        *out = NULL;
     }
     meg_timings_free(p.timings);
     return status;

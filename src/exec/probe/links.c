@@ -1,0 +1,174 @@
+/* Messages measured: see links.h. Ping-pong, as the OSU Micro-Benchmarks have it: half of a round trip. Of
+ * many trials the best counts, since others on the machine only ever add to a time.
+ *
+ *     inside    0-1 2-3 ..      neighbours on a node; on all nodes at once
+ *     between   0-4 1-5 ..      the ranks of a node with those of the next one
+ */
+#include "exec/probe/links.h"
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TRIALS = 1000, /* at most, */
+    FEWEST = 10,   /* and at least */
+    TAG = 0,
+    LINE = 512
+};
+
+static const double PATIENCE = 0.2; /* seconds of a size, where the machine is busy */
+static const int64_t SIZES[] = {1, 1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22};
+
+enum {
+    COUNT = sizeof SIZES / sizeof *SIZES
+};
+
+typedef struct probing {
+    meg_comm *comm;
+    meg_error *error;
+    bool inside;
+    int pairs;    /* at once */
+    int partner;  /* -1: this rank looks on */
+    bool first;   /* of the two */
+    char *memory; /* the largest size */
+} probing;
+
+/* How many ranks before this one are on its node. */
+static int index_of(const meg_comm *c, int rank)
+{
+    int index = 0;
+    for (int r = 0; r < rank; r++)
+        index += meg_comm_node(c)[r] == meg_comm_node(c)[rank];
+    return index;
+}
+
+/* -1: there is none. */
+static int rank_at(const meg_comm *c, int node, int index)
+{
+    for (int r = 0; r < meg_comm_size(c); r++)
+        if (meg_comm_node(c)[r] == node && index-- == 0) return r;
+    return -1;
+}
+
+static int most_pairs(const meg_comm *c, bool inside)
+{
+    int most = 0;
+    for (int r = 0; r < meg_comm_size(c); r++) {
+        int index = index_of(c, r), node = meg_comm_node(c)[r];
+        bool pair = inside ? index % 2 == 1 : node % 2 == 1 && rank_at(c, node ^ 1, index) >= 0;
+        int pairs = inside ? index / 2 + 1 : index + 1;
+        if (pair && pairs > most) most = pairs;
+    }
+    return most;
+}
+
+static void find_partner(probing *p)
+{
+    const meg_comm *c = p->comm;
+    int me = meg_comm_rank(c), index = index_of(c, me), node = meg_comm_node(c)[me];
+    int pair = p->inside ? index / 2 : index;
+    p->partner = p->inside ? rank_at(c, node, index ^ 1) : rank_at(c, node ^ 1, index);
+    p->first = (p->inside ? index : node) % 2 == 0;
+    if (pair >= p->pairs) p->partner = -1;
+}
+
+static meg_status one_way(const probing *p, bool sends, int64_t bytes)
+{
+    meg_letter *m = NULL;
+    if (sends)
+        MEG_TRY(p->error, meg_comm_send(p->comm, p->error, p->partner, TAG, p->memory, bytes, &m));
+    else MEG_TRY(p->error, meg_comm_recv(p->comm, p->error, p->partner, TAG, p->memory, bytes, &m));
+    return meg_comm_wait(p->comm, p->error, &m);
+}
+
+/* Seconds of a message of this pair; negative: it has none. The first byte tells the other side that it is
+ * the last time. */
+static meg_status time_pair(const probing *p, int64_t bytes, double *out)
+{
+    double begin = meg_clock(), least = INFINITY;
+    bool last = false;
+    *out = -1;
+    for (int i = 1; p->partner >= 0 && !last; i++) {
+        double start = meg_clock();
+        last = i >= FEWEST && (i >= TRIALS || start - begin > PATIENCE);
+        if (p->first) p->memory[0] = last;
+        MEG_TRY(p->error, one_way(p, p->first, bytes));
+        last = p->memory[0];
+        MEG_TRY(p->error, one_way(p, !p->first, bytes));
+        *out = least = fmin(least, (meg_clock() - start) / 2);
+    }
+    return MEG_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* The median over the pairs. */
+static meg_status time_all(const probing *p, int64_t bytes, double *out)
+{
+    double mine;
+    int ranks = meg_comm_size(p->comm), count = 0;
+    MEG_TRY(p->error, meg_comm_barrier(p->comm, p->error));
+    MEG_TRY(p->error, time_pair(p, bytes, &mine));
+    double *all = calloc((size_t)ranks, sizeof *all);
+    MEG_CHECK(p->error, all, MEG_ENOMEM, "no memory for the times of %d ranks", ranks);
+    meg_status status = meg_comm_gather(p->comm, p->error, &mine, sizeof mine, all);
+    for (int r = 0; r < ranks; r++)
+        if (all[r] >= 0) all[count++] = all[r];
+    qsort(all, (size_t)count, sizeof *all, ascending);
+    *out = count ? all[count / 2] : 0;
+    free(all);
+    return status;
+}
+
+/* No message is faster than the smallest one; where others spoilt that, the fastest of all stands for it. */
+static meg_status probe_pairs(probing *p, meg_prices *book)
+{
+    char line[LINE];
+    double seconds[COUNT], latency = INFINITY;
+    find_partner(p);
+    MEG_TRY(p->error, time_all(p, SIZES[0], &seconds[0])); /* the first time does not count */
+    for (int i = 0; i < COUNT; i++) {
+        MEG_TRY(p->error, time_all(p, SIZES[i], &seconds[i]));
+        latency = fmin(latency, seconds[i]);
+    }
+    int used = snprintf(line, LINE,
+                        "%s latency=%.3g pairs=%d at=", p->inside ? "inside" : "between", latency,
+                        p->pairs);
+    for (int i = 1; i < COUNT; i++) {
+        double rate = (double)SIZES[i] / fmax(seconds[i] - latency, seconds[i] / 4);
+        used += snprintf(line + used, (size_t)(LINE - used), "%s%lld:%.3g", i > 1 ? "," : "",
+                         (long long)SIZES[i], rate);
+    }
+    meg_prices_add_link(book, line);
+    return MEG_OK;
+}
+
+/* One pair alone, then twice as many each time, and all at last. */
+static meg_status probe_kind(probing *p, meg_prices *book)
+{
+    int most = most_pairs(p->comm, p->inside);
+    for (p->pairs = 1; p->pairs < most; p->pairs *= 2)
+        MEG_TRY(p->error, probe_pairs(p, book));
+    p->pairs = most;
+    return most ? probe_pairs(p, book) : MEG_OK;
+}
+
+meg_status meg_links_probe(meg_comm *c, meg_error *e, meg_prices *book)
+{
+    probing p = {.comm = c, .error = e, .memory = calloc((size_t)SIZES[COUNT - 1], 1)};
+    if (!p.memory) meg_fail(e, MEG_ENOMEM, "no memory for a message");
+    else meg_error_clear(e);
+    meg_status status = meg_comm_agree(c, e);
+    for (int inside = 1; inside >= 0 && status == MEG_OK; inside--) {
+        p.inside = inside;
+        status = probe_kind(&p, book);
+    }
+    free(p.memory);
+    return status;
+}
