@@ -84,22 +84,24 @@ static void mistakes_are_named(void **unused)
 #define RATES HEAD "rates flops=1 plain=1 bandwidth=1 launch=0 step=0\n"
     static const struct {
         const char *text, *message;
-    } wrong[] = {{"", "f:1: no book of prices"},
-                 {"megalith plan 1\n", "f:1: no book of prices: its first line"},
-                 {HEAD, "'rates' is missing"},
-                 {HEAD "model : a\n", "f:3: the lines 'machine' and 'rates' come before"},
-                 {HEAD "rates flops=1 plain=1 bandwidth=1 launch=0\n", "step"},
-                 {HEAD "rates flops=0 plain=1 bandwidth=1 launch=0 step=0\n", "f:3"},
-                 {HEAD "machine threads=1 ranks=1 isa=x\n", "f:3: the machine is told twice"},
-                 {RATES "price 1\n", "f:4: a price needs ' : '"},
-                 {RATES "price one : a\n", "f:4: a price is a number"},
-                 {RATES "price -1 : a\n", "f:4: a price is a number"},
-                 {RATES "price nan : a\n", "f:4: a price is a number"},
-                 {RATES "price : a\n", "f:4: a price is a number"},
-                 {RATES "model base=-1 : a\n", "f:4"},
-                 {RATES "model base=1\n", "f:4: a model needs"},
-                 {RATES "model foot=1 : a\n", "unknown word 'foot'"},
-                 {RATES "prices 1 : a\n", "f:4: a line begins with"}};
+    } wrong[] = {
+        {"", "f:1: no book of prices"},
+        {"megalith plan 1\n", "f:1: no book of prices: its first line"},
+        {HEAD, "'rates' is missing"},
+        {HEAD "model : a\n", "f:3: the lines 'machine' and 'rates' come before"},
+        {HEAD "rates flops=1 plain=1 bandwidth=1 launch=0\n", "step"},
+        {HEAD "rates flops=0 plain=1 bandwidth=1 launch=0 step=0\n", "f:3"},
+        {HEAD "machine threads=1 ranks=1 isa=x\n", "f:3: the machine is told twice"},
+        {"megalith prices 1\nmachine threads=1 ranks=1 isa='a b'\n", "f:2: isa is one word"},
+        {RATES "price 1\n", "f:4: a price needs ' : '"},
+        {RATES "price one : a\n", "f:4: a price is a number"},
+        {RATES "price -1 : a\n", "f:4: a price is a number"},
+        {RATES "price nan : a\n", "f:4: a price is a number"},
+        {RATES "price : a\n", "f:4: a price is a number"},
+        {RATES "model base=-1 : a\n", "f:4"},
+        {RATES "model base=1\n", "f:4: a model needs"},
+        {RATES "model foot=1 : a\n", "unknown word 'foot'"},
+        {RATES "prices 1 : a\n", "f:4: a line begins with"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         meg_error e = {0};
         meg_prices *p = NULL;

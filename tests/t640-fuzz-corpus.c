@@ -60,6 +60,11 @@ static void test_plan(void **state)
     assert_true(replay(*state, "fuzz/corpus/plan", fuzz_plan) >= 10);
 }
 
+static void test_prices(void **state)
+{
+    assert_true(replay(*state, "fuzz/corpus/prices", fuzz_prices) >= 5);
+}
+
 int main(void)
 {
     scratch s = scratch_new();
@@ -67,6 +72,7 @@ int main(void)
         cmocka_unit_test_prestate(test_onnx, &s),
         cmocka_unit_test_prestate(test_safetensors, &s),
         cmocka_unit_test_prestate(test_plan, &s),
+        cmocka_unit_test_prestate(test_prices, &s),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     scratch_free(&s);

@@ -85,9 +85,13 @@ static meg_status read_machine(reader *r, char *line)
     head_words w;
     if (r->has_machine) return wrong(r, "the machine is told twice");
     MEG_TRY(r->error, read_words(r, head_params, line, &w));
+    size_t length = strspn(w.isa,
+                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+    if (!length || w.isa[length] || length >= sizeof r->head.isa)
+        return wrong(r, "isa is one word of letters, digits, dots and dashes");
     r->head.threads = (int)w.threads;
     r->head.ranks = (int)w.ranks;
-    snprintf(r->head.isa, sizeof r->head.isa, "%.31s", w.isa);
+    memcpy(r->head.isa, w.isa, length + 1);
     r->has_machine = true;
     return MEG_OK;
 }

@@ -11,6 +11,7 @@
 #include "graph/op.h"
 #include "import/onnx/onnx.h"
 #include "import/safetensors/safetensors.h"
+#include "machine/prices.h"
 #include "plan/text.h"
 
 #include <fcntl.h>
@@ -130,6 +131,32 @@ static inline void fuzz_plan(const char *folder, const uint8_t *data, size_t siz
     if (status != MEG_OK) return;
     fuzz_said(meg_plan_text_join(t, &joined, "batch=8 momentum=0.5 keep_grads", &all), &joined);
     meg_plan_text_free(t);
+}
+
+/* ---- prices ---- */
+
+/* What was read can be written, and that is read again. */
+static inline void fuzz_prices(const char *folder, const uint8_t *data, size_t size)
+{
+    (void)folder;
+    meg_error e = {0};
+    meg_prices *p = NULL, *again = NULL;
+    char *text = NULL;
+    size_t bytes = 0;
+    meg_status status = meg_prices_read(&e, "prices", (const char *)data, size, &p);
+    fuzz_said(status, &e);
+    if (status != MEG_OK) return;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out) abort();
+    meg_prices_write(p, out);
+    fclose(out);
+    if (meg_prices_read(&e, "again", text, bytes, &again) != MEG_OK) {
+        fprintf(stderr, "%s\n", e.message);
+        abort();
+    }
+    free(text);
+    meg_prices_free(p);
+    meg_prices_free(again);
 }
 
 #endif
