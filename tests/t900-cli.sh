@@ -89,7 +89,7 @@ refuses 1 'which 4 pools do not halve.*(the image is that of synthetic:image=1x2
 refuses 1 "no model 'nonsense'" help plan nonsense
 refuses 1 "no command or word 'nonsense'" help nonsense
 refuses 1 'stages=3 is no multiple of chunks=2: use stages=4' plan cnn --ranks 3 --stages 3 --chunks 2
-run 0 plan cnn --ranks 4 --mesh 2x2 --zero 3
+run 0 plan cnn --ranks 4 --mesh 2x2 --zero 3 --goal given
 has out 'micro-batch, sgd, mesh=2x2, zero=3$'
 run 0 plan cnn --ranks 2
 has out 'micro-batch, sgd$'

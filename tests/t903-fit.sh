@@ -24,7 +24,7 @@ follow()
     while read -r line; do
         words=$(echo "$line" | sed 's/^fits: \(.*\)   .*/\1/')
         machines=$(echo "$line" | sed -n 's/.* on each of \([0-9]*\) such machines.*/\1/p')
-        "$megalith" plan "$@" $words > followed 2>&1 || { fail "plan $* $words: $(cat followed)"; continue; }
+        "$megalith" plan "$@" $words --goal given > followed 2>&1 || { fail "plan $* $words: $(cat followed)"; continue; }
         arenas > bytes
         ranks=$(wc -l < bytes)
         each=$((ranks / ${machines:-1}))
@@ -68,9 +68,15 @@ says 0 '^trained cnn' train cnn --batch 32 --data synthetic:count=64 --steps 1 $
 if command -v mpirun > /dev/null; then
     export MEGALITH_MEMORY=10MiB
     says 1 '2 ranks on one machine need [0-9]* bytes .*but it has 10.00 MiB; what fits: ' \
-        train cnn -np 2 --batch 32 --data synthetic:count=64
+        train cnn -np 2 --batch 32 --data synthetic:count=64 --goal given
     has out 'the same words on 2 ranks on 2 such machines '
     has out 'micro=[0-9]* norm=[0-9]* on 2 ranks ([0-9.]* MiB in all;' # of both, not of each
+    # Words that are not given are chosen such that it fits.
+    export MEGALITH_MEMORY=12MiB
+    says 0 '^auto: .* for 2 ranks with 6.00 MiB of memory each' \
+        train cnn -np 2 --batch 32 --data synthetic:count=64 --epochs 1
+    has out '^  chosen '
+    has out 'difference 0$'
 fi
 unset MEGALITH_MEMORY
 

@@ -44,7 +44,7 @@ static void describe_here(const meg_context *ctx, int ranks, meg_machine *out)
     out->ranks = (ranks + out->nodes - 1) / out->nodes;
     out->cores = meg_processors_count(&mine) * (real && ctx->options.pin ? out->ranks : 1);
     int64_t share = meg_memory_look("").most / (real ? out->ranks : 1);
-    out->memory = share > 2 * BESIDES ? share - BESIDES : share / 2;
+    out->memory = share > 4 * BESIDES ? share - BESIDES : share;
 }
 
 meg_status meg_context_machine(const meg_context *ctx, meg_error *e, int ranks, meg_machine *out)
@@ -89,7 +89,7 @@ static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, me
     meg_status status = meg_search_run(ask, e, &s);
     if (status == MEG_OK) {
         char budget[48] = "";
-        bool fills = strstr(s.list[0].words, "recompute=segments") && ask->memory;
+        bool fills = s.fits && strstr(s.list[0].words, "recompute=segments") && ask->memory;
         if (fills && !meg_options_has(ask->options, "budget"))
             snprintf(budget, sizeof budget, " budget=%" PRId64, ask->memory);
         size_t size = strlen(ask->options) + strlen(s.list[0].words) + sizeof budget;

@@ -73,7 +73,20 @@ static meg_status probe(const meg_book_ask *a, meg_error *e, const char *path, m
     if (is_first(a) && a->log->level > MEG_QUIET)
         fprintf(stderr, "megalith: probing this machine, %.0f s, once (kept in %s)\n", SECONDS,
                 path);
-    MEG_TRY(e, meg_machine_probe(a->device, a->comm, e, SECONDS, book));
+    meg_status status = meg_machine_probe(a->device, a->comm, e, SECONDS, book);
+    if (meg_comm_size(a->comm) > 1) {
+        if (status == MEG_OK) meg_error_clear(e);
+        status = meg_comm_agree(a->comm, e);
+    }
+    if (status !=
+        MEG_OK) { /* for want of memory: then seconds are those of no machine in particular */
+        meg_log(a->log, MEG_WARN, "the machine cannot be measured, seconds are guesses: %s",
+                e->message);
+        meg_error_clear(e);
+        meg_prices_free(*book);
+        *book = NULL;
+        return MEG_OK;
+    }
     if (is_first(a) && meg_prices_save(&trouble, path, *book) != MEG_OK)
         meg_log(a->log, MEG_WARN, "%s", trouble.message);
     return MEG_OK;

@@ -77,7 +77,7 @@ typedef struct activity {
     meeting *where; /* traffic: all of its sides */
     double begin;
     meg_transit transit; /* still to come, while there is latency */
-    bool latent, seen; /* its latency goes on; what its ranks overlook has been added to it */
+    bool latent, seen;   /* its latency goes on; what its ranks overlook has been added to it */
     int demands;
     demand demand[DEMANDS];
 } activity;
@@ -594,7 +594,7 @@ void meg_actor_make(const meg_plan *p, int entry, meg_actor *out)
     out->team = zeroed((size_t)e->teams, sizeof *out->team);
     for (int i = 0; i < e->teams; i++) {
         size_t bytes = (size_t)e->team[i].count * sizeof(int);
-        out->team[i] = (meg_team){e->team[i].count, zeroed(bytes, 1)};
+        out->team[i] = (meg_team){.count = e->team[i].count, .rank = zeroed(bytes, 1)};
         memcpy(out->team[i].rank, e->team[i].rank, bytes);
     }
 }
