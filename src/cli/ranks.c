@@ -99,8 +99,8 @@ static void print_table(const meg_session *s, FILE *out)
     if (s->needs[most].arena == s->needs[least].arena) fprintf(out, "  all ranks need the same\n");
     else fprintf(out, "  rank %d needs most, rank %d least\n", most, least);
     if (s->classes)
-        fprintf(out, "  proven: all messages match, nobody waits for ever (%d kind%s of ranks)\n",
-                s->classes, s->classes == 1 ? "" : "s");
+        fprintf(out, "  proven: all messages match, nobody waits for ever (%d class%s of ranks)\n",
+                s->classes, s->classes == 1 ? "" : "es");
 }
 
 /* ---- does it fit? ---- */

@@ -8,16 +8,18 @@
 #include <string.h>
 
 typedef struct span { /* of a note */
-    int64_t lo, hi;   /* its memory */
-    int64_t scratch;  /* of a reduction; -1: none */
-    bool reads;       /* only */
+    meg_region region;
+    int64_t lo, hi;  /* its memory */
+    int64_t scratch; /* of a reduction; -1: none */
+    bool reads;      /* only */
 } span;
 
 typedef struct writer {
     const meg_plan *plan;
     const meg_entry *entry;
     meg_events *out;
-    meg_open_spans memory; /* of traffic that nobody has waited for yet: its number is its note's */
+    meg_open_spans
+        memory[MEG_REGIONS]; /* of traffic that nobody has waited for yet: numbers of its notes */
     meg_open_spans tags, scratch; /* of the reductions among it */
     span *of;                     /* (notes) */
     size_t room;
@@ -52,7 +54,7 @@ static void open_span(writer *w, int note)
 {
     const span *s = &w->of[note];
     const meg_traffic_note *n = &w->out->note[note];
-    meg_open_add(&w->memory, s->lo, s->hi, note);
+    meg_open_add(&w->memory[s->region], s->lo, s->hi, note);
     if (n->code != MEG_REDUCE) return;
     meg_open_add(&w->tags, n->tag, n->tag + 1, note);
     if (has_scratch(s)) meg_open_add(&w->scratch, s->scratch, s->scratch + 1, note);
@@ -62,22 +64,30 @@ static void close_span(writer *w, int note)
 {
     const span *s = &w->of[note];
     const meg_traffic_note *n = &w->out->note[note];
-    meg_open_drop(&w->memory, s->lo, s->hi, note);
+    meg_open_drop(&w->memory[s->region], s->lo, s->hi, note);
     if (n->code != MEG_REDUCE) return;
     meg_open_drop(&w->tags, n->tag, n->tag + 1, note);
     if (has_scratch(s)) meg_open_drop(&w->scratch, s->scratch, s->scratch + 1, note);
 }
 
-/* Waits for all that touches these bytes, in the order in which it was posted. */
-static void settle(writer *w, int64_t lo, int64_t hi, bool writes)
+/* Waits for the first `met` of those that were met, in the order in which they were posted. */
+static void wait_for(writer *w, int met, bool writes)
 {
-    int met = meg_open_find(&w->memory, lo, hi, 0, &w->met, &w->met_room);
     met = meg_open_sort(w->met, met);
     for (int i = 0; i < met; i++) {
         if (!writes && w->of[w->met[i]].reads) continue;
         add_step(w, -1 - w->met[i]);
         close_span(w, w->met[i]);
     }
+}
+
+/* Waits for all that is still under way. */
+static void wait_for_all(writer *w)
+{
+    int met = 0;
+    for (int i = 0; i < MEG_REGIONS; i++)
+        met = meg_open_find(&w->memory[i], -1, INT64_MAX, met, &w->met, &w->met_room);
+    wait_for(w, met, true);
 }
 
 static void add_after(meg_events *v, meg_traffic_note *n, int note)
@@ -170,7 +180,8 @@ static void note_elements(const writer *w, const meg_slot *s, meg_traffic_note *
  * both only read it, its tag or its scratch. */
 static void stand_behind(writer *w, meg_traffic_note *n, const span *mine)
 {
-    int met = meg_open_find(&w->memory, mine->lo, mine->hi, 0, &w->met, &w->met_room), kept = 0;
+    int met = meg_open_find(&w->memory[mine->region], mine->lo, mine->hi, 0, &w->met, &w->met_room),
+        kept = 0;
     for (int i = 0; i < met; i++)
         if (!(mine->reads && w->of[w->met[i]].reads)) w->met[kept++] = w->met[i];
     met = kept;
@@ -208,7 +219,7 @@ static void post(writer *w, const meg_walk *at)
         n.party = in->peer;
     }
     int64_t lo = meg_slot_place(w->plan, t, s, line);
-    span mine = {lo, lo + s->bytes, -1, in->code == MEG_SEND};
+    span mine = {s->region, lo, lo + s->bytes, -1, in->code == MEG_SEND};
     if (in->code == MEG_REDUCE && in->slot[MEG_SCRATCH] >= 0)
         mine.scratch = meg_slot_place(w->plan, t, &t->slot[in->slot[MEG_SCRATCH]], line);
     stand_behind(w, &n, &mine);
@@ -223,11 +234,14 @@ static void post(writer *w, const meg_walk *at)
 /* A kernel waits for traffic whose memory it touches; a FREE waits for nothing. */
 static void wait(writer *w, const meg_walk *at)
 {
-    for (int o = 0; o < MEG_OPERANDS && w->memory.count; o++) {
+    for (int o = 0; o < MEG_OPERANDS; o++) {
         if (at->instr->slot[o] < 0) continue;
         const meg_slot *s = &at->station->slot[at->instr->slot[o]];
+        const meg_open_spans *open = &w->memory[s->region];
+        if (open->count == 0) continue;
         int64_t lo = meg_slot_place(w->plan, at->station, s, at->line);
-        settle(w, lo, lo + s->bytes, at->instr->written & MEG_BIT(o));
+        int met = meg_open_find(open, lo, lo + s->bytes, 0, &w->met, &w->met_room);
+        wait_for(w, met, at->instr->written & MEG_BIT(o));
     }
 }
 
@@ -247,9 +261,10 @@ void meg_events_of(const meg_plan *p, int entry, meg_events *out)
         else wait(&w, &at);
         w.work += at.instr->seconds;
     }
-    settle(&w, -1, INT64_MAX, true);
+    wait_for_all(&w);
     add_work(&w);
-    meg_open_free(&w.memory);
+    for (int i = 0; i < MEG_REGIONS; i++)
+        meg_open_free(&w.memory[i]);
     meg_open_free(&w.tags);
     meg_open_free(&w.scratch);
     free(w.of);
