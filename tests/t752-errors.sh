@@ -77,7 +77,7 @@ for mpi in openmpi mpich; do
     refuses 7 'stages=7, but cnn has only 6 blocks\|7 stages.*6 blocks\|stages.*1\.\.6' train cnn --stages 7 $small
     refuses 3 '3 ranks, but stages=2 .*use -np 2' train cnn --stages 2 $small
     refuses 3 'replicas=2' train cnn --replicas 2 $small
-    refuses 4 'replicas=4, but a micro-batch has only 3' train cnn --width 4 --batch 3 $data
+    refuses 4 'replicas=4, but a micro-batch has only 3' train cnn --width 4 --batch 3 $data --goal given
     refuses 2 'micro=4 splits the normalisation groups of 8 samples: use norm=2' \
         train cnn --stages 2 --micro 4 $small
     refuses 2 "no schedule 'nonesuch'; known: .*1f1b" train cnn --stages 2 --schedule nonesuch $small
@@ -89,7 +89,7 @@ for mpi in openmpi mpich; do
     side=$(awk '/^(MemTotal|SwapTotal):/ { kb += $2 } END { print 16 * int(sqrt(0.7 * kb * 1024 / 9428) / 16) }' \
         /proc/meminfo)
     refuses 2 '2 ranks on one machine need [0-9]* bytes' train resnet-cifar --depth 110 --version 2 --batch 2 \
-        --data "synthetic:image=3x${side}x$side count=2" --no-test
+        --data "synthetic:image=3x${side}x$side count=2" --no-test --goal given
 
     echo "== $mpi: usage, files, devices"
     refuses 3 'unknown option --bogus' train cnn --bogus
