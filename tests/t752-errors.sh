@@ -81,7 +81,7 @@ for mpi in openmpi mpich; do
     refuses 2 'micro=4 splits the normalisation groups of 8 samples: use norm=2' \
         train cnn --stages 2 --micro 4 $small
     refuses 2 "no schedule 'nonesuch'; known: .*1f1b" train cnn --stages 2 --schedule nonesuch $small
-    refuses 2 "use .*micro" train cnn --stages 2 --norm 2 --schedule chimera $small
+    refuses 2 "use .*micro" train cnn --stages 2 --norm 2 --micro 1 --schedule chimera $small
     "$megalith" plan cnn --width 4 --batch 8 --save cnn.plan > out || fail "plan --save"
     refuses 3 'cnn.plan.*made for another graph\|another graph' train cnn --width 8 $data --plan cnn.plan
     refuses 2 'needs .* bytes are missing' train cnn $small --budget 1000

@@ -33,7 +33,7 @@ for mpi in openmpi mpich; do
     tested="$tested $mpi"
     what="$mpi: trace"
     rm -f trace.json*
-    MEGALITH_MPI=$mpi "$build/megalith" train cnn -np 4 --options width=2 --replicas 2 --stages 2 --micro 2 \
+    MEGALITH_MPI=$mpi "$build/megalith" train cnn -np 4 --options width=2 --replicas 2 --stages 2 --micro 2 --goal given \
         --norm 2 --batch 8 --threads 1 --no-test --data synthetic:count=64 --steps 3 --trace trace.json \
         > out 2> err || fail "$what: exit code $?"
     [ "$(echo trace.json*)" = trace.json ] || fail "$what: there are $(echo trace.json*)"

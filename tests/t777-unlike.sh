@@ -69,7 +69,7 @@ npy() # TYPE SHAPE: the head of a NumPy file, 128 bytes
 { npy '|u1' '16,'; printf '\001\002\003\004\005\006\007\000\001\002\003\004\005\006\007\000'; } > y.npy
 { npy '|u1' '16,'; printf '\001\002\003\004\005\006\007\000\001\002\003\004\005\006\007\001'; } > z.npy
 
-unet="train unet --width 8 --batch 4 --lr 0.2 --threads 1 --no-test --steps 6 --every 1 --json"
+unet="train unet --width 8 --batch 4 --lr 0.2 --threads 1 --no-test --steps 6 --every 1 --json --goal given"
 small='train cnn --width 4 --batch 8 --steps 1'
 pixels='synthetic:image=1x16x16 labels=pixels classes=3 count=24'
 avx2=$(grep -c -m 1 '^flags.* avx2' /proc/cpuinfo)

@@ -17,8 +17,8 @@ rooms='
 base | base/files
 exec | exec/probe
 cli/report | cli | cli/launch | cli/commands
-train/checkpoint | train
-plan/layout plan/schedule | plan/program | plan/partition | plan/distribute | plan/lower | plan | plan/search
+train/checkpoint train/step | train
+plan/layout plan/schedule | plan/program | plan/partition plan/replay | plan/distribute | plan/lower | plan | plan/search
 comm | comm/allreduce
 import | import/safetensors import/onnx/wire | import/onnx/build import/onnx/write | import/onnx/fold | import/onnx/operators | import/onnx
 device | device/cpu/simd | device/cpu/simd/conv device/cpu/simd/norm device/cpu/simd/point device/cpu/simd/window | device/cpu/common | device/cpu/onednn device/cpu/own | device/cpu

@@ -5,7 +5,7 @@
 #define MEG_PLAN_WHOLE_H
 
 #include "plan/plan.h"
-#include "plan/program/replay.h"
+#include "plan/replay/replay.h"
 
 typedef struct meg_whole {
     int ranks, actors;

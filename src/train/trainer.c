@@ -5,7 +5,7 @@
 #include "train/advice.h"
 #include "train/content.h"
 #include "train/rules.h"
-#include "train/wants.h"
+#include "train/step/wants.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -6,7 +6,7 @@
 #include "exec/engine.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/context.h"
-#include "train/learning_rate.h"
+#include "train/step/learning_rate.h"
 
 typedef struct meg_trainer_options {
     meg_lr_schedule schedule;

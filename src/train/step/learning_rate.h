@@ -1,6 +1,6 @@
 /* Learning-rate schedules: the rate as a function of the progress of training. */
-#ifndef MEG_TRAIN_LEARNING_RATE_H
-#define MEG_TRAIN_LEARNING_RATE_H
+#ifndef MEG_TRAIN_STEP_LEARNING_RATE_H
+#define MEG_TRAIN_STEP_LEARNING_RATE_H
 
 typedef enum meg_lr_kind {
     MEG_LR_CONSTANT,

@@ -1,5 +1,5 @@
 /* What a rank reads: see wants.h. */
-#include "train/wants.h"
+#include "train/step/wants.h"
 #include "graph/op.h"
 
 #include <string.h>

@@ -11,8 +11,8 @@
  *
  * Several equal ranks may be given as one (an *actor*): then a message to any of them is one to it.
  */
-#ifndef MEG_PLAN_PROGRAM_REPLAY_H
-#define MEG_PLAN_PROGRAM_REPLAY_H
+#ifndef MEG_PLAN_REPLAY_REPLAY_H
+#define MEG_PLAN_REPLAY_REPLAY_H
 
 #include "comm/allreduce/allreduce.h"
 #include "machine/description.h"

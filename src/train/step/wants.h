@@ -1,6 +1,6 @@
 /* What a rank reads of batches, from its plan: the samples and pixels that its programs load. */
-#ifndef MEG_TRAIN_WANTS_H
-#define MEG_TRAIN_WANTS_H
+#ifndef MEG_TRAIN_STEP_WANTS_H
+#define MEG_TRAIN_STEP_WANTS_H
 
 #include "data/data.h"
 #include "plan/plan.h"

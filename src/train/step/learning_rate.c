@@ -5,7 +5,7 @@
  *                                               ----                `--   (Loshchilov, Hutter:
  *     warm-up   .-'                                                 SGDR, ICLR 2017)
  */
-#include "train/learning_rate.h"
+#include "train/step/learning_rate.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /* What a message or a sum costs on a described machine: seconds when nothing else moves, and what it takes
  * meanwhile of things that others want, too.
  */
-#ifndef MEG_PLAN_PROGRAM_TRANSIT_H
-#define MEG_PLAN_PROGRAM_TRANSIT_H
+#ifndef MEG_PLAN_REPLAY_TRANSIT_H
+#define MEG_PLAN_REPLAY_TRANSIT_H
 
 #include "comm/allreduce/allreduce.h"
 #include "machine/description.h"

@@ -2,9 +2,9 @@
  * left of it in seconds of full speed, and a speed, which depends on what else goes on. Between two ends
  * of activities nothing changes.
  */
-#include "plan/program/replay.h"
+#include "plan/replay/replay.h"
 #include "base/random.h"
-#include "plan/program/transit.h"
+#include "plan/replay/transit.h"
 
 #include <math.h>
 #include <stdlib.h>

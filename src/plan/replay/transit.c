@@ -1,5 +1,5 @@
 /* Costs of messages and sums: see transit.h. */
-#include "plan/program/transit.h"
+#include "plan/replay/transit.h"
 
 #include <math.h>
 #include <stdlib.h>
