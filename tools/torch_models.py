@@ -212,7 +212,7 @@ CURVES = [
     ("cnn", "dropout=0", 4, {"sgd": 3e-3, "adam": 1e-3}),
     ("resnet-cifar", "depth=8 image=3x16x16", 8, {"sgd": 1e-2, "adam": 3e-4}),
     ("resnet-cifar", "depth=11 version=2 image=1x16x16", 8,
-     {"sgd": 1e-2, "adam": 1e-4}),
+     {"sgd": 1e-2, "adam": 2e-4}),
     ("resnet18", "image=3x64x64 classes=10", 8, {"sgd": 3e-5, "adam": 1e-5}),
     ("resnet34", "image=3x64x64 classes=10", 8, {"sgd": 1e-6, "adam": 1e-6}),
     ("resnet50", "image=3x64x64 classes=10", 8, {"sgd": 3e-5, "adam": 3e-6}),
@@ -223,7 +223,7 @@ CURVES = [
     ("vgg13", "image=3x32x32 classes=10 hidden=64 dropout=0", 4,
      {"sgd": 1e-2, "adam": 3e-4}),
     ("vgg16", "image=3x32x32 classes=10 hidden=64 dropout=0", 4,
-     {"sgd": 1e-2, "adam": 3e-4}),
+     {"sgd": 1e-2, "adam": 2e-4}),
     ("vgg19", "image=3x32x32 classes=10 hidden=64 dropout=0", 4,
      {"sgd": 1e-2, "adam": 3e-4}),
 ]

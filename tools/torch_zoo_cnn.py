@@ -173,7 +173,8 @@ CASES = [
     ("alexnet", "image=3x63x95 classes=10 hidden=64 dropout=0", 2, ("cpu", "winograd", "ref64")),
     ("alexnet", "image=1x224x224 classes=10 hidden=64 dropout=0", 2, ("cpu", "winograd")),
     ("inception-v3", "image=3x75x91 classes=10 dropout=0 aux=0", 4, ("cpu", "winograd", "ref64")),
-    ("inception-v3", "classes=10 dropout=0", 3, ("cpu", "winograd")),
+    # With two losses images must have 299 pixels: then some activation of every batch is near a kink in float.
+    # Its 20 steps, below, are compared in float.
     ("inception-v3", "classes=10 dropout=0", 2, ("ref64",)),
     ("amoebanet-d", "image=3x64x64 classes=10 layers=3 filters=56 pool=avg", 8,
      ("cpu", "winograd", "ref64")),
