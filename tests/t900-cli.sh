@@ -89,6 +89,16 @@ refuses 1 'which 4 pools do not halve.*(the image is that of synthetic:image=1x2
 refuses 1 "no model 'nonsense'" help plan nonsense
 refuses 1 "no command or word 'nonsense'" help nonsense
 refuses 1 'stages=3 is no multiple of chunks=2: use stages=4' plan cnn --ranks 3 --stages 3 --chunks 2
+# Messages of a second each: the predicted step is that of all ranks, not of one's kernels.
+run 0 plan cnn --stages 2 --goal given --machine 'ranks=2 inside=1s,1GB/s'
+has out 'predicted step time  *[2-9][.][0-9]* s'
+run 1 plan cnn --machine 'ranks=2 inside=1s'
+has err 'no bandwidth'
+run 1 plan cnn --machine nowhere.txt
+has err 'cannot open machine=nowhere.txt'
+run 0 plan cnn --machine 'nodes=2 ranks=2' --alternatives
+has out '^auto: [0-9]* plans for 4 ranks'
+has out '^  bound '
 run 0 plan cnn --ranks 4 --mesh 2x2 --zero 3 --goal given
 has out 'micro-batch, sgd, mesh=2x2, zero=3$'
 run 0 plan cnn --ranks 2

@@ -346,7 +346,10 @@ meg_status meg_session_plan_turn(meg_session *s, int rank)
     const char *text;
     int ranks = s->plan->world.ranks;
     meg_status status = meg_plan_turn(s->plan, &s->ctx->error, rank);
-    if (status == MEG_OK) return MEG_OK;
+    if (status == MEG_OK) { /* the forecast is of all ranks */
+        meg_plan_foretell(s->plan, &s->forecast);
+        return MEG_OK;
+    }
     meg_plan_free(s->plan);
     s->plan = NULL;
     MEG_TRY(s->error, plan_words(s, "", &text));
