@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const double PATIENCE = 5; /* seconds of looking at plans, in the thread's own time */
 static const int64_t BESIDES = (int64_t)192 << 20; /* bytes of a process beside its arena */
@@ -42,7 +43,10 @@ static void describe_here(const meg_context *ctx, int ranks, meg_machine *out)
     *out = meg_machine_default;
     out->nodes = real ? meg_comm_nodes(ctx->comm) : 1;
     out->ranks = (ranks + out->nodes - 1) / out->nodes;
-    out->cores = meg_processors_count(&mine) * (real && ctx->options.pin ? out->ranks : 1);
+    int64_t cores = meg_processors_count(&mine), online = sysconf(_SC_NPROCESSORS_ONLN);
+    if (real && ctx->options.pin)
+        cores *= out->ranks; /* of which each rank has a part, if there are enough */
+    out->cores = online > 0 && cores > online ? online : cores;
     int64_t share = meg_memory_look("").most / (real ? out->ranks : 1);
     out->memory = share > 4 * BESIDES ? share - BESIDES : share;
 }
