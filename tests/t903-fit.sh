@@ -80,6 +80,9 @@ if command -v mpirun > /dev/null; then
 fi
 unset MEGALITH_MEMORY
 
+# Nothing fits: the nearest of all plans, and what it lacks.
+says 1 'bytes are missing; that is the nearest of [0-9]* plans for 2 ranks: ' plan cnn --ranks 2 --budget 1MiB
+
 # A budget: the words of the refusal fit it.
 says 1 'bytes are missing; what fits: ' plan $unet --budget 8MiB
 sed 's/.*what fits: //; s/, or /\n/g' out | sed -n 's/^\([a-z].*\) on \([0-9]*\) ranks.*/\1 ranks=\2/p' |

@@ -85,7 +85,8 @@ meg_status meg_session_open(meg_session *s, const meg_arguments *a, meg_error *e
 {
     meg_graph *none;
     *s = (meg_session){.arguments = a, .error = e};
-    bool model = a->command->takes & MEG_TAKES_MODEL && a->places && !meg_model_is_file(a->place[0]);
+    bool model = a->command->takes & MEG_TAKES_MODEL && a->places &&
+                 !meg_model_is_file(a->place[0]);
     bool known = !model || meg_zoo_find(a->place[0]);
     if (!known) MEG_TRY(e, meg_foreign_model(e, a->place[0]));
     if (!known) return meg_zoo_build(e, a->place[0], "", &none);
@@ -333,8 +334,10 @@ meg_status meg_session_plan_for(meg_session *s, const meg_world *world)
     meg_plan_free(s->plan);
     s->plan = NULL;
     meg_status status = meg_context_plan(s->graph, s->data, world, text, &s->plan);
-    if (status == MEG_EBUDGET)
+    if (status == MEG_EBUDGET) {
+        meg_forecast_excuse(s->ctx, &s->forecast);
         meg_context_advise(s->graph, s->data, &(meg_too_large){text, world->ranks, 0});
+    }
     if (status == MEG_OK && first)
         status = meg_plan_judge(s->plan, &s->ctx->error, &s->ctx->log, given);
     if (status == MEG_OK) meg_plan_foretell(s->plan, &s->forecast);

@@ -87,6 +87,16 @@ static void tell(const meg_search *s, const meg_search_ask *ask, bool table, cha
     fclose(f);
 }
 
+static char *nearest_of(const meg_search *s, const meg_search_ask *ask)
+{
+    char text[512] = "";
+    const char *words = *s->list[0].words ? s->list[0].words : "the words as they are";
+    if (!s->fits)
+        snprintf(text, sizeof text, "; that is the nearest of %d plans for %d rank%s: %s", s->count,
+                 ask->ranks, ask->ranks == 1 ? "" : "s", words);
+    return text_of(text);
+}
+
 static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, meg_forecast *out)
 {
     meg_search s;
@@ -102,6 +112,7 @@ static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, me
         snprintf(out->options, size, "%s %s%s", ask->options, s.list[0].words, budget);
         out->seconds = s.list[0].seconds;
         out->fits = s.fits;
+        out->nearest = nearest_of(&s, ask);
         tell(&s, ask, table, &out->why);
     }
     meg_search_free(&s);
@@ -120,6 +131,7 @@ static meg_status replay(const meg_search_ask *ask, meg_error *e, meg_forecast *
     if (status == MEG_OK) {
         out->options = text_of(ask->options);
         out->why = text_of("");
+        out->nearest = text_of("");
         out->seconds = r.seconds;
         out->fits = ask->memory == 0 || meg_whole_bytes(&whole) <= ask->memory;
         free(r.times);
@@ -198,6 +210,7 @@ meg_status meg_context_forecast_all(const meg_graph *g, const meg_data *d, const
     if (meg_comm_size(c) == 1) return MEG_OK;
     MEG_TRY(e, share_text(c, e, &out->options));
     MEG_TRY(e, share_text(c, e, &out->why));
+    MEG_TRY(e, share_text(c, e, &out->nearest));
     MEG_TRY(e, meg_comm_share(c, e, 0, &out->seconds, sizeof out->seconds));
     return meg_comm_share(c, e, 0, &out->fits, sizeof out->fits);
 }
@@ -206,5 +219,13 @@ void meg_forecast_free(meg_forecast *f)
 {
     free(f->options);
     free(f->why);
+    free(f->nearest);
     *f = (meg_forecast){0};
+}
+
+void meg_forecast_excuse(meg_context *ctx, const meg_forecast *f)
+{
+    char *message = ctx->error.message;
+    size_t used = strlen(message), size = sizeof ctx->error.message;
+    if (f->nearest) snprintf(message + used, size - used, "%s", f->nearest);
 }

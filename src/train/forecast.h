@@ -12,6 +12,7 @@ typedef struct meg_forecast {
     char *options;  /* the words, complete */
     double seconds; /* of a step */
     char *why;      /* lines for people; "": nothing was chosen */
+    char *nearest;  /* for the message of a plan that does not fit; "": it is as it was given */
     bool fits;      /* into the memory of ranks; else the words are the nearest plan's */
 } meg_forecast;
 
@@ -25,6 +26,9 @@ meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const cha
 /* Collective: the first rank's, for all ranks of the context. */
 meg_status meg_context_forecast_all(const meg_graph *g, const meg_data *d, const char *options,
                                     meg_forecast *out);
+
+/* Adds to the context's message that what does not fit is the nearest of many plans. */
+void meg_forecast_excuse(meg_context *ctx, const meg_forecast *f);
 
 /* What a plan that was made of it says of itself. */
 void meg_plan_foretell(meg_plan *p, const meg_forecast *f);

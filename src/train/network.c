@@ -137,8 +137,8 @@ meg_status meg_context_plan(meg_graph *g, const meg_data *d, const meg_world *wo
     if (d) MEG_TRY(&ctx->error, meg_data_fits(d, g));
     if (meg_comm_size(ctx->comm) == 1) MEG_TRY(&ctx->error, meg_context_prices(ctx));
     meg_profile profile = meg_profile_priced(ctx->device, ctx->prices);
-    MEG_TRY(&ctx->error, meg_plan_make_for(g, &ctx->error, &profile, world, options,
-                                           d ? d->set.count : 0, out));
+    MEG_TRY(&ctx->error,
+            meg_plan_make_for(g, &ctx->error, &profile, world, options, d ? d->set.count : 0, out));
     name_data(*out, d);
     return MEG_OK;
 }
@@ -200,7 +200,10 @@ static meg_status make_plan(meg_graph *g, const meg_data *d, const char *given,
     meg_plan_input in = {&profile, &world, options, d ? d->set.count : 0, NULL};
     meg_alike alike = {0};
     meg_status status = meg_plan_alike(ctx->comm, &ctx->error, g, &in, &alike);
-    if (status == MEG_EBUDGET) meg_context_advise(g, d, &(meg_too_large){options, world.ranks, 0});
+    if (status == MEG_EBUDGET) {
+        meg_forecast_excuse(ctx, f);
+        meg_context_advise(g, d, &(meg_too_large){options, world.ranks, 0});
+    }
     MEG_TRY(&ctx->error, status);
     if (alike.plain) tell_unlike(ctx, &alike);
     status = meg_context_agree(ctx, meg_plan_judge(alike.plan, &ctx->error, &ctx->log, given));

@@ -36,8 +36,9 @@ static void print_why(const meg_search *s, const meg_candidate *c, const meg_sea
         break;
     case MEG_SLOWER:
         if (c->seconds < best->seconds)
-            fprintf(out, "%.1f %% quicker, but %d words more",
-                    100 * (1 - c->seconds / best->seconds), c->count - best->count);
+            fprintf(out, "%.1f %% quicker, but %d word%s more",
+                    100 * (1 - c->seconds / best->seconds), c->count - best->count,
+                    c->count - best->count == 1 ? "" : "s");
         else
             fprintf(out, "%.0f %% slower: kernels %.4f, messages %.4f, waits %.4f",
                     100 * (c->seconds / best->seconds - 1), c->times.compute, c->times.exposed,
