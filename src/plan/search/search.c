@@ -23,7 +23,6 @@ static const char *const SAVERS[] = {"balance=memory",
                                      "zero=1",
                                      "zero=3",
                                      "recompute=segments",
-                                     "zero=3 recompute=segments",
                                      "zero=1 recompute=segments balance=memory"};
 
 /* What may save time; tried one by one on the best shapes. */
