@@ -14,8 +14,9 @@
  *     maxpool, max_unpool                     avgpool, resize to the nearest pixel
  *     compare, where; max, min                no masks; gelu or a difference
  *
- * And a bias straight in front of a batch or instance norm is not trained: its true gradient is zero, what
- * float has of it is rounding alone, which depends on the order of sums and has no digit to compare.
+ * And a bias in front of a batch or instance norm, straight or with convolutions and the like between, is not trained:
+ * its true gradient is zero (or little, of the image's border), what float has of it is rounding, which depends on
+ * the order of sums and has no digit to compare.
  *
  * What this does not cover in float: the gradient of such a bias; whether a rectifier cuts and a max-pool
  * finds the right pixel. The
@@ -130,7 +131,15 @@ static inline void smooth_biases(smooth_copy *c)
     }
 }
 
-/* Is all that is read of the value its difference from the mean of its channel? */
+/* Does it pass a number that is added to a channel on as one that is added to each channel, but for the image's
+ * border? A rectifier behind a batch norm passes nearly all. */
+static inline bool smooth_shifts(const meg_graph *g, const meg_node *v)
+{
+    return smooth_is(v, "conv") || smooth_is(v, "dense") || smooth_is(v, "avgpool") ||
+           smooth_is(v, "resize") || smooth_is(v, "conv_transpose") || smooth_norm(g, v);
+}
+
+/* Is all that is read of the value, there or further on, its difference from the mean of its channel? */
 static inline bool smooth_is_centred(const meg_graph *g, int value)
 {
     int readers = 0;
@@ -138,7 +147,9 @@ static inline bool smooth_is_centred(const meg_graph *g, int value)
         for (int k = 0; k < g->node[i].inputs; k++) {
             if (g->node[i].in[k] != value) continue;
             const meg_node *v = &g->node[i];
-            if (k > 0 || !(smooth_is(v, "batchnorm") || smooth_is(v, "instancenorm"))) return false;
+            bool centres = smooth_is(v, "batchnorm") || smooth_is(v, "instancenorm");
+            bool later = smooth_shifts(g, v) && smooth_is_centred(g, v->out[0]);
+            if (k > 0 || !(centres || later)) return false;
             readers++;
         }
     return readers > 0;
@@ -148,7 +159,8 @@ static inline void smooth_idle_biases(meg_graph *g)
 {
     for (int i = 0; i < g->nodes; i++) {
         const meg_node *v = &g->node[i];
-        bool sums = smooth_is(v, "conv") || smooth_is(v, "conv_transpose") || smooth_is(v, "dense");
+        bool sums = smooth_is(v, "conv") || smooth_is(v, "conv_transpose") || smooth_is(v, "dense") ||
+                    smooth_is(v, "batchnorm");
         if (!sums || v->inputs < 3 || !smooth_is_centred(g, v->out[0])) continue;
         if (g->value[v->in[2]].kind == MEG_PARAMETER) g->value[v->in[2]].kind = MEG_FIXED;
     }
