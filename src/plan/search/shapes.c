@@ -268,7 +268,7 @@ int meg_search_shapes(const meg_search_ask *ask, meg_pool *pool, const meg_plan_
     maker m = {.ask = ask, .pool = pool, .one = one, .given = *given};
     look_at(&m);
     add_pipes(&m);
-    qsort(m.list, (size_t)m.count, sizeof *m.list, by_bound);
+    if (m.count) qsort(m.list, (size_t)m.count, sizeof *m.list, by_bound);
     *out = m.list;
     return m.count;
 }
