@@ -22,6 +22,9 @@ extern const meg_profile meg_profile_plain;
 
 extern const meg_param meg_plan_params[];
 
+/* Sets p's options, its optimizer and the optimizer's settings (words.c). */
+meg_status meg_plan_parse(meg_plan *p, meg_error *e, const char *text);
+
 /* The words of the plan; those of its optimizer are not looked at. */
 meg_status meg_plan_options_read(meg_error *e, const char *text, meg_plan_options *out);
 

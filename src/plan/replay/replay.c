@@ -41,10 +41,9 @@ typedef struct actor {
     int *crew_actors; /* (teams) how many they are */
     int node, copies; /* ranks of it on its node */
     item *item;
-    int *heir, *heirs; /* notes that wait for note i: heir[heirs[i]] .. heir[heirs[i + 1] - 1] */
-    int next, step;    /* of the events; of the job */
-    int waits;         /* for a note; -1: for none */
-    double issued, done, begun; /* seconds of kernels; when those at hand began */
+    int next, step;      /* of the events; of the job */
+    int waits;           /* for a note; -1: for none */
+    double issued, done; /* seconds of kernels */
     mark *marks;
     int first_mark, last_mark;
     size_t mark_room;
@@ -436,8 +435,8 @@ static void end_side(replay *r, side s, double begin)
                                                    .posted = it->posted,
                                                    .begin = begin,
                                                    .end = r->now});
-    for (int i = a->heirs[s.note]; i < a->heirs[s.note + 1]; i++)
-        if (a->item[a->heir[i]].blockers > 0) release(r, (side){s.actor, a->heir[i]});
+    for (int i = a->is->heirs[s.note]; i < a->is->heirs[s.note + 1]; i++)
+        if (a->item[a->is->heir[i]].blockers > 0) release(r, (side){s.actor, a->is->heir[i]});
     if (a->waits == s.note) go_on(r, s.actor);
 }
 
@@ -512,26 +511,6 @@ static int count_copies(const replay *r, int who, int rank)
     return count;
 }
 
-static void list_heirs(actor *a)
-{
-    const meg_events *v = a->events;
-    a->heirs = calloc((size_t)v->notes + 2, sizeof *a->heirs);
-    a->heir = calloc((size_t)v->afters + 1, sizeof *a->heir);
-    if (!a->heirs || !a->heir) abort();
-    for (int i = 0; i < v->afters; i++)
-        a->heirs[v->after[i] + 1]++;
-    for (int i = 0; i < v->notes; i++)
-        a->heirs[i + 1] += a->heirs[i];
-    int *at = calloc((size_t)v->notes + 1, sizeof *at);
-    if (!at) abort();
-    for (int i = 0; i < v->notes; i++)
-        for (int k = 0; k < v->note[i].afters; k++) {
-            int before = v->after[v->note[i].after + k];
-            a->heir[a->heirs[before] + at[before]++] = i;
-        }
-    free(at);
-}
-
 static void *zeroed(size_t count, size_t size)
 {
     void *memory = calloc(count + 1, size);
@@ -553,7 +532,6 @@ static void open_actor(replay *r, int who)
     for (int i = 0; i < is->teams; i++)
         know_team(r, a, i, seen);
     free(seen);
-    list_heirs(a);
 }
 
 static void close(replay *r)
@@ -563,8 +541,6 @@ static void close(replay *r)
         free(a->item);
         free(a->crew);
         free(a->crew_actors);
-        free(a->heir);
-        free(a->heirs);
         free(a->marks);
     }
     for (int i = 0; i < BUCKETS; i++)
@@ -579,33 +555,6 @@ static void close(replay *r)
     free(r->load);
     free(r->capacity);
     free(r);
-}
-
-/* ---- actors of plans ---- */
-
-void meg_actor_make(const meg_plan *p, int entry, meg_actor *out)
-{
-    const meg_entry *e = &p->entry[entry];
-    *out = (meg_actor){.rank = p->world.rank,
-                       .teams = e->teams,
-                       .allreduce = meg_allreduce_find(p->options.allreduce),
-                       .number_bytes = meg_dtype_bytes(p->profile.real)};
-    meg_events_of(p, entry, &out->events);
-    out->team = zeroed((size_t)e->teams, sizeof *out->team);
-    for (int i = 0; i < e->teams; i++) {
-        size_t bytes = (size_t)e->team[i].count * sizeof(int);
-        out->team[i] = (meg_team){.count = e->team[i].count, .rank = zeroed(bytes, 1)};
-        memcpy(out->team[i].rank, e->team[i].rank, bytes);
-    }
-}
-
-void meg_actor_clear(meg_actor *a)
-{
-    meg_events_clear(&a->events);
-    for (int i = 0; i < a->teams; i++)
-        free(a->team[i].rank);
-    free(a->team);
-    *a = (meg_actor){0};
 }
 
 static void tell(const replay *r, meg_replay *out)

@@ -14,21 +14,8 @@
 #ifndef MEG_PLAN_REPLAY_REPLAY_H
 #define MEG_PLAN_REPLAY_REPLAY_H
 
-#include "comm/allreduce/allreduce.h"
 #include "machine/description.h"
-#include "plan/program/events.h"
-
-typedef struct meg_actor { /* what a replay must know of a rank, or of one of several equal ones */
-    int rank;
-    meg_events events;
-    int teams;
-    meg_team *team; /* that sum with it, by number */
-    const meg_allreduce_kind *allreduce;
-    int64_t number_bytes; /* of what is summed */
-} meg_actor;
-
-void meg_actor_make(const meg_plan *p, int entry, meg_actor *out);
-void meg_actor_clear(meg_actor *a);
+#include "plan/replay/actor.h"
 
 typedef struct meg_replay_job {
     const meg_machine *machine; /* rank r is on node r / machine->ranks */

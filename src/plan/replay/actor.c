@@ -1,0 +1,63 @@
+/* Actors: see actor.h. */
+#include "plan/replay/actor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *zeroed(size_t count, size_t size)
+{
+    void *memory = calloc(count + 1, size);
+    if (!memory) abort();
+    return memory;
+}
+
+/* The other way round of `after`. */
+static void list_heirs(meg_actor *a)
+{
+    const meg_events *v = &a->events;
+    a->heirs = zeroed((size_t)v->notes + 1, sizeof *a->heirs);
+    a->heir = zeroed((size_t)v->afters, sizeof *a->heir);
+    for (int i = 0; i < v->afters; i++)
+        a->heirs[v->after[i] + 1]++;
+    for (int i = 0; i < v->notes; i++)
+        a->heirs[i + 1] += a->heirs[i];
+    int *at = zeroed((size_t)v->notes, sizeof *at);
+    for (int i = 0; i < v->notes; i++)
+        for (int k = 0; k < v->note[i].afters; k++) {
+            int before = v->after[v->note[i].after + k];
+            a->heir[a->heirs[before] + at[before]++] = i;
+        }
+    free(at);
+}
+
+static void copy_teams(const meg_entry *e, meg_actor *out)
+{
+    out->teams = e->teams;
+    out->team = zeroed((size_t)e->teams, sizeof *out->team);
+    for (int i = 0; i < e->teams; i++) {
+        size_t count = (size_t)e->team[i].count;
+        out->team[i] = (meg_team){.count = e->team[i].count, .rank = zeroed(count, sizeof(int))};
+        memcpy(out->team[i].rank, e->team[i].rank, count * sizeof(int));
+    }
+}
+
+void meg_actor_make(const meg_plan *p, int entry, meg_actor *out)
+{
+    *out = (meg_actor){.rank = p->world.rank,
+                       .allreduce = meg_allreduce_find(p->options.allreduce),
+                       .number_bytes = meg_dtype_bytes(p->profile.real)};
+    meg_events_of(p, entry, &out->events);
+    list_heirs(out);
+    copy_teams(&p->entry[entry], out);
+}
+
+void meg_actor_clear(meg_actor *a)
+{
+    meg_events_clear(&a->events);
+    for (int i = 0; i < a->teams; i++)
+        free(a->team[i].rank);
+    free(a->team);
+    free(a->heir);
+    free(a->heirs);
+    *a = (meg_actor){0};
+}

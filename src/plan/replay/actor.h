@@ -1,0 +1,21 @@
+/* Actors: what a replay must know of ranks, taken from their plans, which may go then. */
+#ifndef MEG_PLAN_REPLAY_ACTOR_H
+#define MEG_PLAN_REPLAY_ACTOR_H
+
+#include "comm/allreduce/allreduce.h"
+#include "plan/program/events.h"
+
+typedef struct meg_actor { /* what a replay must know of a rank, or of one of several equal ones */
+    int rank;
+    meg_events events;
+    int *heir, *heirs; /* notes that wait for note i: heir[heirs[i]] .. heir[heirs[i + 1] - 1] */
+    int teams;
+    meg_team *team; /* that sum with it, by number */
+    const meg_allreduce_kind *allreduce;
+    int64_t number_bytes; /* of what is summed */
+} meg_actor;
+
+void meg_actor_make(const meg_plan *p, int entry, meg_actor *out);
+void meg_actor_clear(meg_actor *a);
+
+#endif
