@@ -2,6 +2,7 @@
 #include "train/forecast.h"
 #include "base/clock.h"
 #include "exec/profile.h"
+#include "machine/links.h"
 #include "machine/memory.h"
 #include "machine/prices.h"
 #include "machine/processors.h"
@@ -55,7 +56,7 @@ meg_status meg_context_machine(const meg_context *ctx, meg_error *e, int ranks, 
 {
     const char *text = ctx->options.machine;
     describe_here(ctx, ranks, out);
-    if (!*text) return MEG_OK;
+    if (!*text) return ctx->prices ? meg_links_read(e, ctx->prices, out) : MEG_OK;
     return strchr(text, '=') ? meg_machine_read(e, "machine", text, out) : read_file(e, text, out);
 }
 
