@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-static const meg_prices_head head = {1, 1, "avx2", {1e10, 1e9, 2e9, 1e-6, 5e-5}};
+static const meg_prices_head head = {1, 1, "avx2", {1e10, 1e9, 2e9, 1e-6, 5e-5, 0}};
 
 static meg_plan *plan_of(const meg_graph *g, meg_device *d, const meg_prices *book)
 {

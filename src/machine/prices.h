@@ -29,6 +29,7 @@ typedef struct meg_rates { /* of this machine with this many threads */
     double bandwidth;      /* bytes / s, read and written */
     double launch;         /* seconds from the end of a kernel to the begin of the next */
     double step;           /* seconds of a step besides its kernels: its begin and its end */
+    double loop;           /* of the reference loop (exec/probe/drift.h), undisturbed; 0: not known */
 } meg_rates;
 
 /* What is known of a kernel before it is timed. */

@@ -38,6 +38,7 @@ static const meg_param rate_params[] = {
     {"bandwidth", MEG_PARAM_REAL, offsetof(meg_rates, bandwidth), NULL, "", NULL, 1, 1e30},
     {"launch", MEG_PARAM_REAL, offsetof(meg_rates, launch), NULL, "", NULL, 0, 1e3},
     {"step", MEG_PARAM_REAL, offsetof(meg_rates, step), NULL, "", NULL, 0, 1e3},
+    {"loop", MEG_PARAM_REAL, offsetof(meg_rates, loop), "0", "", NULL, 0, 1e3},
     {0}};
 
 static const meg_param price_params[] = {
@@ -211,8 +212,10 @@ void meg_prices_write(const meg_prices *p, FILE *out)
     const meg_rates *r = &h->rates;
     fprintf(out, "%s\nmachine threads=%d ranks=%d isa=%s\n", FIRST_LINE, h->threads, h->ranks,
             h->isa);
-    fprintf(out, "rates flops=%.4g plain=%.4g bandwidth=%.4g launch=%.4g step=%.4g\n", r->flops,
+    fprintf(out, "rates flops=%.4g plain=%.4g bandwidth=%.4g launch=%.4g step=%.4g", r->flops,
             r->plain, r->bandwidth, r->launch, r->step);
+    if (r->loop > 0) fprintf(out, " loop=%.4g", r->loop);
+    fputs("\n", out);
     for (int i = 0; meg_prices_link_at(p, i); i++)
         fprintf(out, "%s\n", meg_prices_link_at(p, i));
     for (int i = 0; meg_prices_model_at(p, i); i++) {
