@@ -70,7 +70,7 @@ def cases(only):
             for strategy, more, ranks in STRATEGIES:
                 if PIPE in more and norm:
                     more += " --norm 1"
-                if only in name + " " + strategy:
+                if only in f" {name}, {strategy}":
                     words_all = f"{words} {more} --threads 1 --goal given --momentum 0.9"
                     yield {"case": f"{name}, {strategy}", "group": group, "ranks": ranks,
                            "words": " ".join(words_all.split())}
@@ -113,7 +113,7 @@ def predict(folder, only):
             if "refused" in said:
                 c["refused"] = said["refused"]
         with open(book(folder, c["ranks"], "machine")) as f:
-            rates = f.read().split("loop=")
+            rates = f.read().split(" turn=")
         c["loop"] = float(rates[1].split()[0]) if len(rates) > 1 else None
         out.append(c)
     with open(os.path.join(folder, "predicted.json"), "w") as f:

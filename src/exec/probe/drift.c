@@ -1,13 +1,12 @@
 /* The reference loop: see drift.h. */
 #include "exec/probe/drift.h"
 #include "base/clock.h"
+#include "exec/probe/panel.h"
 
 #include <stdlib.h>
 
 enum {
-    TURNS = 50,
-    SMALL = 2048,      /* floats of the multiply-adds: two such arrays are in the first cache */
-    SWEEPS = 1200,     /* over them, of each thread, in a turn */
+    PANELS = 1500,     /* of each thread, in a turn */
     LARGE = 1 << 19,   /* floats of each of the triad's arrays: beyond a core's own cache */
     MESSAGE = 1 << 16, /* bytes */
     TAG = 0
@@ -20,6 +19,7 @@ struct meg_drift {
     bool first; /* of a pair */
     float *x, *y, *z; /* (LARGE) */
     char *message;
+    double work; /* seconds of computing so far */
 };
 
 /* Pairs of neighbours; the last of an odd number has none. */
@@ -63,14 +63,11 @@ void meg_drift_free(meg_drift *x)
 
 static void multiply_add(void)
 {
-    float a[SMALL], b[SMALL];
-    for (int i = 0; i < SMALL; i++)
-        a[i] = b[i] = 1;
-    for (int k = 0; k < SWEEPS; k++) {
-        for (int i = 0; i < SMALL; i++)
-            a[i] = a[i] * 0.5f + b[i];
-        __asm__ volatile("" : : "g"(a) : "memory"); /* so that each sweep is made */
-    }
+    meg_panel_memory p;
+    meg_panel panel = meg_panel_best();
+    meg_panel_fill(&p);
+    for (int i = 0; i < PANELS; i++)
+        panel.run(&p);
 }
 
 static void triad(const meg_drift *x)
@@ -82,12 +79,16 @@ static void triad(const meg_drift *x)
         z[i] = a[i] + 0.5f * b[i];
 }
 
-static void compute(void *argument) /* on the worker */
+/* On the worker. The clock of its thread does not run while others have the core; of several threads there is
+ * only the clock on the wall. */
+static void compute(void *argument)
 {
-    const meg_drift *x = argument;
+    meg_drift *x = argument;
+    double (*clock)(void) = x->threads == 1 ? meg_clock_thread : meg_clock, begin = clock();
 #pragma omp parallel num_threads(x->threads)
     multiply_add();
     triad(x);
+    x->work += clock() - begin;
 }
 
 static meg_status one_way(const meg_drift *x, meg_error *e, bool sends)
@@ -107,13 +108,14 @@ static meg_status turn(meg_drift *x, meg_error *e)
     return one_way(x, e, !x->first);
 }
 
-meg_status meg_drift_look(meg_drift *x, meg_error *e, double *seconds)
+meg_status meg_drift_look(meg_drift *x, meg_error *e, int turns, meg_drift_time *out)
 {
+    x->work = 0;
     if (x->comm) MEG_TRY(e, meg_comm_barrier(x->comm, e));
     double begin = meg_clock();
-    for (int i = 0; i < TURNS; i++)
+    for (int i = 0; i < turns; i++)
         MEG_TRY(e, turn(x, e));
     if (x->comm) MEG_TRY(e, meg_comm_barrier(x->comm, e));
-    *seconds = meg_clock() - begin;
-    return x->comm ? meg_comm_share(x->comm, e, 0, seconds, sizeof *seconds) : MEG_OK;
+    *out = (meg_drift_time){(meg_clock() - begin) / turns, x->work / turns};
+    return x->comm ? meg_comm_share(x->comm, e, 0, out, sizeof *out) : MEG_OK;
 }

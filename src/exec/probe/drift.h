@@ -17,7 +17,12 @@ typedef struct meg_drift meg_drift;
 meg_status meg_drift_new(meg_device *d, meg_comm *c, meg_error *e, meg_drift **out);
 void meg_drift_free(meg_drift *x);
 
-/* Collective; c NULL: alone. Seconds of the loop, some 40 ms on a quiet core, the same on all ranks. */
-meg_status meg_drift_look(meg_drift *x, meg_error *e, double *seconds);
+typedef struct meg_drift_time { /* seconds of a turn, somewhat less than a millisecond */
+    double wall;                /* from turn to turn: others have the cores, neighbours are late */
+    double work;                /* of the worker's own time: others have caches, memory, half of a core */
+} meg_drift_time;
+
+/* Collective. The mean of so many turns, the same on all ranks. */
+meg_status meg_drift_look(meg_drift *x, meg_error *e, int turns, meg_drift_time *out);
 
 #endif
