@@ -9,7 +9,8 @@
  * time slice away for EAGER seconds, then naps, longer and longer, up to NAP_LONG; anything that happens
  * makes it eager again. EAGER is longer than neighbours' kernels differ: ranks that meet for every
  * layer (halos, sums of norms) would else sleep each time, and a sleep costs as much as the layer,
- * most of all on virtual machines, whose halted processors others take.
+ * most of all on virtual machines, whose halted processors others take. Where ranks outnumber the
+ * processors, those that only look keep the processor from those that work: there it is HASTY.
  */
 #include "base/pool.h"
 #include "comm/kind.h"
@@ -26,6 +27,7 @@
 #include <unistd.h>
 
 #define EAGER     1e-3
+#define HASTY     25e-6
 #define NAP_SHORT 20e-6
 #define NAP_LONG  200e-6
 enum {
@@ -58,6 +60,7 @@ typedef struct mpi {
     MPI_Status *status;
 
     bool news;      /* something was done since the last sleep */
+    double eager;   /* seconds of looking before the first nap */
     double since;   /* when the first look since then was in vain; 0: none was */
     int idle;       /* naps since then */
     int64_t rounds; /* how often all requests were looked at */
@@ -290,7 +293,7 @@ static meg_status sleep_mpi(meg_comm *base, meg_error *e, double seconds)
         double now = meg_clock(), left = until - now, pause = 0;
         if (left <= 0) return MEG_OK;
         if (c->since == 0) c->since = now;
-        if (now - c->since < EAGER) sched_yield();
+        if (now - c->since < c->eager) sched_yield();
         else {
             pause = nap(c) < left ? nap(c) : left;
             c->idle += c->idle < NAPS;
@@ -374,7 +377,7 @@ static meg_status split(meg_comm *base, meg_error *e, int colour, meg_comm **out
 static meg_status find_nodes(mpi *c, meg_error *e)
 {
     MPI_Comm node;
-    int lowest = c->base.rank;
+    int lowest = c->base.rank, here = 0;
     TRY_MPI(e, "MPI_Comm_split_type",
             MPI_Comm_split_type(c->comm, MPI_COMM_TYPE_SHARED, c->base.rank, MPI_INFO_NULL, &node));
     TRY_MPI(e, "MPI_Bcast", MPI_Bcast(&lowest, 1, MPI_INT, 0, node));
@@ -382,6 +385,9 @@ static meg_status find_nodes(mpi *c, meg_error *e)
     TRY_MPI(e, "MPI_Allgather", MPI_Allgather(&lowest, 1, MPI_INT, c->node, 1, MPI_INT, c->comm));
     for (int r = 0; r < c->base.size; r++)
         c->node[r] = c->node[r] == r ? c->base.nodes++ : c->node[c->node[r]];
+    for (int r = 0; r < c->base.size; r++)
+        here += c->node[r] == c->node[c->base.rank];
+    c->eager = here <= sysconf(_SC_NPROCESSORS_ONLN) ? EAGER : HASTY;
     return MEG_OK;
 }
 
