@@ -194,9 +194,15 @@ static void links_are_measured(void **unused)
     enum {
         RANKS = 5
     };
-    static const char *const lines[] = {"inside latency=", "between latency=", "between latency="};
-    static const char *const pairs[] = {
-        " pairs=1 at=1024:", " pairs=1 at=1024:", " pairs=2 at=1024:"};
+    enum {
+        LINES = 5
+    };
+    static const char *const lines[LINES] = {"inside latency=", "inside latency=",
+                                             "between latency=", "between latency=",
+                                             "between latency="};
+    static const char *const pairs[LINES] = {" pairs=1 at=1024:", " pairs=1 both=yes at=1024:",
+                                             " pairs=1 at=1024:", " pairs=2 at=1024:",
+                                             " pairs=2 both=yes at=1024:"};
     meg_error e = {0};
     meg_comm *comm[RANKS];
     rank r[RANKS] = {{0}};
@@ -210,7 +216,7 @@ static void links_are_measured(void **unused)
         pthread_join(r[i].thread, NULL);
     for (int i = 0; i < RANKS; i++) {
         if (r[i].error.status != MEG_OK) fail_msg("rank %d: %s", i, r[i].error.message);
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < LINES; k++) {
             const char *line = meg_prices_link_at(r[i].book, k);
             assert_non_null(line);
             assert_string_equal(line, meg_prices_link_at(r[0].book, k));
@@ -218,7 +224,7 @@ static void links_are_measured(void **unused)
             assert_non_null(strstr(line, pairs[k]));
             assert_non_null(strstr(line, ",4194304:"));
         }
-        assert_null(meg_prices_link_at(r[i].book, 3));
+        assert_null(meg_prices_link_at(r[i].book, LINES));
     }
     for (int i = 0; i < RANKS; i++) {
         meg_comm_free(r[i].comm);

@@ -5,9 +5,11 @@
  * MPI progresses only inside its calls. Messages longer than the `piece` (an MPI count is an int)
  * are several requests with the same tag, which MPI keeps in order.
  *
- * Waiting: MPI's own would burn a core that the rank's workers need. Here a rank looks, gives its
- * time slice away some times, then naps, longer and longer, up to NAP_LONG; anything that happens
- * makes it eager again.
+ * Waiting: MPI's own would burn a core that the rank's workers need. Here a rank looks and gives its
+ * time slice away for EAGER seconds, then naps, longer and longer, up to NAP_LONG; anything that happens
+ * makes it eager again. EAGER is longer than neighbours' kernels differ: ranks that meet for every
+ * layer (halos, sums of norms) would else sleep each time, and a sleep costs as much as the layer,
+ * most of all on virtual machines, whose halted processors others take.
  */
 #include "base/pool.h"
 #include "comm/kind.h"
@@ -23,10 +25,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#define EAGER     1e-3
 #define NAP_SHORT 20e-6
 #define NAP_LONG  200e-6
 enum {
-    YIELDS = 50,
+    NAPS = 1000, /* more are not counted */
     PIECE = 1 << 30,
     NO_PEER = -1
 };
@@ -55,7 +58,8 @@ typedef struct mpi {
     MPI_Status *status;
 
     bool news;      /* something was done since the last sleep */
-    int idle;       /* looks in vain since then */
+    double since;   /* when the first look since then was in vain; 0: none was */
+    int idle;       /* naps since then */
     int64_t rounds; /* how often all requests were looked at */
 } mpi;
 
@@ -261,8 +265,15 @@ static void drop(meg_comm *base, meg_letter *m)
 
 static double nap(const mpi *c)
 {
-    double seconds = NAP_SHORT * (1 + 0.25 * (c->idle - YIELDS));
+    double seconds = NAP_SHORT * (1 + 0.25 * c->idle);
     return seconds < NAP_LONG ? seconds : NAP_LONG;
+}
+
+static void be_eager(mpi *c)
+{
+    c->news = false;
+    c->since = 0;
+    c->idle = 0;
 }
 
 static meg_status sleep_mpi(meg_comm *base, meg_error *e, double seconds)
@@ -273,15 +284,17 @@ static meg_status sleep_mpi(meg_comm *base, meg_error *e, double seconds)
     for (;;) {
         if (!c->news) MEG_TRY(e, progress(c, e));
         if (c->news || woken) {
-            c->news = false;
-            c->idle = 0;
+            be_eager(c);
             return MEG_OK;
         }
-        double left = until - meg_clock(), pause = 0;
+        double now = meg_clock(), left = until - now, pause = 0;
         if (left <= 0) return MEG_OK;
-        if (c->idle < YIELDS) sched_yield();
-        else pause = nap(c) < left ? nap(c) : left;
-        if (c->idle < 1000) c->idle++;
+        if (c->since == 0) c->since = now;
+        if (now - c->since < EAGER) sched_yield();
+        else {
+            pause = nap(c) < left ? nap(c) : left;
+            c->idle += c->idle < NAPS;
+        }
         woken = meg_waker_sleep(&c->waker, pause);
     }
 }
@@ -291,8 +304,7 @@ static meg_status doze_mpi(meg_comm *base, meg_error *e, double seconds)
     mpi *c = (mpi *)base;
     meg_waker_sleep(&c->waker, seconds);
     MEG_TRY(e, progress(c, e));
-    c->news = false;
-    c->idle = 0;
+    be_eager(c);
     return MEG_OK;
 }
 

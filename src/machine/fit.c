@@ -137,10 +137,12 @@ static int ascending(const void *a, const void *b)
 static double median_error(const meg_fit_sample *s, int count, const meg_price_model *m,
                            double *room)
 {
+    int real = 0;
     for (int k = 0; k < count; k++)
-        room[k] = fabs(relative(m, &s[k]));
-    qsort(room, (size_t)count, sizeof *room, ascending);
-    return count % 2 ? room[count / 2] : (room[count / 2 - 1] + room[count / 2]) / 2;
+        if (s[k].weight >= 1) room[real++] = fabs(relative(m, &s[k]));
+    if (real == 0) return 0;
+    qsort(room, (size_t)real, sizeof *room, ascending);
+    return real % 2 ? room[real / 2] : (room[real / 2 - 1] + room[real / 2]) / 2;
 }
 
 void meg_fit(const meg_fit_sample *s, int count, meg_price_model *out)
@@ -154,7 +156,7 @@ void meg_fit(const meg_fit_sample *s, int count, meg_price_model *out)
         if (unit[i] <= 0) unit[i] = 1;
     }
     for (int k = 0; k < count; k++)
-        weight[k] = 1;
+        weight[k] = s[k].weight;
     unsigned terms = terms_of(s, count);
     memset(out->term, 0, sizeof out->term);
     for (int round = 0; round < ROUNDS; round++) {
@@ -162,9 +164,11 @@ void meg_fit(const meg_fit_sample *s, int count, meg_price_model *out)
         best_choice(&n, unit, terms, out);
         double scale = fmax(2 * median_error(s, count, out, error), 1e-3);
         for (int k = 0; k < count; k++)
-            weight[k] = fmin(1, scale / fmax(fabs(relative(out, &s[k])), 1e-12));
+            weight[k] = s[k].weight * fmin(1, scale / fmax(fabs(relative(out, &s[k])), 1e-12));
     }
     out->error = median_error(s, count, out, error);
-    out->samples = count;
+    out->samples = 0;
+    for (int k = 0; k < count; k++)
+        out->samples += s[k].weight >= 1;
     free(weight);
 }

@@ -3,11 +3,15 @@
 #include "machine/prices.h"
 #include "base/pool.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const double NEAR = 1 << 20; /* bytes that a core's cache holds: the second level's */
 static const double FAR = 16 << 20; /* that the package's holds: some third of what is sold today */
+
+static const double MODEL_COUNTS = 0.25; /* as much as a quarter of a kernel of the same size */
+static const double FARTHEST = 3;        /* times more or less than the model */
 
 struct meg_prices {
     meg_prices_head head;
@@ -71,8 +75,9 @@ static bool is_there(const void *list, int count, size_t element, int at, const 
     return at < count && strcmp(*found, text) == 0;
 }
 
-void meg_prices_add(meg_prices *p, const char *key, double seconds)
+void meg_prices_add(meg_prices *p, const meg_price *one)
 {
+    const char *key = one->key;
     int at = place_of(p->price, p->prices, sizeof *p->price, key);
     if (!is_there(p->price, p->prices, sizeof *p->price, at, key)) {
         p->price = meg_grow(p->price, &p->price_room, (size_t)p->prices + 1, sizeof *p->price);
@@ -80,7 +85,9 @@ void meg_prices_add(meg_prices *p, const char *key, double seconds)
         p->price[at].key = meg_pool_text(p->pool, "%s", key);
         p->prices++;
     }
-    p->price[at].seconds = seconds;
+    key = p->price[at].key;
+    p->price[at] = *one;
+    p->price[at].key = key;
 }
 
 void meg_prices_add_model(meg_prices *p, const meg_price_model *m)
@@ -148,6 +155,32 @@ static double fitted(const meg_price_model *m, const meg_price_query *q)
     return seconds;
 }
 
+static double octaves(double a, double b)
+{
+    return log2(fmax(a, 1) / fmax(b, 1));
+}
+
+/* How much slower than the model measured kernels of like size are: the mean of logarithms, in which each counts
+ * the less, the more octaves of operations and bytes it is away, and the model itself counts, too. */
+static double near_by(const meg_prices *p, const meg_price_model *m, const meg_price_query *q)
+{
+    size_t length = strlen(m->family);
+    double sum = 0, weights = MODEL_COUNTS;
+    for (int i = place_of(p->price, p->prices, sizeof *p->price, m->family); i < p->prices; i++) {
+        const meg_price *one = &p->price[i];
+        if (strncmp(one->key, m->family, length) != 0) break;
+        if (one->key[length] != ' ' || one->traffic + one->flops <= 0 || one->seconds <= 0)
+            continue;
+        double flops = octaves(one->flops, q->flops), bytes = octaves(one->traffic, q->traffic);
+        double weight = exp(-(flops * flops + bytes * bytes) / 2);
+        meg_price_query there = {.flops = one->flops, .traffic = one->traffic};
+        if (weight < 1e-3) continue;
+        sum += weight * log(one->seconds / fmax(fitted(m, &there), 1e-9));
+        weights += weight;
+    }
+    return fmin(fmax(exp(sum / weights), 1 / FARTHEST), FARTHEST);
+}
+
 /* Share of the machine's peak that kernels reach, by the beginning of their name. Depthwise ones
  * have one product per byte or so. Winograd's operations are counted such that they reach all of it. */
 static double efficiency(const char *impl)
@@ -164,7 +197,7 @@ static double efficiency(const char *impl)
 }
 
 /* The roofline: as long as the slower of computing and moving takes. */
-static double guessed(const meg_rates *r, const meg_price_query *q)
+double meg_rates_guess(const meg_rates *r, const meg_price_query *q)
 {
     bool plain = strcmp(q->impl, "plain") == 0;
     double rate = plain ? r->plain : r->flops * efficiency(q->impl);
@@ -183,7 +216,7 @@ double meg_prices_seconds(const meg_prices *p, const meg_price_query *q)
     const meg_price *measured = *q->key && p->prices ? meg_prices_find(p, q->key) : NULL;
     const meg_price_model *model = measured ? NULL : meg_prices_model(p, q->family);
     double seconds = measured ? measured->seconds
-                     : model  ? fitted(model, q)
-                              : guessed(&p->head.rates, q);
+                     : model  ? fitted(model, q) * near_by(p, model, q)
+                              : meg_rates_guess(&p->head.rates, q);
     return p->head.rates.launch + seconds;
 }

@@ -2,7 +2,8 @@
  * plans read it; nobody measures while planning, so that the same book gives the same plan at any hour.
  *
  *     measured   key -> seconds             one kernel just as it runs: operator, pass, shapes, formats
- *     fitted     family -> coefficients     seconds = sum of term x figure of the kernel (fit.h)
+ *     fitted     family -> coefficients     seconds = sum of term x figure of the kernel (fit.h), times what
+ *                                           measured kernels of the family and of like size are off it
  *     rates      what the machine does per second: for kernels of which the book knows nothing
  *
  * The first that knows the kernel answers. A book is text (prices_text.c):
@@ -11,7 +12,7 @@
  *     machine threads=1 ranks=2 isa=avx2
  *     rates flops=4.1e10 plain=1e9 bandwidth=9e9 launch=2e-06 step=5e-05
  *     model base=1e-06 flop=2.8e-11 byte=0 cold=5e-11 far=0 error=0.04 samples=12 : conv fwd jit:avx2
- *     price 0.000121 : conv fwd jit:avx2 filters=64 kernel=3 ...
+ *     price 0.000121 flops=2e+08 bytes=1e+06 : conv fwd jit:avx2 filters=64 kernel=3 ...
  *     inside latency=4e-07 at=1024:2.1e9,65536:8e9
  */
 #ifndef MEG_MACHINE_PRICES_H
@@ -58,8 +59,9 @@ typedef struct meg_price_model {
 } meg_price_model;
 
 typedef struct meg_price {
-    const char *key;
-    double seconds; /* without the launch */
+    const char *key;       /* begins with the family */
+    double seconds;        /* without the launch */
+    double flops, traffic; /* both 0: not known, so it says nothing of its neighbours */
 } meg_price;
 
 typedef struct meg_prices meg_prices;
@@ -78,7 +80,7 @@ void meg_prices_free(meg_prices *p);
 const meg_prices_head *meg_prices_head_of(const meg_prices *p);
 
 /* What is there already is replaced. Texts are copied. */
-void meg_prices_add(meg_prices *p, const char *key, double seconds);
+void meg_prices_add(meg_prices *p, const meg_price *one);
 void meg_prices_add_model(meg_prices *p, const meg_price_model *m);
 void meg_prices_add_link(meg_prices *p, const char *line); /* "inside latency=..." */
 
@@ -89,6 +91,9 @@ const char *meg_prices_link_at(const meg_prices *p, int i);
 
 const meg_price *meg_prices_find(const meg_prices *p, const char *key);
 const meg_price_model *meg_prices_model(const meg_prices *p, const char *family);
+
+/* What the machine's rates say of a kernel, without its launch. */
+double meg_rates_guess(const meg_rates *r, const meg_price_query *q);
 
 double meg_prices_step(const meg_prices *p); /* of a step besides its kernels; NULL as below */
 

@@ -40,6 +40,11 @@ static const meg_param rate_params[] = {
     {"step", MEG_PARAM_REAL, offsetof(meg_rates, step), NULL, "", NULL, 0, 1e3},
     {0}};
 
+static const meg_param price_params[] = {
+    {"flops", MEG_PARAM_REAL, offsetof(meg_price, flops), "0", "", NULL, 0, 1e30},
+    {"bytes", MEG_PARAM_REAL, offsetof(meg_price, traffic), "0", "", NULL, 0, 1e30},
+    {0}};
+
 #define TERM(name, which)                                                                          \
     {                                                                                              \
         name, MEG_PARAM_REAL, offsetof(model_words, term) + (which) * sizeof(double), "0", "",     \
@@ -130,11 +135,12 @@ static meg_status read_model(reader *r, char *line)
 static meg_status read_price(reader *r, char *line)
 {
     char *key = cut_name(line), *end = line;
-    double seconds = strtod(line, &end);
+    meg_price one = {.key = key, .seconds = strtod(line, &end)};
     if (!key) return wrong(r, "a price needs ' : ' and the kernel that it is of");
-    if (end == line || *end || !(seconds >= 0 && seconds < MOST))
+    if (end == line || (*end && *end != ' ') || !(one.seconds >= 0 && one.seconds < MOST))
         return wrong(r, "a price is a number of seconds, 0 or more");
-    meg_prices_add(r->book, key, seconds);
+    MEG_TRY(r->error, read_words(r, price_params, end, &one));
+    meg_prices_add(r->book, &one);
     return MEG_OK;
 }
 
@@ -216,6 +222,11 @@ void meg_prices_write(const meg_prices *p, FILE *out)
             fprintf(out, " %s=%.4g", name[k], m->term[k]);
         fprintf(out, " error=%.3g samples=%d : %s\n", m->error, m->samples, m->family);
     }
-    for (int i = 0; meg_prices_at(p, i); i++)
-        fprintf(out, "price %.4g : %s\n", meg_prices_at(p, i)->seconds, meg_prices_at(p, i)->key);
+    for (int i = 0; meg_prices_at(p, i); i++) {
+        const meg_price *one = meg_prices_at(p, i);
+        fprintf(out, "price %.4g", one->seconds);
+        if (one->flops + one->traffic > 0)
+            fprintf(out, " flops=%.4g bytes=%.4g", one->flops, one->traffic);
+        fprintf(out, " : %s\n", one->key);
+    }
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "exec/probe/disk.h"
 #include "exec/profile.h"
+#include "machine/links.h"
 #include "machine/memory.h"
 #include "machine/prices.h"
 #include "machine/processors.h"
@@ -44,7 +45,7 @@ meg_status meg_context_machine(const meg_context *ctx, meg_error *e, int ranks, 
 {
     const char *text = ctx->options.machine;
     describe_here(ctx, ranks, out);
-    if (!*text) return MEG_OK;
+    if (!*text) return ctx->prices ? meg_links_read(e, ctx->prices, out) : MEG_OK;
     if (strchr(text, '=')) return meg_machine_read(e, "machine", text, out);
     if (access(text, R_OK) == 0) return meg_machine_load(e, text, out);
     return meg_fail(e, MEG_EIO,

@@ -1,5 +1,6 @@
-/* Messages measured: see links.h. Ping-pong, as the OSU Micro-Benchmarks have it: half of a round trip. Of
- * many trials the best counts, since others on the machine only ever add to a time.
+/* Messages measured: see links.h. Ping-pong, as the OSU Micro-Benchmarks have it: half of a round trip. But
+ * each message comes from memory that was not touched for a while, as those of a step do, and of many
+ * trials the median of the better half counts, not the best.
  *
  *     inside    0-1 2-3 ..      neighbours on a node; on all nodes at once
  *     between   0-4 1-5 ..      the ranks of a node with those of the next one
@@ -18,11 +19,12 @@ enum {
     LINE = 512
 };
 
-static const double PATIENCE = 0.2; /* seconds of a size, where the machine is busy */
+static const double PATIENCE = 0.05; /* seconds of a size, where the machine is busy */
 static const int64_t SIZES[] = {1, 1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22};
 
 enum {
-    COUNT = sizeof SIZES / sizeof *SIZES
+    COUNT = sizeof SIZES / sizeof *SIZES,
+    AREA = 16 << 20 /* bytes that messages come from by turns: more than a core's own cache */
 };
 
 typedef struct probing {
@@ -32,7 +34,9 @@ typedef struct probing {
     int pairs;    /* at once */
     int partner;  /* -1: this rank looks on */
     bool first;   /* of the two */
-    char *memory; /* the largest size */
+    bool both;    /* messages go both ways at once */
+    char *memory; /* twice AREA: what goes, what comes */
+    double *trial; /* (TRIALS) seconds */
 } probing;
 
 /* How many ranks before this one are on its node. */
@@ -74,38 +78,65 @@ static void find_partner(probing *p)
     if (pair >= p->pairs) p->partner = -1;
 }
 
-static meg_status one_way(const probing *p, bool sends, int64_t bytes)
+/* The memory of the i-th trial. */
+static char *place_of(const probing *p, int i, int64_t bytes)
+{
+    return p->memory + i * bytes % (AREA - bytes + 1);
+}
+
+static meg_status one_way(const probing *p, bool sends, char *at, int64_t bytes)
 {
     meg_letter *m = NULL;
-    if (sends)
-        MEG_TRY(p->error, meg_comm_send(p->comm, p->error, p->partner, TAG, p->memory, bytes, &m));
-    else MEG_TRY(p->error, meg_comm_recv(p->comm, p->error, p->partner, TAG, p->memory, bytes, &m));
+    if (sends) MEG_TRY(p->error, meg_comm_send(p->comm, p->error, p->partner, TAG, at, bytes, &m));
+    else MEG_TRY(p->error, meg_comm_recv(p->comm, p->error, p->partner, TAG, at, bytes, &m));
     return meg_comm_wait(p->comm, p->error, &m);
 }
 
-/* Seconds of a message of this pair; negative: it has none. The first byte tells the other side that it is
- * the last time. */
-static meg_status time_pair(const probing *p, int64_t bytes, double *out)
+/* One there and one back at the same time. */
+static meg_status two_ways(const probing *p, char *at, int64_t bytes)
 {
-    double begin = meg_clock(), least = INFINITY;
-    bool last = false;
-    *out = -1;
-    for (int i = 1; p->partner >= 0 && !last; i++) {
-        double start = meg_clock();
-        last = i >= FEWEST && (i >= TRIALS || start - begin > PATIENCE);
-        if (p->first) p->memory[0] = last;
-        MEG_TRY(p->error, one_way(p, p->first, bytes));
-        last = p->memory[0];
-        MEG_TRY(p->error, one_way(p, !p->first, bytes));
-        *out = least = fmin(least, (meg_clock() - start) / 2);
-    }
-    return MEG_OK;
+    meg_letter *sent = NULL, *came = NULL;
+    MEG_TRY(p->error,
+            meg_comm_recv(p->comm, p->error, p->partner, TAG, at + AREA, bytes, &came));
+    MEG_TRY(p->error, meg_comm_send(p->comm, p->error, p->partner, TAG, at, bytes, &sent));
+    MEG_TRY(p->error, meg_comm_wait(p->comm, p->error, &sent));
+    return meg_comm_wait(p->comm, p->error, &came);
 }
 
 static int ascending(const void *a, const void *b)
 {
     const double *x = a, *y = b;
     return (*x > *y) - (*x < *y);
+}
+
+/* Of the better half of the trials. */
+static double middle(double *trial, int count)
+{
+    qsort(trial, (size_t)count, sizeof *trial, ascending);
+    return trial[count / 4];
+}
+
+/* Seconds of a message of this pair; negative: it has none. A byte ahead tells the other side whether it is
+ * the last time, and lets both begin together. */
+static meg_status time_pair(const probing *p, int64_t bytes, double *out)
+{
+    double begin = meg_clock();
+    char last = false;
+    int count = 0;
+    while (p->partner >= 0 && !last) {
+        char *at = place_of(p, count, bytes);
+        last = count + 1 >= FEWEST && (count + 1 >= TRIALS || meg_clock() - begin > PATIENCE);
+        MEG_TRY(p->error, one_way(p, p->first, &last, 1));
+        double start = meg_clock();
+        if (p->both) MEG_TRY(p->error, two_ways(p, at, bytes));
+        else {
+            MEG_TRY(p->error, one_way(p, p->first, at, bytes));
+            MEG_TRY(p->error, one_way(p, !p->first, at, bytes));
+        }
+        p->trial[count++] = (meg_clock() - start) / (p->both ? 1 : 2);
+    }
+    *out = count ? middle(p->trial, count) : -1;
+    return MEG_OK;
 }
 
 /* The median over the pairs. */
@@ -137,9 +168,9 @@ static meg_status probe_pairs(probing *p, meg_prices *book)
         MEG_TRY(p->error, time_all(p, SIZES[i], &seconds[i]));
         latency = fmin(latency, seconds[i]);
     }
-    int used = snprintf(line, LINE,
-                        "%s latency=%.3g pairs=%d at=", p->inside ? "inside" : "between", latency,
-                        p->pairs);
+    int used = snprintf(line, LINE, "%s latency=%.3g pairs=%d%s at=",
+                        p->inside ? "inside" : "between", latency, p->pairs,
+                        p->both ? " both=yes" : "");
     for (int i = 1; i < COUNT; i++) {
         double rate = (double)SIZES[i] / fmax(seconds[i] - latency, seconds[i] / 4);
         used += snprintf(line + used, (size_t)(LINE - used), "%s%lld:%.3g", i > 1 ? "," : "",
@@ -149,20 +180,27 @@ static meg_status probe_pairs(probing *p, meg_prices *book)
     return MEG_OK;
 }
 
-/* One pair alone, then twice as many each time, and all at last. */
+/* One pair alone, then twice as many each time, and all at last: these also both ways. */
 static meg_status probe_kind(probing *p, meg_prices *book)
 {
     int most = most_pairs(p->comm, p->inside);
+    p->both = false;
     for (p->pairs = 1; p->pairs < most; p->pairs *= 2)
         MEG_TRY(p->error, probe_pairs(p, book));
     p->pairs = most;
-    return most ? probe_pairs(p, book) : MEG_OK;
+    if (!most) return MEG_OK;
+    MEG_TRY(p->error, probe_pairs(p, book));
+    p->both = true;
+    return probe_pairs(p, book);
 }
 
 meg_status meg_links_probe(meg_comm *c, meg_error *e, meg_prices *book)
 {
-    probing p = {.comm = c, .error = e, .memory = calloc((size_t)SIZES[COUNT - 1], 1)};
-    if (!p.memory) meg_fail(e, MEG_ENOMEM, "no memory for a message");
+    probing p = {.comm = c,
+                 .error = e,
+                 .memory = calloc(2, AREA),
+                 .trial = calloc(TRIALS, sizeof *p.trial)};
+    if (!p.memory || !p.trial) meg_fail(e, MEG_ENOMEM, "no memory for a message");
     else meg_error_clear(e);
     meg_status status = meg_comm_agree(c, e);
     for (int inside = 1; inside >= 0 && status == MEG_OK; inside--) {
@@ -170,5 +208,6 @@ meg_status meg_links_probe(meg_comm *c, meg_error *e, meg_prices *book)
         status = probe_kind(&p, book);
     }
     free(p.memory);
+    free(p.trial);
     return status;
 }

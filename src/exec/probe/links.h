@@ -1,6 +1,7 @@
 /* What messages cost, by size and by how many pairs of ranks talk at once: lines of a book of prices.
  *
  *     inside latency=4e-07 pairs=1 at=1024:2.1e+09,16384:6e+09,...     of ranks that share a node
+ *     inside latency=4e-07 pairs=1 both=yes at=...                     with a message the other way at once
  *     between latency=2e-05 pairs=4 at=...                             of ranks on two nodes
  *
  * A message of so many bytes takes latency + bytes / bandwidth, where at= has the bandwidth of each of

@@ -11,6 +11,7 @@
 #include "exec/profile.h"
 #include "zoo/zoo.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,13 +21,24 @@ static const double PATIENCE = 4; /* times as long may a probe take where others
 
 enum {
     LEAST = 3, /* steps */
-    MOST = 24
+    MOST = 24,
+    MOST_RANKS = 8 /* that run a row together: its layers are not cut into more parts */
 };
 
-static const struct {
+typedef struct row {
     const char *model, *words, *plan;
-} spread[] = {
+} row;
+
+/* Rows with %d in their plans' words are run by all ranks together, as many as stand there then; others by each
+ * rank for itself. They have what one rank never runs: parts with halos, packing, sums. */
+static const row spread[] = {
     {"resnet50", "image=3x64x64 classes=100", "batch=4 momentum=0.9"},
+    {"resnet-cifar", "depth=8", "batch=16 momentum=0.9 mesh=h%d"},
+    {"resnet-cifar", "depth=8", "batch=16 momentum=0.9 mesh=c%d channels=channel"},
+    {"gpt", "tokens=96 classes=512 layers=1 width=256 heads=8", "batch=4 mesh=c%d"},
+    {"resnet-cifar", "depth=8", "batch=16 momentum=0.9 norm=2 micro=4 phases=no"},
+    {"resnet-cifar", "depth=8 width=32", "batch=8 phases=yes norm=4 micro=2"},
+    {"resnet-cifar", "depth=8 width=32", "batch=16 mesh=c%d channels=filter zero=3"},
     {"gpt", "tokens=96 classes=2000 layers=1 width=256 heads=4", "batch=4 optimizer=adam"},
     {"gpt", "tokens=32 classes=500 layers=1 width=128 heads=2", "batch=1 optimizer=adam"},
     {"unet", "image=3x64x64 width=32", "batch=2 momentum=0.9"},
@@ -68,14 +80,27 @@ static meg_status go_on(const probing *p, bool *more)
     return meg_comm_barrier(p->comm, p->error);
 }
 
-static meg_status probe_row(probing *p, size_t row)
+static int ranks_of(const probing *p)
+{
+    return p->comm ? meg_comm_size(p->comm) : 1;
+}
+
+static meg_status probe_row(probing *p, const row *r)
 {
     meg_graph *g = NULL;
     meg_plan *plan = NULL;
+    char words[256];
+    const char *mark = strstr(r->plan, "%d");
     meg_profile profile = meg_profile_of(p->device);
-    meg_probe_site site = {p->device, NULL, ROW, LEAST, MOST};
-    meg_status status = meg_zoo_build(p->error, spread[row].model, spread[row].words, &g);
-    if (status == MEG_OK) status = meg_plan_make(g, p->error, &profile, spread[row].plan, 0, &plan);
+    meg_probe_site site = {p->device, mark ? p->comm : NULL, ROW, LEAST, MOST};
+    meg_world world = {mark ? meg_comm_rank(p->comm) : 0, mark ? ranks_of(p) : 1};
+    int before = (int)(mark ? mark - r->plan : (ptrdiff_t)strlen(r->plan));
+    snprintf(words, sizeof words, "%.*s", before, r->plan);
+    if (mark)
+        snprintf(words + before, sizeof words - (size_t)before, "%d%s", world.ranks, mark + 2);
+    meg_status status = meg_zoo_build(p->error, r->model, r->words, &g);
+    if (status == MEG_OK)
+        status = meg_plan_make_for(g, p->error, &profile, &world, words, 0, &plan);
     if (status == MEG_OK) status = meg_probe_plan(plan, p->error, &site, p->timings, NULL);
     meg_plan_destroy(plan);
     meg_graph_destroy(g);
@@ -124,7 +149,9 @@ static meg_status probe_all(probing *p, meg_prices_head *head)
     for (size_t i = 0; i < sizeof spread / sizeof *spread; i++) {
         MEG_TRY(p->error, go_on(p, &more));
         if (!more && i > 0) break; /* a book without any model is none */
-        MEG_TRY(p->error, agree(p, probe_row(p, i)));
+        bool together = strstr(spread[i].plan, "%d");
+        if (together && (ranks_of(p) == 1 || ranks_of(p) > MOST_RANKS)) continue;
+        MEG_TRY(p->error, agree(p, probe_row(p, &spread[i])));
     }
     MEG_TRY(p->error, share_rates(p, &head->rates));
     return meg_timings_share(p->timings, p->comm, p->error);
@@ -166,6 +193,7 @@ meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, double se
     meg_status status = probe_all(&p, &head);
     if (status == MEG_OK) {
         *out = meg_prices_new(&head);
+        meg_timings_prices(p.timings, *out);
         meg_timings_models(p.timings, *out, true);
         if (many(&p)) status = meg_links_probe(c, e, *out);
         if (status == MEG_OK) status = probe_disk(&p, &head, *out);

@@ -10,6 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    BELIEFS = 8 /* at most, of a family */
+};
+
+static const double BELIEF = 0.1; /* what a belief counts, where a measurement counts 1 */
+static const double MOST_OFF = 3; /* times off the machine's rates may large kernels be */
+
 typedef struct launch {
     const meg_prepared *kernel;
     int step;
@@ -261,7 +268,8 @@ int meg_timings_count(const meg_timings *t)
 void meg_timings_prices(const meg_timings *t, meg_prices *book)
 {
     for (size_t i = 0; i < t->count; i++)
-        meg_prices_add(book, t->list[i].key, t->list[i].seconds);
+        meg_prices_add(book, &(meg_price){t->list[i].key, t->list[i].seconds, t->list[i].flops,
+                                          t->list[i].traffic});
 }
 
 static int by_family(const void *a, const void *b)
@@ -271,22 +279,57 @@ static int by_family(const void *a, const void *b)
     return order ? order : strcmp(x->key, y->key);
 }
 
+static meg_fit_sample sample_of(double flops, double traffic, double seconds, double weight)
+{
+    meg_fit_sample s = {.seconds = seconds, .weight = weight};
+    meg_price_figures(&(meg_price_query){.flops = flops, .traffic = traffic}, s.figure);
+    return s;
+}
+
+static const char *impl_of(const char *family)
+{
+    const char *last = strrchr(family, ' ');
+    return last ? last + 1 : family;
+}
+
+/* What is believed of kernels far larger than the largest that was measured: that they are as much slower than
+ * the machine's rates say as that one, within limits. It keeps few or small samples from being drawn out to
+ * nonsense. */
+static int believe(const timing *list, size_t count, const meg_rates *rates, meg_fit_sample *out)
+{
+    static const double LARGER[] = {16, 256, 4096};
+    const timing *most = list;
+    int beliefs = sizeof LARGER / sizeof *LARGER;
+    for (size_t i = 1; i < count; i++)
+        if (list[i].traffic > most->traffic) most = &list[i];
+    meg_price_query q = {.impl = impl_of(most->family)};
+    for (int i = 0; i < beliefs; i++) {
+        q.flops = most->flops, q.traffic = most->traffic;
+        double off = most->seconds / fmax(meg_rates_guess(rates, &q), 1e-9);
+        q.flops *= LARGER[i], q.traffic *= LARGER[i];
+        off = fmin(fmax(off, 1 / MOST_OFF), MOST_OFF);
+        double seconds = fmax(off * meg_rates_guess(rates, &q), 1e-9);
+        out[i] = sample_of(q.flops, q.traffic, seconds, BELIEF);
+    }
+    return beliefs;
+}
+
 void meg_timings_models(const meg_timings *t, meg_prices *book, bool all)
 {
     size_t room = 0, samples_room = 0;
     timing *list = meg_grow(NULL, &room, t->count + 1, sizeof *list);
-    meg_fit_sample *sample = meg_grow(NULL, &samples_room, t->count + 1, sizeof *sample);
+    meg_fit_sample *sample = meg_grow(NULL, &samples_room, t->count + BELIEFS, sizeof *sample);
+    const meg_rates *rates = &meg_prices_head_of(book)->rates;
     memcpy(list, t->list, t->count * sizeof *list);
     qsort(list, t->count, sizeof *list, by_family);
     for (size_t i = 0, end; i < t->count; i = end) {
-        for (end = i; end < t->count && strcmp(list[end].family, list[i].family) == 0; end++) {
-            meg_price_query q = {"", "", "", list[end].flops, list[end].traffic};
-            meg_price_figures(&q, sample[end - i].figure);
-            sample[end - i].seconds = list[end].seconds;
-        }
+        for (end = i; end < t->count && strcmp(list[end].family, list[i].family) == 0; end++)
+            sample[end - i] = sample_of(list[end].flops, list[end].traffic, list[end].seconds, 1);
         meg_price_model m = {.family = list[i].family};
         if (!all && meg_prices_model(book, m.family)) continue;
-        meg_fit(sample, (int)(end - i), &m);
+        int count = (int)(end - i);
+        count += believe(list + i, end - i, rates, sample + count);
+        meg_fit(sample, count, &m);
         meg_prices_add_model(book, &m);
     }
     free(list);

@@ -1,5 +1,6 @@
 /* Actors: see actor.h. */
 #include "plan/replay/actor.h"
+#include "machine/prices.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,8 @@ void meg_actor_make(const meg_plan *p, int entry, meg_actor *out)
 {
     *out = (meg_actor){.rank = p->world.rank,
                        .allreduce = meg_allreduce_find(p->options.allreduce),
-                       .number_bytes = meg_dtype_bytes(p->profile.real)};
+                       .number_bytes = meg_dtype_bytes(p->profile.real),
+                       .wake = meg_prices_step(p->profile.prices)};
     meg_events_of(p, entry, &out->events);
     list_heirs(out);
     copy_teams(&p->entry[entry], out);

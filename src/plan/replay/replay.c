@@ -324,12 +324,13 @@ static void add_mark(actor *a, int note)
     a->marks[a->last_mark++] = (mark){a->issued, note};
 }
 
-/* Kernels use all cores of their rank. */
-static void begin_work(replay *r, int who)
+/* Kernels use all cores of their rank. A device that had nothing to do must wake up first. */
+static void begin_work(replay *r, int who, double wake)
 {
     actor *a = &r->actor[who];
     if (a->works || a->first_mark == a->last_mark) return;
-    activity w = {.left = a->marks[a->first_mark].at - a->done, .actor = who, .begin = r->now};
+    double left = a->marks[a->first_mark].at - a->done + wake;
+    activity w = {.left = left, .actor = who, .begin = r->now};
     double cores = own_cores(r->job->machine);
     want(r, &w, who, cores);
     want(r, &w, resource_of(r, a->node, CORES), cores * a->copies);
@@ -378,7 +379,7 @@ static void go_on(replay *r, int who)
         if (step >= 0) post(r, who, step);
         else a->waits = -1 - step;
     }
-    begin_work(r, who);
+    begin_work(r, who, a->is->wake);
 }
 
 static void finish_step(replay *r, int who)
@@ -419,7 +420,7 @@ static void end_work(replay *r, int who, double begin)
                                                        .begin = begin,
                                                        .end = r->now});
     }
-    begin_work(r, who);
+    begin_work(r, who, 0);
 }
 
 static void end_side(replay *r, side s, double begin)
