@@ -251,10 +251,12 @@ static uint64_t key_of(const replay *r, side s)
     return meg_hash_word(meg_hash_word(key, (uint64_t)from), (uint64_t)to);
 }
 
-/* Teams of equal ranks are equal, too: a team is known by its actors. */
+/* Teams of equal ranks are equal, too: a team is known by its actors, and by how many ranks it has, since one of a
+ * replica has the same actors as one of all replicas. */
 static void know_team(const replay *r, actor *a, int team, int *seen)
 {
     const meg_team *t = &a->is->team[team];
+    a->crew[team] = (uint64_t)t->count;
     for (int i = 0; i < t->count; i++) {
         int who = actor_of(r, t->rank[i]);
         if (seen[who] == team + 1) continue;
