@@ -29,12 +29,13 @@ refuses 1 'broken.txt:5: a row has' osu broken.txt
 # The file, its words and the link as words mean the same; paths are seen from the machine file.
 mkdir elsewhere
 mv cluster.txt latency*.txt bw.txt mbw_mr.txt elsewhere
-by_file=$(seconds "file=elsewhere/cluster.txt nodes=2 ranks=2 inside=$link")
-by_words=$(seconds "nodes=2 ranks=2 inside=$link between=$link")
+by_file=$(seconds "file=elsewhere/cluster.txt nodes=2 ranks=2 inside=1us,8GB/s")
+by_words=$(seconds "nodes=2 ranks=2 inside=1us,8GB/s between=$link")
 [ -n "$by_file" ] && [ "$by_file" = "$by_words" ] || fail "by file $by_file s, by words $by_words s"
-slower=$(seconds "nodes=2 ranks=2 inside=$link between=1ms,10MB/s")
+slower=$(seconds "nodes=2 ranks=2 inside=1us,8GB/s between=1ms,10MB/s")
 awk -v a="$by_words" -v b="$slower" 'BEGIN { exit !(b > 2 * a) }' || fail "links do not matter: $by_words s, $slower s"
-run 0 plan $words --machine elsewhere/cluster.txt
+run 0 plan cnn --width 2 --batch 64 --goal given --prices builtin --machine elsewhere/cluster.txt
+has out "rank 0 of 64: 64 replicas"
 printf 'file=loop.txt' > loop.txt
 refuses 1 'name one another' plan $words --machine loop.txt
 

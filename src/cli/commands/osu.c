@@ -46,12 +46,8 @@ static double predict(const meg_machine *m, const meg_transit_sum *s, const char
     return least;
 }
 
-static meg_status print_sums(meg_error *e, const settings *o, const meg_link *link)
+static void print_sums(const settings *o, const meg_osu *sums, const meg_link *link)
 {
-    meg_osu sums;
-    MEG_TRY(e, load(e, o->allreduce, &sums));
-    MEG_CHECK(e, sums.kind == MEG_OSU_ALLREDUCE, MEG_EARG, "%s is an output of %s", o->allreduce,
-              meg_osu_name(sums.kind));
     meg_machine m = meg_machine_default;
     m.ranks = o->pernode;
     m.nodes = (o->ranks + o->pernode - 1) / o->pernode;
@@ -61,16 +57,15 @@ static meg_status print_sums(meg_error *e, const settings *o, const meg_link *li
     for (int r = 0; r < o->ranks; r++)
         rank[r] = r;
     printf("%12s %12s %12s\n", "bytes", "measured us", "predicted");
-    for (int i = 0; i < sums.rows; i++) {
+    for (int i = 0; i < sums->rows; i++) {
         const char *name;
-        meg_transit_sum s = {NULL, (int)o->ranks, rank, sums.row[i].bytes / 4, 4, PIECE, 1};
+        meg_transit_sum s = {NULL, (int)o->ranks, rank, sums->row[i].bytes / 4, 4, PIECE, 1};
         if (s.count == 0) continue;
-        double seconds = predict(&m, &s, &name), measured = sums.row[i].figure;
-        printf("%12" PRId64 " %12.2f %12.2f  %+.0f %%  %s\n", sums.row[i].bytes, 1e6 * measured,
+        double seconds = predict(&m, &s, &name), measured = sums->row[i].figure;
+        printf("%12" PRId64 " %12.2f %12.2f  %+.0f %%  %s\n", sums->row[i].bytes, 1e6 * measured,
                1e6 * seconds, 100 * (seconds / measured - 1), name);
     }
     free(rank);
-    return MEG_OK;
 }
 
 static meg_status run(const meg_arguments *a, meg_error *e)
@@ -78,14 +73,19 @@ static meg_status run(const meg_arguments *a, meg_error *e)
     const settings *o = a->settings;
     char text[4096];
     meg_machine m;
+    meg_osu sums = {.kind = MEG_OSU_ALLREDUCE};
     MEG_CHECK(e, !*o->allreduce == !o->ranks, MEG_EARG,
               "--allreduce and --ranks belong together: the benchmark does not print its ranks");
     int used = snprintf(text, sizeof text, "between=osu:%s", a->place[0]);
     MEG_CHECK(e, used < (int)sizeof text, MEG_EARG, "names of %d letters", used);
     MEG_TRY(e, meg_machine_read(e, "osu", text, &m));
+    if (o->ranks) MEG_TRY(e, load(e, o->allreduce, &sums));
+    MEG_CHECK(e, sums.kind == MEG_OSU_ALLREDUCE, MEG_EARG, "%s is an output of %s", o->allreduce,
+              meg_osu_name(sums.kind));
     meg_link_print(&m.between, text, sizeof text);
     printf("%s\n", text);
-    return o->ranks ? print_sums(e, o, &m.between) : MEG_OK;
+    if (o->ranks) print_sums(o, &sums, &m.between);
+    return MEG_OK;
 }
 
 #define AT(member) offsetof(settings, member)
