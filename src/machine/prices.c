@@ -27,7 +27,7 @@ const meg_prices *meg_prices_builtin(void)
 {
     static const meg_prices book = {
         .head = {
-            .threads = 1, .ranks = 1, .isa = "builtin", .rates = {5e10, 1e9, 1e10, 2e-6, 5e-5}}};
+            .threads = 1, .ranks = 1, .isa = "builtin", .rates = {5e10, 1e9, 1e10, 2e-6, 5e-5, 0, 0, 0, 0}}};
     return &book;
 }
 

@@ -29,6 +29,10 @@ typedef struct meg_rates { /* of this machine with this many threads */
     double bandwidth;      /* bytes / s, read and written */
     double launch;         /* seconds from the end of a kernel to the begin of the next */
     double step;           /* seconds of a step besides its kernels: its begin and its end */
+    double issue;          /* of the thread that fills the device's queue, for a kernel, */
+    double post;           /* and for a message or sum: matters where it shares the workers' cores */
+    double turn, turn_work; /* of a turn of the reference loop (exec/probe/drift.h), undisturbed: on the
+                               wall, of the worker's own time; 0: not known */
 } meg_rates;
 
 /* What is known of a kernel before it is timed. */

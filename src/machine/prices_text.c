@@ -38,6 +38,10 @@ static const meg_param rate_params[] = {
     {"bandwidth", MEG_PARAM_REAL, offsetof(meg_rates, bandwidth), NULL, "", NULL, 1, 1e30},
     {"launch", MEG_PARAM_REAL, offsetof(meg_rates, launch), NULL, "", NULL, 0, 1e3},
     {"step", MEG_PARAM_REAL, offsetof(meg_rates, step), NULL, "", NULL, 0, 1e3},
+    {"issue", MEG_PARAM_REAL, offsetof(meg_rates, issue), "0", "", NULL, 0, 1e3},
+    {"post", MEG_PARAM_REAL, offsetof(meg_rates, post), "0", "", NULL, 0, 1e3},
+    {"turn", MEG_PARAM_REAL, offsetof(meg_rates, turn), "0", "", NULL, 0, 1e3},
+    {"turn_work", MEG_PARAM_REAL, offsetof(meg_rates, turn_work), "0", "", NULL, 0, 1e3},
     {0}};
 
 static const meg_param price_params[] = {
@@ -211,8 +215,12 @@ void meg_prices_write(const meg_prices *p, FILE *out)
     const meg_rates *r = &h->rates;
     fprintf(out, "%s\nmachine threads=%d ranks=%d isa=%s\n", FIRST_LINE, h->threads, h->ranks,
             h->isa);
-    fprintf(out, "rates flops=%.4g plain=%.4g bandwidth=%.4g launch=%.4g step=%.4g\n", r->flops,
+    fprintf(out, "rates flops=%.4g plain=%.4g bandwidth=%.4g launch=%.4g step=%.4g", r->flops,
             r->plain, r->bandwidth, r->launch, r->step);
+    if (r->issue > 0) fprintf(out, " issue=%.4g", r->issue);
+    if (r->post > 0) fprintf(out, " post=%.4g", r->post);
+    if (r->turn > 0) fprintf(out, " turn=%.4g turn_work=%.4g", r->turn, r->turn_work);
+    fputs("\n", out);
     for (int i = 0; meg_prices_link_at(p, i); i++)
         fprintf(out, "%s\n", meg_prices_link_at(p, i));
     for (int i = 0; meg_prices_model_at(p, i); i++) {

@@ -139,7 +139,10 @@ static meg_status replay(const meg_search_ask *ask, meg_error *e, meg_forecast *
 static meg_prices *prices_of(const meg_machine *m)
 {
     meg_prices_head head = {.threads = 1, .ranks = (int)m->ranks, .isa = "described"};
-    head.rates = (meg_rates){m->flops, m->flops, m->bandwidth, m->launch, 0};
+    head.rates = (meg_rates){.flops = m->flops,
+                             .plain = m->flops,
+                             .bandwidth = m->bandwidth,
+                             .launch = m->launch};
     return m->flops > 0 ? meg_prices_new(&head) : NULL;
 }
 

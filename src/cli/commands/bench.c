@@ -12,6 +12,7 @@
 #include "cli/report/measure.h"
 #include "cli/ranks.h"
 #include "cli/session.h"
+#include "exec/probe/drift.h"
 #include "plan/named.h"
 
 #include <inttypes.h>
@@ -20,18 +21,22 @@
 #include <string.h>
 
 enum {
-    BATCHES = 4 /* of the data set */
+    BATCHES = 4, /* of the data set */
+    TURNS = 50   /* of the reference loop: some 40 ms */
 };
 
 typedef struct settings {
     int64_t warmup, iterations, repeat;
-    bool kernels, json;
+    bool kernels, json, reference;
 } settings;
 
 typedef struct job {
     meg_session s;
     const settings *o;
     meg_measure steps, repeats; /* seconds of each step, images/s of each repeat */
+    meg_measure rounds;         /* seconds of a step, the median of each repeat */
+    meg_measure loops;          /* seconds of a turn of the reference loop before the first repeat and after each */
+    meg_drift *drift;           /* NULL: it is not asked for */
     double reading;             /* seconds to make one batch */
     double cpu;                 /* seconds of processor time of a step, of a rank */
     double exposed;       /* seconds of a step in which communication keeps a device waiting */
@@ -146,6 +151,15 @@ static meg_status some_steps(job *j, int64_t steps)
     return MEG_OK;
 }
 
+static meg_status look_at_machine(job *j)
+{
+    meg_drift_time now;
+    if (!j->drift) return MEG_OK;
+    MEG_TRY(j->s.error, meg_drift_look(j->drift, j->s.error, TURNS, &now));
+    meg_measure_add(&j->loops, now.wall);
+    return MEG_OK;
+}
+
 static meg_status repeat(job *j)
 {
     size_t first = j->steps.count;
@@ -153,6 +167,8 @@ static meg_status repeat(job *j)
     meg_measure mine = {.at = j->steps.at + first, .count = j->steps.count - first};
     double pace = (double)j->s.plan->options.batch / meg_measure_mean(&mine);
     meg_measure_add(&j->repeats, pace);
+    meg_measure_add(&j->rounds, meg_measure_median(&mine));
+    MEG_TRY(j->s.error, look_at_machine(j));
     if (meg_session_speaks(&j->s))
         fprintf(stderr, "repeat %zu: %.1f images/s\n", j->repeats.count, pace);
     return MEG_OK;
@@ -165,12 +181,15 @@ static meg_status measure(job *j)
     j->total = o->warmup + (o->repeat + o->kernels) * o->iterations;
     meg_bar_begin(&j->bar, "bench: step", meg_session_speaks(&j->s));
     meg_measure_reserve(&j->repeats, (size_t)o->repeat);
+    meg_measure_reserve(&j->rounds, (size_t)o->repeat);
+    meg_measure_reserve(&j->loops, (size_t)o->repeat + 1);
     meg_measure_reserve(&j->steps, (size_t)(o->repeat * o->iterations));
     MEG_TRY(e, some_steps(j, 1));
     j->heap = heap_bytes();
     MEG_TRY(e, some_steps(j, o->warmup - 1));
     meg_trainer_watch(j->s.trainer, watch, j);
     double before = meg_engine_exposed(j->s.trainer->engine), cpu = meg_clock_process();
+    MEG_TRY(e, look_at_machine(j));
     for (int64_t i = 0; i < o->repeat; i++)
         MEG_TRY(e, repeat(j));
     j->growth = heap_bytes() - j->heap;
@@ -206,6 +225,8 @@ static void print_json(const job *j)
     meg_record_int(&r, "heap_growth_bytes", j->growth);
     meg_record_real(&r, "reading_seconds_per_batch", j->reading);
     meg_record_real(&r, "loss", j->last.loss);
+    meg_record_reals(&r, "rounds", j->rounds.at, j->rounds.count);
+    if (j->drift) meg_record_reals(&r, "loops", j->loops.at, j->loops.count);
     meg_record_end(&r);
 }
 
@@ -237,6 +258,11 @@ static void print_text(const job *j)
 static meg_status bench(job *j)
 {
     MEG_TRY(j->s.error, make_ready(j));
+    meg_context *ctx = j->s.ctx;
+    meg_status status = MEG_OK;
+    if (j->o->reference)
+        status = meg_drift_new(ctx->device, ctx->comm, j->s.error, &j->drift);
+    MEG_TRY(j->s.error, meg_session_agree(&j->s, status));
     if (!j->o->json) meg_ranks_summary(&j->s, stdout);
     MEG_TRY(j->s.error, measure(j));
     if (j->o->kernels) MEG_TRY(j->s.error, watch_kernels(j));
@@ -251,6 +277,9 @@ static meg_status run(const meg_arguments *a, meg_error *e)
     if (status == MEG_OK) status = bench(&j);
     meg_measure_free(&j.steps);
     meg_measure_free(&j.repeats);
+    meg_measure_free(&j.rounds);
+    meg_measure_free(&j.loops);
+    meg_drift_free(j.drift);
     meg_session_close(&j.s);
     return status;
 }
@@ -262,6 +291,9 @@ static const meg_param PARAMS[] = {
     {"iterations", MEG_PARAM_INT, AT(iterations), "5", "steps of a repeat", NULL, 1, 1e9},
     {"repeat", MEG_PARAM_INT, AT(repeat), "3", "repeats; their spread is printed", NULL, 1, 1e6},
     {"kernels", MEG_PARAM_BOOL, AT(kernels), "no", "a table of all kernels by time", NULL, 0, 0},
+    {"reference", MEG_PARAM_BOOL, AT(reference), "no",
+     "a fixed loop before and after each repeat tells how busy the machine is (with --json: loops)",
+     NULL, 0, 0},
     {"json", MEG_PARAM_BOOL, AT(json), "no", "results as JSON, one object a line", NULL, 0, 0},
     {0},
 };

@@ -56,9 +56,12 @@ static meg_status probe_model(meg_session *s, const settings *o)
 {
     meg_context *ctx = s->ctx;
     meg_timings *t = meg_timings_new();
-    meg_probe_site site = {ctx->device, ctx->comm, o->seconds, LEAST, MOST};
+    meg_probe_site site = {ctx->device, ctx->comm, o->seconds, LEAST, MOST, NULL, NULL, 0};
     int kernels = 0;
-    meg_status status = meg_session_graph(s);
+    site.turn_work = meg_prices_head_of(ctx->prices)->rates.turn_work;
+    meg_status status = meg_drift_new(ctx->device, ctx->comm, s->error, &site.drift);
+    status = meg_session_agree(s, status);
+    if (status == MEG_OK) status = meg_session_graph(s);
     if (status == MEG_OK) status = meg_session_plan(s, words_of(s->arguments));
     if (status == MEG_OK) status = meg_probe_plan(s->plan, s->error, &site, t, &kernels);
     if (status == MEG_OK) status = meg_timings_share(t, ctx->comm, s->error);
@@ -70,6 +73,7 @@ static meg_status probe_model(meg_session *s, const settings *o)
                    meg_timings_count(t));
     }
     meg_timings_free(t);
+    meg_drift_free(site.drift);
     return status;
 }
 

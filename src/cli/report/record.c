@@ -26,16 +26,31 @@ void meg_record_int(meg_record *r, const char *key, int64_t value)
     printf("%" PRId64, value);
 }
 
-void meg_record_real(meg_record *r, const char *key, double value)
+/* The fewest digits that give the same number. */
+static void put_real(double value)
 {
     char text[32] = "null";
-    key_of(r, key);
-    for (int digits = 6; digits <= 17 && isfinite(value);
-         digits++) { /* the fewest that give the same number */
+    for (int digits = 6; digits <= 17 && isfinite(value); digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtod(text, NULL) == value) break;
     }
     fputs(text, stdout);
+}
+
+void meg_record_real(meg_record *r, const char *key, double value)
+{
+    key_of(r, key);
+    put_real(value);
+}
+
+void meg_record_reals(meg_record *r, const char *key, const double *value, size_t count)
+{
+    key_of(r, key);
+    for (size_t i = 0; i < count; i++) {
+        fputs(i ? ", " : "[", stdout);
+        put_real(value[i]);
+    }
+    fputs(count ? "]" : "[]", stdout);
 }
 
 void meg_record_true(meg_record *r, const char *key)

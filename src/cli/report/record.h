@@ -3,6 +3,7 @@
 #define MEG_CLI_REPORT_RECORD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct meg_record {
@@ -12,6 +13,7 @@ typedef struct meg_record {
 void meg_record_text(meg_record *r, const char *key, const char *value);
 void meg_record_int(meg_record *r, const char *key, int64_t value);
 void meg_record_real(meg_record *r, const char *key, double value); /* not finite: null */
+void meg_record_reals(meg_record *r, const char *key, const double *value, size_t count);
 void meg_record_true(meg_record *r, const char *key);
 void meg_record_end(meg_record *r); /* ends the line and sends it */
 

@@ -5,12 +5,14 @@
 #include "exec/probe/machine.h"
 #include "base/clock.h"
 #include "exec/probe/disk.h"
+#include "exec/probe/drift.h"
 #include "exec/probe/links.h"
 #include "exec/probe/rates.h"
 #include "exec/probe/run.h"
 #include "exec/profile.h"
 #include "zoo/zoo.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +24,8 @@ static const double PATIENCE = 4; /* times as long may a probe take where others
 enum {
     LEAST = 3, /* steps */
     MOST = 24,
+    LOOPS = 12, /* of */
+    TURNS = 25, /* of the reference loop */
     MOST_RANKS = 8 /* that run a row together: its layers are not cut into more parts */
 };
 
@@ -56,6 +60,9 @@ static const row spread[] = {
     {"cosmoflow", "image=4x48x48x48 pools=4", "batch=1 momentum=0.9"},
 };
 
+/* All its messages are small: what they take is what posting takes. */
+static const row talkative = {"resnet-cifar", "depth=8 width=8 image=3x16x16", "batch=4 mesh=h%d"};
+
 typedef struct probing {
     meg_device *device;
     meg_comm *comm;
@@ -63,6 +70,9 @@ typedef struct probing {
     double seconds;    /* of this process' own, for each thread */
     double begin, ran; /* when it began, by both clocks */
     meg_timings *timings;
+    meg_probe_host alone, together; /* what issuing takes */
+    meg_drift *drift; /* NULL: a kind of plain C, not made for speed */
+    meg_rates rates;
 } probing;
 
 static bool many(const probing *p)
@@ -85,14 +95,15 @@ static int ranks_of(const probing *p)
     return p->comm ? meg_comm_size(p->comm) : 1;
 }
 
-static meg_status probe_row(probing *p, const row *r)
+static meg_status probe_row(probing *p, const row *r, meg_probe_host *host)
 {
     meg_graph *g = NULL;
     meg_plan *plan = NULL;
     char words[256];
     const char *mark = strstr(r->plan, "%d");
     meg_profile profile = meg_profile_of(p->device);
-    meg_probe_site site = {p->device, mark ? p->comm : NULL, ROW, LEAST, MOST};
+    meg_probe_site site = {p->device, mark ? p->comm : NULL, ROW, LEAST, MOST, host, p->drift,
+                           p->rates.turn_work};
     meg_world world = {mark ? meg_comm_rank(p->comm) : 0, mark ? ranks_of(p) : 1};
     int before = (int)(mark ? mark - r->plan : (ptrdiff_t)strlen(r->plan));
     snprintf(words, sizeof words, "%.*s", before, r->plan);
@@ -142,18 +153,47 @@ static meg_status agree(const probing *p, meg_status status)
     return meg_comm_agree(p->comm, p->error);
 }
 
+/* The least of some: as if nobody else were there. */
+static meg_status probe_loop(probing *p)
+{
+    if (!meg_device_kind_of(p->device)->describe) return MEG_OK;
+    MEG_TRY(p->error, agree(p, meg_drift_new(p->device, p->comm, p->error, &p->drift)));
+    p->rates.turn = p->rates.turn_work = INFINITY;
+    for (int i = 0; i < LOOPS; i++) {
+        meg_drift_time now;
+        MEG_TRY(p->error, meg_drift_look(p->drift, p->error, TURNS, &now));
+        p->rates.turn = fmin(p->rates.turn, now.wall);
+        p->rates.turn_work = fmin(p->rates.turn_work, now.work);
+    }
+    return MEG_OK;
+}
+
+/* What is left of a step with messages, when its kernels are taken off, is for the messages. */
+static void settle_host(const probing *p, meg_rates *r)
+{
+    const meg_probe_host *a = &p->alone, *t = &p->together;
+    r->issue = a->kernels ? a->seconds / (double)a->kernels : 0;
+    double rest = t->seconds - r->issue * (double)t->kernels;
+    r->post = t->notes && rest > 0 ? rest / (double)t->notes : 0;
+}
+
 static meg_status probe_all(probing *p, meg_prices_head *head)
 {
     bool more = true;
-    meg_rates_probe(p->device, &head->rates);
+    meg_rates_probe(p->device, &p->rates);
+    MEG_TRY(p->error, probe_loop(p));
     for (size_t i = 0; i < sizeof spread / sizeof *spread; i++) {
         MEG_TRY(p->error, go_on(p, &more));
         if (!more && i > 0) break; /* a book without any model is none */
         bool together = strstr(spread[i].plan, "%d");
         if (together && (ranks_of(p) == 1 || ranks_of(p) > MOST_RANKS)) continue;
-        MEG_TRY(p->error, agree(p, probe_row(p, &spread[i])));
+        MEG_TRY(p->error, agree(p, probe_row(p, &spread[i], together ? NULL : &p->alone)));
     }
-    MEG_TRY(p->error, share_rates(p, &head->rates));
+    if (many(p) && ranks_of(p) <= MOST_RANKS)
+        MEG_TRY(p->error, agree(p, probe_row(p, &talkative, &p->together)));
+    settle_host(p, &p->rates);
+    MEG_TRY(p->error, share_rates(p, &p->rates));
+    head->rates = p->rates;
     return meg_timings_share(p->timings, p->comm, p->error);
 }
 
@@ -203,5 +243,6 @@ meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, double se
         *out = NULL;
     }
     meg_timings_free(p.timings);
+    meg_drift_free(p.drift);
     return status;
 }

@@ -16,6 +16,7 @@
 #define _GNU_SOURCE
 #include "exec/probe/rates.h"
 #include "base/clock.h"
+#include "exec/probe/panel.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,8 +25,6 @@
 enum {
     LEAST = 4,       /* trials, however busy the machine */
     TRIALS = 12,     /* at most */
-    DEPTH = 128,     /* of a panel */
-    ROWS = 12,       /* accumulators: ROWS x 2 vectors at most */
     LAUNCHES = 200,  /* items of a burst, */
     TURNS = 400,     /* of an item for itself */
     BURSTS = 40,     /* of which there are many: some fall between the turns of others */
@@ -42,99 +41,30 @@ static double mine(void)
     return meg_clock_thread();
 }
 
-/* ---- multiply-adds: c (rows, 2 vectors) += a (DEPTH, rows) b (DEPTH, 2 vectors) ---- */
-
-typedef struct panel {
-    _Alignas(64) float a[DEPTH * ROWS];
-    _Alignas(64) float b[DEPTH * 2 * 16];
-    _Alignas(64) float c[ROWS * 2 * 16];
-} panel;
-
-typedef struct panel_kernel {
-    void (*run)(panel *p);
-    double flops; /* of one call */
-} panel_kernel;
-
-typedef float vec4 __attribute__((vector_size(16)));
-
-static void panel_portable(panel *p)
-{
-    const vec4 *b = (const vec4 *)p->b;
-    vec4 c[4][2] = {0};
-    for (int k = 0; k < DEPTH; k++)
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) {
-            c[i][0] += p->a[4 * k + i] * b[2 * k];
-            c[i][1] += p->a[4 * k + i] * b[2 * k + 1];
-        }
-    __builtin_memcpy(p->c, c, sizeof c);
-}
-
-#ifdef __x86_64__
-typedef float vec8 __attribute__((vector_size(32)));
-typedef float vec16 __attribute__((vector_size(64)));
-
-__attribute__((target("avx2,fma"))) static void panel_avx2(panel *p)
-{
-    const vec8 *b = (const vec8 *)p->b;
-    vec8 c[6][2] = {0};
-    for (int k = 0; k < DEPTH; k++)
-#pragma GCC unroll 6
-        for (int i = 0; i < 6; i++) {
-            c[i][0] += p->a[6 * k + i] * b[2 * k];
-            c[i][1] += p->a[6 * k + i] * b[2 * k + 1];
-        }
-    __builtin_memcpy(p->c, c, sizeof c);
-}
-
-__attribute__((target("avx512f"))) static void panel_avx512(panel *p)
-{
-    const vec16 *b = (const vec16 *)p->b;
-    vec16 c[12][2] = {0};
-    for (int k = 0; k < DEPTH; k++)
-#pragma GCC unroll 12
-        for (int i = 0; i < 12; i++) {
-            c[i][0] += p->a[12 * k + i] * b[2 * k];
-            c[i][1] += p->a[12 * k + i] * b[2 * k + 1];
-        }
-    __builtin_memcpy(p->c, c, sizeof c);
-}
-#endif
-
-static panel_kernel best_panel(void)
-{
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f"))
-        return (panel_kernel){panel_avx512, 2.0 * DEPTH * 12 * 2 * 16};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return (panel_kernel){panel_avx2, 2.0 * DEPTH * 6 * 2 * 8};
-#endif
-    return (panel_kernel){panel_portable, 2.0 * DEPTH * 4 * 2 * 4};
-}
+/* ---- multiply-adds ---- */
 
 /* One thread's floating-point operations per second, over a spell. */
-static double panel_rate(panel_kernel kernel)
+static double panel_rate(const meg_panel *kernel)
 {
-    panel p = {.a = {0}};
-    for (int i = 0; i < DEPTH * ROWS; i++)
-        p.a[i] = 1;
+    meg_panel_memory p;
+    meg_panel_fill(&p);
     double start = mine(), seconds;
     int64_t calls = 0;
     do {
         for (int i = 0; i < 32; i++, calls++)
-            kernel.run(&p);
+            kernel->run(&p);
         seconds = mine() - start;
     } while (seconds < spell);
-    return (double)calls * kernel.flops / seconds;
+    return (double)calls * kernel->flops / seconds;
 }
 
 static double team_rate(int threads)
 {
-    panel_kernel kernel = best_panel();
+    meg_panel kernel = meg_panel_best();
     double rate = 0;
 #pragma omp parallel for num_threads(threads) schedule(static, 1) reduction(+ : rate)
     for (int t = 0; t < threads; t++)
-        rate += panel_rate(kernel);
+        rate += panel_rate(&kernel);
     return rate;
 }
 

@@ -1,10 +1,15 @@
 /* Running a plan to time its kernels: see run.h. */
 #include "exec/probe/run.h"
+#include "plan/program/events.h"
 #include "base/clock.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+    TURNS = 10 /* of the reference loop, before and after: some milliseconds */
+};
 
 static const meg_value *leaf_of(const meg_graph *g, meg_kind kind)
 {
@@ -90,21 +95,53 @@ static meg_status count_steps(const meg_probe_site *site, meg_error *e, double f
     return meg_comm_share(site->comm, e, 0, out, sizeof *out);
 }
 
+static int notes_of(const meg_plan *p)
+{
+    meg_events v;
+    meg_events_of(p, MEG_ENTRY_TRAIN, &v);
+    int notes = v.notes;
+    meg_events_clear(&v);
+    return notes;
+}
+
+/* How much quicker the machine was when it was undisturbed. */
+static double quicker(const meg_probe_site *site, const meg_drift_time look[2])
+{
+    double now = (look[0].work + look[1].work) / 2;
+    return site->drift && site->turn_work > 0 && now > 0 ? site->turn_work / now : 1;
+}
+
+static meg_status look_at_machine(const meg_probe_site *site, meg_error *e, meg_drift_time *out)
+{
+    return site->drift ? meg_drift_look(site->drift, e, TURNS, out) : MEG_OK;
+}
+
 static meg_status some_steps(measured *m, meg_error *e, const meg_probe_site *site,
                              meg_timings *out, int *kernels)
 {
     double wall;
-    int steps = 0;
+    int steps = 0, issued = 0;
     MEG_TRY(e, one_step(m, e, &wall)); /* pages, threads, code: all for the first time */
     if (site->least > 1) MEG_TRY(e, one_step(m, e, &wall));
     MEG_TRY(e, count_steps(site, e, wall, &steps));
+    meg_drift_time look[2] = {{0}};
+    MEG_TRY(e, look_at_machine(site, e, &look[0]));
     meg_timings_begin(out, site->device);
+    double busy = meg_clock_thread() - meg_engine_exposed(m->engine);
     meg_status status = MEG_OK;
     for (int i = 0; i < steps && status == MEG_OK; i++) {
         meg_timings_next(out);
         status = one_step(m, e, &wall);
     }
-    meg_timings_end(out, kernels);
+    busy = meg_clock_thread() - meg_engine_exposed(m->engine) - busy;
+    if (status == MEG_OK) status = look_at_machine(site, e, &look[1]);
+    meg_timings_end(out, quicker(site, look), &issued);
+    if (kernels) *kernels = issued;
+    if (site->host && busy > 0) {
+        site->host->seconds += busy;
+        site->host->kernels += (int64_t)issued * steps;
+        site->host->notes += (int64_t)notes_of(meg_engine_plan(m->engine)) * steps;
+    }
     return status;
 }
 

@@ -14,6 +14,7 @@ enum {
     BELIEFS = 8 /* at most, of a family */
 };
 
+static const double DISTURBED = 1.2; /* times the median of the steps */
 static const double BELIEF = 0.1; /* what a belief counts, where a measurement counts 1 */
 static const double MOST_OFF = 3; /* times off the machine's rates may large kernels be */
 
@@ -108,7 +109,7 @@ static double median(double *number, size_t count)
     return count % 2 ? number[count / 2] : (number[count / 2 - 1] + number[count / 2]) / 2;
 }
 
-/* Steps do the same work: those that took longer than the median were disturbed. */
+/* Steps do the same work: those that took much longer than the median were disturbed. */
 static void undisturbed(meg_timings *t)
 {
     size_t steps = (size_t)t->steps + 1, room = 0, kept = 0;
@@ -119,7 +120,7 @@ static void undisturbed(meg_timings *t)
     memcpy(total + steps, total, steps * sizeof *total);
     double middle = median(total + steps, steps);
     for (size_t i = 0; i < t->launches; i++)
-        if (total[t->log[i].step] <= middle) t->log[kept++] = t->log[i];
+        if (total[t->log[i].step] <= DISTURBED * middle) t->log[kept++] = t->log[i];
     t->launches = kept;
     free(total);
 }
@@ -146,13 +147,13 @@ static void add(meg_timings *t, timing one)
     t->list[t->count++] = one;
 }
 
-static void add_kernel(meg_timings *t, const meg_prepared *k, double seconds)
+static void add_kernel(meg_timings *t, const meg_prepared *k, double seconds, double scale)
 {
     char key[MEG_KEY], family[MEG_KEY];
     meg_request_key(&k->request, k->spec.impl, key);
     meg_request_family(&k->request, k->spec.impl, family);
     double traffic = meg_request_moved(&k->request, k->spec.traffic);
-    add(t, (timing){key, family, k->spec.flops, traffic, fmax(seconds - t->tick, 1e-9), 1});
+    add(t, (timing){key, family, k->spec.flops, traffic, scale * fmax(seconds - t->tick, 1e-9), 1});
 }
 
 /* Timings of one key become one: their mean, or the median, which is the middle one. */
@@ -176,7 +177,7 @@ static void join(meg_timings *t, bool by_median)
 
 /* A kernel that runs several times in a step (micro-batches) counts as often in the mean of its key:
  * the price of a step is then what its kernels took. */
-void meg_timings_end(meg_timings *t, int *kernels)
+void meg_timings_end(meg_timings *t, double scale, int *kernels)
 {
     size_t all = t->launches, steps = (size_t)t->steps + 1, room = 0;
     meg_device_observe(t->device, NULL, NULL);
@@ -189,7 +190,7 @@ void meg_timings_end(meg_timings *t, int *kernels)
     for (size_t i = 0, end; i < t->launches; i = end) {
         for (end = i; end < t->launches && t->log[end].kernel == t->log[i].kernel; end++)
             seconds[end - i] = t->log[end].seconds;
-        add_kernel(t, t->log[i].kernel, median(seconds, end - i));
+        add_kernel(t, t->log[i].kernel, median(seconds, end - i), scale);
     }
     free(seconds);
     join(t, false);

@@ -14,12 +14,12 @@ meg_timings *meg_timings_new(void);
 void meg_timings_free(meg_timings *t);
 
 /* Watches the device from begin to end; `next` before each step. Kernels of one thread are timed by
- * the worker's own clock, so that others on the machine do not count. `end` adds what was seen: of
- * each kernel the median over the better half of the steps, of kernels with one key their mean.
- * *kernels (may be NULL): how many a step has. */
+ * the worker's own clock, so that others on the machine do not count. `end` adds what was seen, times
+ * `scale` (what the machine was slower than undisturbed, drift.h): of each kernel the median over the steps
+ * that were not disturbed, of kernels with one key their mean. *kernels (may be NULL): how many a step has. */
 void meg_timings_begin(meg_timings *t, meg_device *d);
 void meg_timings_next(meg_timings *t);
-void meg_timings_end(meg_timings *t, int *kernels);
+void meg_timings_end(meg_timings *t, double scale, int *kernels);
 
 /* Collective. All ranks then have the timings of all: of each key the median over the ranks. */
 meg_status meg_timings_share(meg_timings *t, meg_comm *c, meg_error *e);

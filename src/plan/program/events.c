@@ -26,15 +26,19 @@ typedef struct writer {
     uint64_t *team; /* (teams) hashes */
     int *met;       /* scratch: numbers that a question has found */
     size_t met_room;
-    double work; /* seconds of kernels since the last step */
+    double work; /* seconds of kernels since the last step, */
+    int kernels; /* and their number */
 } writer;
 
 static void add_work(writer *w)
 {
     meg_events *v = w->out;
     v->before = meg_grow(v->before, &v->before_room, (size_t)v->steps + 1, sizeof *v->before);
+    v->issued = meg_grow(v->issued, &v->issued_room, (size_t)v->steps + 1, sizeof *v->issued);
     v->before[v->steps] = w->work;
+    v->issued[v->steps] = w->kernels;
     w->work = 0;
+    w->kernels = 0;
 }
 
 static void add_step(writer *w, int step)
@@ -260,6 +264,7 @@ void meg_events_of(const meg_plan *p, int entry, meg_events *out)
         if (traffic) post(&w, &at);
         else wait(&w, &at);
         w.work += at.instr->seconds;
+        w.kernels += !traffic;
     }
     wait_for_all(&w);
     add_work(&w);
@@ -277,6 +282,7 @@ void meg_events_clear(meg_events *v)
     free(v->note);
     free(v->step);
     free(v->before);
+    free(v->issued);
     free(v->after);
     free(v->member);
     *v = (meg_events){0};

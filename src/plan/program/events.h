@@ -46,9 +46,10 @@ typedef struct meg_events {
     int *step;               /* i: post note i; -1 - i: wait until it is done */
     double *before;          /* (steps + 1) seconds of the kernels issued since the step before; the
                                  last: behind all steps. Of this rank alone: prove.c does not send it */
+    int *issued;             /* (steps + 1) how many kernels these are */
     int *after;              /* notes, of all notes one after the other */
     meg_member_note *member; /* likewise */
-    size_t note_room, step_room, before_room, after_room, member_room;
+    size_t note_room, step_room, before_room, issued_room, after_room, member_room;
 } meg_events;
 
 /* Of elements and their order in memory. */

@@ -44,10 +44,15 @@ static void copy_teams(const meg_entry *e, meg_actor *out)
 
 void meg_actor_make(const meg_plan *p, int entry, meg_actor *out)
 {
+    const meg_prices *prices = p->profile.prices ? p->profile.prices : meg_prices_builtin();
+    const meg_prices_head *head = meg_prices_head_of(prices);
     *out = (meg_actor){.rank = p->world.rank,
                        .allreduce = meg_allreduce_find(p->options.allreduce),
                        .number_bytes = meg_dtype_bytes(p->profile.real),
-                       .wake = meg_prices_step(p->profile.prices)};
+                       .threads = head->threads,
+                       .issue = head->rates.issue,
+                       .post = head->rates.post,
+                       .wake = head->rates.step};
     meg_events_of(p, entry, &out->events);
     list_heirs(out);
     copy_teams(&p->entry[entry], out);

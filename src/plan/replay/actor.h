@@ -13,6 +13,8 @@ typedef struct meg_actor { /* what a replay must know of a rank, or of one of se
     meg_team *team; /* that sum with it, by number */
     const meg_allreduce_kind *allreduce;
     int64_t number_bytes; /* of what is summed */
+    int threads;          /* of its device */
+    double issue, post;   /* seconds of the host's thread for a kernel, for a message or sum */
     double wake;          /* seconds until a device that has nothing to do begins with what it is given */
 } meg_actor;
 

@@ -369,6 +369,15 @@ static void post(replay *r, int who, int note)
     release(r, (side){who, note});
 }
 
+/* The host's own work, where it has no core of its own: its workers wait meanwhile. */
+static double host_work(const replay *r, const actor *a)
+{
+    const meg_events *v = a->events;
+    bool shares = own_cores(r->job->machine) < a->is->threads + 1;
+    bool posts = a->next < v->steps && v->step[a->next] >= 0;
+    return shares ? v->issued[a->next] * a->is->issue + posts * a->is->post : 0;
+}
+
 static void begin_step(actor *a)
 {
     a->next = 0;
@@ -384,9 +393,10 @@ static void go_on(replay *r, int who)
         if (a->waits >= 0 && a->item[a->waits].state != DONE) break;
         a->waits = -1;
         bool end = a->next == v->steps;
-        if (v->before[a->next] > 0) {
-            a->issued += v->before[a->next];
-            a->times.compute += v->before[a->next];
+        double work = v->before[a->next] + host_work(r, a);
+        if (work > 0) {
+            a->issued += work;
+            a->times.compute += work;
             add_mark(a, -1 - a->next);
         }
         if (end) { /* the engine waits for the device */

@@ -1,0 +1,121 @@
+/* The reference loop: see drift.h. */
+#include "exec/probe/drift.h"
+#include "base/clock.h"
+#include "exec/probe/panel.h"
+
+#include <stdlib.h>
+
+enum {
+    PANELS = 1500,     /* of each thread, in a turn */
+    LARGE = 1 << 19,   /* floats of each of the triad's arrays: beyond a core's own cache */
+    MESSAGE = 1 << 16, /* bytes */
+    TAG = 0
+};
+
+struct meg_drift {
+    meg_device *device;
+    meg_comm *comm; /* NULL: alone */
+    int threads, partner;
+    bool first; /* of a pair */
+    float *x, *y, *z; /* (LARGE) */
+    char *message;
+    double work; /* seconds of computing so far */
+};
+
+/* Pairs of neighbours; the last of an odd number has none. */
+static void find_partner(meg_drift *x)
+{
+    int ranks = x->comm ? meg_comm_size(x->comm) : 1, rank = x->comm ? meg_comm_rank(x->comm) : 0;
+    x->partner = (rank ^ 1) < ranks ? rank ^ 1 : -1;
+    x->first = rank % 2 == 0;
+}
+
+meg_status meg_drift_new(meg_device *d, meg_comm *c, meg_error *e, meg_drift **out)
+{
+    meg_drift *x = calloc(1, sizeof *x);
+    MEG_CHECK(e, x, MEG_ENOMEM, "no memory for a reference loop");
+    bool many = c && meg_comm_size(c) > 1;
+    *x = (meg_drift){.device = d,
+                     .comm = many ? c : NULL,
+                     .threads = meg_device_threads(d),
+                     .x = calloc(LARGE, sizeof *x->x),
+                     .y = calloc(LARGE, sizeof *x->y),
+                     .z = calloc(LARGE, sizeof *x->z),
+                     .message = calloc(1, MESSAGE)};
+    find_partner(x);
+    if (x->x && x->y && x->z && x->message) {
+        *out = x;
+        return MEG_OK;
+    }
+    meg_drift_free(x);
+    return meg_fail(e, MEG_ENOMEM, "no memory for a reference loop");
+}
+
+void meg_drift_free(meg_drift *x)
+{
+    if (!x) return;
+    free(x->x);
+    free(x->y);
+    free(x->z);
+    free(x->message);
+    free(x);
+}
+
+static void multiply_add(void)
+{
+    meg_panel_memory p;
+    meg_panel panel = meg_panel_best();
+    meg_panel_fill(&p);
+    for (int i = 0; i < PANELS; i++)
+        panel.run(&p);
+}
+
+static void triad(const meg_drift *x)
+{
+    float *restrict z = x->z;
+    const float *restrict a = x->x, *restrict b = x->y;
+#pragma omp parallel for num_threads(x->threads)
+    for (int i = 0; i < LARGE; i++)
+        z[i] = a[i] + 0.5f * b[i];
+}
+
+/* On the worker. The clock of its thread does not run while others have the core; of several threads there is
+ * only the clock on the wall. */
+static void compute(void *argument)
+{
+    meg_drift *x = argument;
+    double (*clock)(void) = x->threads == 1 ? meg_clock_thread : meg_clock, begin = clock();
+#pragma omp parallel num_threads(x->threads)
+    multiply_add();
+    triad(x);
+    x->work += clock() - begin;
+}
+
+static meg_status one_way(const meg_drift *x, meg_error *e, bool sends)
+{
+    meg_letter *m = NULL;
+    if (sends) MEG_TRY(e, meg_comm_send(x->comm, e, x->partner, TAG, x->message, MESSAGE, &m));
+    else MEG_TRY(e, meg_comm_recv(x->comm, e, x->partner, TAG, x->message, MESSAGE, &m));
+    return meg_comm_wait(x->comm, e, &m);
+}
+
+static meg_status turn(meg_drift *x, meg_error *e)
+{
+    meg_device_call(x->device, compute, x);
+    meg_device_wait(x->device);
+    if (!x->comm || x->partner < 0) return MEG_OK;
+    MEG_TRY(e, one_way(x, e, x->first));
+    return one_way(x, e, !x->first);
+}
+
+meg_status meg_drift_look(meg_drift *x, meg_error *e, int turns, meg_drift_time *out)
+{
+    x->work = 0;
+    if (x->comm) MEG_TRY(e, meg_comm_barrier(x->comm, e));
+    double begin = meg_clock();
+    for (int i = 0; i < turns; i++)
+        MEG_TRY(e, turn(x, e));
+    if (x->comm) MEG_TRY(e, meg_comm_barrier(x->comm, e));
+    *out = (meg_drift_time){(meg_clock() - begin) / turns, x->work / turns};
+    return x->comm ? meg_comm_share(x->comm, e, 0, out, sizeof *out) : MEG_OK;
+}

@@ -1,0 +1,28 @@
+/* A reference loop: a fixed piece of work, in which nothing of this program is to be measured but the machine.
+ * How long it takes now against how long it took when the prices were made is how much the machine has
+ * drifted since: others have its cores, its memory, its caches.
+ *
+ *     each turn    multiply-adds in the first cache, a triad through memory, a message to a neighbour and back
+ *
+ * All ranks do it at once and in step, as they do in training: a rank that is held up holds up the others.
+ */
+#ifndef MEG_EXEC_PROBE_DRIFT_H
+#define MEG_EXEC_PROBE_DRIFT_H
+
+#include "comm/comm.h"
+#include "device/device.h"
+
+typedef struct meg_drift meg_drift;
+
+meg_status meg_drift_new(meg_device *d, meg_comm *c, meg_error *e, meg_drift **out);
+void meg_drift_free(meg_drift *x);
+
+typedef struct meg_drift_time { /* seconds of a turn, somewhat less than a millisecond */
+    double wall;                /* from turn to turn: others have the cores, neighbours are late */
+    double work;                /* of the worker's own time: others have caches, memory, half of a core */
+} meg_drift_time;
+
+/* Collective. The mean of so many turns, the same on all ranks. */
+meg_status meg_drift_look(meg_drift *x, meg_error *e, int turns, meg_drift_time *out);
+
+#endif

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Predicted against measured seconds of a step: models x strategies on two ranks of one thread.
+
+    tools/prediction.py FOLDER [--only TEXT] [--rounds 14]   all of it, in four parts:
+
+    probe      the machine's book (as first use makes it), and a copy to which every case's own kernels are added
+    predict    both predictions of every case, written to FOLDER/predicted.json before the first run
+    measure    each case: rounds of (reference loop, steps, reference loop) in one job; FOLDER/measured.json
+    table      docs/prediction.md's rows: raw, and scaled by how much slower the loop was than when it was probed
+
+Rounds around which the loop differs by more than 5 % are dropped and counted; a case needs 7. The parts can
+be named one by one (--part predict). Nothing is downloaded; build/megalith must be built.
+"""
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MEGALITH = os.path.join(HERE, "build", "megalith")
+AGREE = 0.05  # of the loops before and after a round
+FEWEST = 7    # rounds
+
+# name, words, whether batch norm asks for norm= in pipelines
+LARGE = [
+    ("resnet50", "resnet50 --image 3x160x160 --batch 4", True),
+    ("vgg19", "vgg19 --image 3x96x96 --batch 4", False),
+    ("unet", "unet --image 3x96x96 --batch 4", False),
+    ("cosmoflow", "cosmoflow --image 4x64x64x64 --pools 4 --batch 4", False),
+    ("vit_b_32", "vit_b_32 --batch 4", False),
+    ("amoebanet-d", "amoebanet-d --image 3x128x128 --batch 4 --layers 6", True),
+]
+SMALL = [
+    ("alexnet", "alexnet --image 3x96x96 --batch 8 --classes 100", False),
+    ("vgg11", "vgg11 --image 3x64x64 --batch 8 --width 32 --hidden 512 --classes 100", False),
+    ("resnet18", "resnet18 --image 3x64x64 --batch 8 --classes 100", True),
+    ("resnet-cifar", "resnet-cifar --depth 20 --batch 32", True),
+    ("inception-v3", "inception-v3 --image 3x107x139 --batch 4 --classes 100", True),
+    ("relaynet", "relaynet --image 1x64x64 --batch 4", True),
+    ("unet3d", "unet3d --image 1x32x32x32 --batch 4 --width 8", True),
+    ("gpt", "gpt --tokens 128 --layers 4 --width 256 --heads 8 --classes 2000 --batch 4", False),
+    ("cnn", "cnn --batch 32", False),
+]
+TINY = [
+    ("tiny cnn", "cnn --batch 4", False),
+    ("tiny resnet-cifar", "resnet-cifar --depth 8 --batch 4", True),
+    ("tiny gpt", "gpt --tokens 32 --layers 2 --width 64 --heads 2 --classes 200 --batch 4", False),
+]
+PIPE = "--stages 2 --micro 4 --schedule "
+STRATEGIES = [  # name, words, ranks
+    ("serial", "", 1),
+    ("data 2", "--replicas 2", 2),
+    ("gpipe", PIPE + "gpipe", 2),
+    ("1f1b", PIPE + "1f1b", 2),
+    ("mast", PIPE + "mast", 2),
+    ("chimera", PIPE + "chimera", 2),
+    ("mesh 2x1", "--mesh 2x1", 2),
+    ("filter 2", "--mesh c2 --channels filter", 2),
+    ("channel 2", "--mesh c2 --channels channel", 2),
+    ("zero 3", "--replicas 2 --zero 3", 2),
+]
+
+
+def cases(only):
+    for group, models in (("large", LARGE), ("small", SMALL), ("tiny", TINY)):
+        for name, words, norm in models:
+            for strategy, more, ranks in STRATEGIES:
+                if PIPE in more and norm:
+                    more += " --norm 1"
+                if only in f" {name}, {strategy}":
+                    words_all = f"{words} {more} --threads 1 --goal given --momentum 0.9"
+                    yield {"case": f"{name}, {strategy}", "group": group, "ranks": ranks,
+                           "words": " ".join(words_all.split())}
+
+
+def megalith(command, words, env=None):
+    """The last JSON object that it prints; a dict with `refused` where it fails."""
+    run = subprocess.run([MEGALITH, command] + words.split(), stdin=subprocess.DEVNULL,
+                         capture_output=True, text=True, env={**os.environ, **(env or {})})
+    lines = [x for x in run.stdout.splitlines() if x.startswith("{")]
+    if run.returncode or not lines:
+        said = run.stderr.strip().splitlines() or ["?"]
+        return {"refused": said[-1][:200], "code": run.returncode}
+    return json.loads(lines[-1])
+
+
+def book(folder, ranks, kind):
+    return os.path.join(folder, f"{kind}-{ranks}.txt")
+
+
+def probe(folder, only):
+    for ranks in (1, 2):
+        path = book(folder, ranks, "machine")
+        if not os.path.exists(path):
+            megalith("probe", f"--threads 1 -np {ranks} --prices {path}")
+        shutil.copy(path, book(folder, ranks, "models"))
+    for c in cases(only):
+        path = book(folder, c["ranks"], "models")
+        megalith("probe", f"{c['words']} -np {c['ranks']} --seconds 1 --prices {path}")
+        print("probed", c["case"], flush=True)
+
+
+def predict(folder, only):
+    out = []
+    for c in cases(only):
+        for kind in ("machine", "models"):
+            path = book(folder, c["ranks"], kind)
+            said = megalith("plan", f"{c['words']} --ranks {c['ranks']} --prices {path} --json")
+            c[kind] = said.get("predicted_seconds_per_step")
+            if "refused" in said:
+                c["refused"] = said["refused"]
+        with open(book(folder, c["ranks"], "machine")) as f:
+            rates = f.read().split(" turn=")
+        c["loop"] = float(rates[1].split()[0]) if len(rates) > 1 else None
+        out.append(c)
+    with open(os.path.join(folder, "predicted.json"), "w") as f:
+        json.dump(out, f, indent=1)
+    print(f"{len(out)} cases predicted", flush=True)
+
+
+def run_case(c, folder, rounds):
+    guess = c["models"] or 0.1
+    steps = max(1, round(0.25 / guess))
+    said = megalith("bench", f"{c['words']} -np {c['ranks']} --reference --repeat {rounds} "
+                    f"--iterations {steps} --warmup 2 --json "
+                    f"--prices {book(folder, c['ranks'], 'models')}")
+    if "refused" in said:
+        return said
+    return {k: said[k] for k in ("rounds", "loops", "measured_peak_bytes", "predicted_peak_bytes")}
+
+
+def measure(folder, only, rounds):
+    path = os.path.join(folder, "measured.json")
+    seen = json.load(open(path)) if os.path.exists(path) else {}
+    wanted = [c for c in json.load(open(os.path.join(folder, "predicted.json")))
+              if only in c["case"] and "refused" not in c]
+    for c in wanted:
+        for _ in range(3):  # until enough rounds are kept
+            said = run_case(c, folder, rounds)
+            old = seen.get(c["case"])
+            if old and "rounds" in old and "rounds" in said:
+                said["before"] = old.get("before", []) + pairs(old)
+            if "rounds" in said or not old:
+                seen[c["case"]] = said
+            if "refused" in said or len(kept(seen[c["case"]])) >= FEWEST:
+                break
+        with open(path, "w") as f:
+            json.dump(seen, f)
+        print(row(c, seen[c["case"]]), flush=True)
+
+
+def pairs(m):
+    """(loop before, step, loop after) of each round."""
+    return [list(x) for x in zip(m["loops"], m["rounds"], m["loops"][1:])]
+
+
+def kept(m):
+    if "rounds" not in m:
+        return []
+    return [x for x in m.get("before", []) + pairs(m)
+            if abs(x[0] - x[2]) <= AGREE * min(x[0], x[2])]
+
+
+def figures(c, m):
+    """Medians over the rounds that were kept: raw, and by the loop as it was when prices were made."""
+    good = kept(m)
+    if len(good) < FEWEST:
+        return None
+    raw = statistics.median(x[1] for x in good)
+    scaled = statistics.median(x[1] * c["loop"] / ((x[0] + x[2]) / 2) for x in good)
+    every = len(m.get("before", [])) + len(m["rounds"])
+    return {"raw": raw, "scaled": scaled, "kept": len(good), "dropped": every - len(good),
+            "bytes": m["measured_peak_bytes"] - m["predicted_peak_bytes"]}
+
+
+def off(predicted, measured):
+    return 100 * (predicted / measured - 1)
+
+
+def row(c, m):
+    if "refused" in m:
+        return f"| {c['case']} | refused: {m['refused']} |"
+    f = figures(c, m)
+    if not f:
+        return f"| {c['case']} | only {len(kept(m))} rounds kept |"
+    cells = [c["case"], f"{1e3 * f['raw']:.4g}", f"{1e3 * f['scaled']:.4g}"]
+    for kind in ("machine", "models"):
+        cells += [f"{1e3 * c[kind]:.4g}", f"{off(c[kind], f['raw']):+.1f} %",
+                  f"{off(c[kind], f['scaled']):+.1f} %"]
+    return "| " + " | ".join(cells + [f"{f['kept']}, {f['dropped']}", str(f["bytes"])]) + " |"
+
+
+def table(folder, only):
+    seen = json.load(open(os.path.join(folder, "measured.json")))
+    all_cases = [c for c in json.load(open(os.path.join(folder, "predicted.json")))
+                 if only in c["case"]]
+    print("| case | ms | scaled | fitted ms | raw | scaled | measured ms | raw | scaled "
+          "| kept, dropped | bytes off |")
+    print("|" + "---|" * 11)
+    for c in all_cases:
+        print(row(c, seen.get(c["case"], {"refused": c.get("refused", "not run")})))
+    print("\n| group | prediction | cases | mean, raw | worst, raw | mean, scaled | worst, scaled |")
+    print("|" + "---|" * 7)
+    for group in ("large", "small", "tiny"):
+        for kind in ("machine", "models"):
+            errors = {"raw": [], "scaled": []}
+            for c in all_cases:
+                m = seen.get(c["case"], {})
+                f = figures(c, m) if c["group"] == group and "rounds" in m else None
+                for how in errors if f else []:
+                    errors[how].append(abs(off(c[kind], f[how])))
+            if errors["raw"]:
+                print(f"| {group} | {'fitted' if kind == 'machine' else 'measured'} "
+                      f"| {len(errors['raw'])} " + "".join(
+                          f"| {statistics.mean(e):.1f} % | {max(e):.1f} % "
+                          for e in errors.values()) + "|")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("folder")
+    p.add_argument("--only", default="", help="cases whose names have this text")
+    p.add_argument("--rounds", type=int, default=14)
+    p.add_argument("--part", choices=["probe", "predict", "measure", "table"])
+    a = p.parse_args()
+    os.makedirs(a.folder, exist_ok=True)
+    parts = [a.part] if a.part else ["probe", "predict", "measure", "table"]
+    for part in parts:
+        if part == "measure":
+            measure(a.folder, a.only, a.rounds)
+        else:
+            {"probe": probe, "predict": predict, "table": table}[part](a.folder, a.only)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
