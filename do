@@ -191,7 +191,7 @@ fuzz_readers()
         fail "the build of the fuzzers failed"
     fi
     rm -f "$log"
-    for reader in onnx safetensors plan prices; do
+    for reader in onnx safetensors plan prices osu; do
         mkdir -p build-fuzz/found/$reader
         say "fuzzing $reader for $seconds s; log: build-fuzz/$reader.log"
         build-fuzz/fuzz-$reader -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \

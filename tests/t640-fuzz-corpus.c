@@ -65,14 +65,18 @@ static void test_prices(void **state)
     assert_true(replay(*state, "fuzz/corpus/prices", fuzz_prices) >= 5);
 }
 
+static void test_osu(void **state)
+{
+    assert_true(replay(*state, "fuzz/corpus/osu", fuzz_osu) >= 10);
+}
+
 int main(void)
 {
     scratch s = scratch_new();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(test_onnx, &s),
-        cmocka_unit_test_prestate(test_safetensors, &s),
-        cmocka_unit_test_prestate(test_plan, &s),
-        cmocka_unit_test_prestate(test_prices, &s),
+        cmocka_unit_test_prestate(test_onnx, &s), cmocka_unit_test_prestate(test_safetensors, &s),
+        cmocka_unit_test_prestate(test_plan, &s), cmocka_unit_test_prestate(test_prices, &s),
+        cmocka_unit_test_prestate(test_osu, &s),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     scratch_free(&s);

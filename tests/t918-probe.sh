@@ -25,6 +25,8 @@ grep -q probing err && fail "explain probes the machine"
 book=$(ls cache/megalith/prices-*-t1-r1.txt) || fail "no book in the cache"
 [ "$(head -n 1 "$book")" = "megalith prices 1" ] || fail "the book begins with $(head -n 1 "$book")"
 grep -q ' : conv fwd ' "$book" || fail "no model of convolutions"
+grep -q '^disk \(read=[0-9.e+]* write=[0-9.e+]* how=\|unknown: \)' "$book" || fail "nothing of the disk"
+[ "$(ls -A cache/megalith)" = "$(basename "$book")" ] || fail "left in the cache: $(ls -A cache/megalith)"
 "$megalith" plan cnn $words --json > out 2> err || fail "plan: $(cat err)"
 [ -s err ] && fail "plan with a book says: $(cat err)"
 first=$(seconds)

@@ -1,5 +1,7 @@
 /* Descriptions of machines: see description.h. */
 #include "machine/description.h"
+#include "machine/osu.h"
+#include "machine/textfile.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -61,6 +63,18 @@ static void print(double value, const unit units[], char *out, size_t size)
     }
 }
 
+/* ---- files ---- */
+
+static meg_status load_osu(meg_error *e, const char *folder, const char *name, meg_osu *out)
+{
+    char *text = NULL;
+    size_t size = 0;
+    MEG_TRY(e, meg_textfile_read(e, folder, name, &text, &size));
+    meg_status status = meg_osu_read(e, name, text, size, out);
+    free(text);
+    return status;
+}
+
 /* ---- links ---- */
 
 static meg_status add_point(meg_error *e, const char *what, const char *item, meg_link *l)
@@ -101,16 +115,68 @@ static meg_status add_item(meg_error *e, const char *what, const char *item, meg
     return add_point(e, what, item, l);
 }
 
-static meg_status read_link(meg_error *e, const char *name, const char *text, meg_link *out)
+typedef struct place { /* where a description stands */
+    meg_error *error;
+    const char *folder; /* of the files that it names */
+    int depth;          /* of files that name files */
+} place;
+
+enum {
+    DEEPEST = 8,
+    ITEM = 256 /* letters */
+};
+
+/* The next of a list with commas. */
+static meg_status next_item(const place *p, const char *name, const char **text, char item[ITEM])
 {
-    char item[64];
+    size_t length = strcspn(*text, ",");
+    MEG_CHECK(p->error, length > 0 && length < ITEM, MEG_EDATA, "%s: an item of %zu letters", name,
+              length);
+    snprintf(item, ITEM, "%.*s", (int)length, *text);
+    *text += length + ((*text)[length] == ',');
+    return MEG_OK;
+}
+
+static bool is_extra(const char *item)
+{
+    return strncmp(item, "all:", 4) == 0 || strncmp(item, "cpu:", 4) == 0;
+}
+
+/* "lat.txt,bw.txt,cpu:1": of benchmarks, and what is known besides. */
+static meg_status read_benchmarks(const place *p, const char *name, const char *text, meg_link *out)
+{
+    meg_error *e = p->error;
+    meg_osu *osu = calloc(MEG_OSU_FILES, sizeof *osu);
+    meg_link l = {0}, extra = {0};
+    char item[ITEM];
+    int count = 0;
+    meg_status status = MEG_OK;
+    if (!osu) abort();
+    while (*text && status == MEG_OK) {
+        status = next_item(p, name, &text, item);
+        if (status != MEG_OK) break;
+        if (is_extra(item)) status = add_item(e, name, item, &extra);
+        else if (count == MEG_OSU_FILES)
+            status = meg_fail(e, MEG_EDATA, "%s: more than %d files", name, MEG_OSU_FILES);
+        else status = load_osu(e, p->folder, item, &osu[count++]);
+    }
+    if (status == MEG_OK) status = meg_osu_link(e, name, osu, count, &l);
+    free(osu);
+    if (status != MEG_OK) return status;
+    if (extra.all > 0) l.all = extra.all;
+    l.cpu = extra.cpu;
+    *out = l;
+    return MEG_OK;
+}
+
+static meg_status read_link(const place *p, const char *name, const char *text, meg_link *out)
+{
+    meg_error *e = p->error;
+    char item[ITEM];
     meg_link l = {0};
+    if (strncmp(text, "osu:", 4) == 0) return read_benchmarks(p, name, text + 4, out);
     for (int i = 0; *text; i++) {
-        size_t length = strcspn(text, ",");
-        MEG_CHECK(e, length > 0 && length < sizeof item, MEG_EDATA, "%s: an item of %zu letters",
-                  name, length);
-        snprintf(item, sizeof item, "%.*s", (int)length, text);
-        text += length + (text[length] == ',');
+        MEG_TRY(e, next_item(p, name, &text, item));
         if (i > 0) MEG_TRY(e, add_item(e, name, item, &l));
         else
             MEG_CHECK(e, scan(item, SECONDS, &l.latency), MEG_EDATA,
@@ -122,7 +188,7 @@ static meg_status read_link(meg_error *e, const char *name, const char *text, me
     return MEG_OK;
 }
 
-static void print_link(const meg_link *l, char *out, size_t size)
+void meg_link_print(const meg_link *l, char *out, size_t size)
 {
     char number[48];
     print(l->latency, SECONDS, out, size);
@@ -160,7 +226,8 @@ double meg_link_seconds(const meg_link *l, int64_t bytes)
 /* ---- words ---- */
 
 typedef struct words { /* as they are written; links may be longer than other texts */
-    char name[MEG_TEXT], flops[MEG_TEXT], bandwidth[MEG_TEXT], launch[MEG_TEXT];
+    char name[MEG_TEXT], device[MEG_TEXT], file[MEG_TEXT];
+    char flops[MEG_TEXT], bandwidth[MEG_TEXT], launch[MEG_TEXT];
     char inside[MEG_TEXT], between[MEG_TEXT], disk[MEG_TEXT];
     int64_t nodes, ranks, cores, memory;
 } words;
@@ -168,19 +235,24 @@ typedef struct words { /* as they are written; links may be longer than other te
 #define AT(field) offsetof(words, field)
 
 static const meg_param PARAMS[] = {
+    {"file", MEG_PARAM_TEXT, AT(file), "", "takes the words of a file, but for those given here",
+     NULL, 0, 0},
     {"name", MEG_PARAM_TEXT, AT(name), "", "for people", NULL, 0, 0},
     {"nodes", MEG_PARAM_INT, AT(nodes), "1", "nodes", NULL, 1, 1 << 20},
     {"ranks", MEG_PARAM_INT, AT(ranks), "1", "ranks of a node", NULL, 1, 1 << 16},
     {"cores", MEG_PARAM_INT, AT(cores), "0", "cores of a node (0: one for each rank)", NULL, 0,
      1 << 16},
     {"memory", MEG_PARAM_BYTES, AT(memory), "0", "memory of a rank (0: not said)", NULL, 0, 0},
+    {"device", MEG_PARAM_TEXT, AT(device), "",
+     "what a rank computes with: avx2, avx512, v100 .. (as this machine)", NULL, 0, 0},
     {"flops", MEG_PARAM_TEXT, AT(flops), "0",
      "operations a second of a rank, 15.7T (0: prices of this machine)", NULL, 0, 0},
     {"bandwidth", MEG_PARAM_TEXT, AT(bandwidth), "", "of its memory, 900GB/s", NULL, 0, 0},
     {"launch", MEG_PARAM_TEXT, AT(launch), "5us", "of a kernel", NULL, 0, 0},
-    {"inside", MEG_PARAM_TEXT, AT(inside), "", "messages within a node: 1us,8GB/s", NULL, 0, 0},
-    {"between", MEG_PARAM_TEXT, AT(between), "", "messages between nodes: 2us,12GB/s,all:12GB/s",
-     NULL, 0, 0},
+    {"inside", MEG_PARAM_TEXT, AT(inside), "",
+     "messages within a node: 1us,8GB/s, or osu:FILE,FILE of the OSU Micro-Benchmarks", NULL, 0, 0},
+    {"between", MEG_PARAM_TEXT, AT(between), "",
+     "messages between nodes: 2us,12GB/s,all:12GB/s, or osu:FILE,FILE", NULL, 0, 0},
     {"disk", MEG_PARAM_TEXT, AT(disk), "", "reading, writing: 1GB/s,500MB/s", NULL, 0, 0},
     {0},
 };
@@ -201,21 +273,30 @@ static meg_status read_disk(meg_error *e, const char *text, meg_machine *m)
     return read_rate(e, "disk", comma ? comma + 1 : first, RATES, &m->write);
 }
 
-static meg_status take(meg_error *e, const words *w, meg_machine *m)
+/* Numbers and names that were given replace those of `m`. */
+static void take_plain(const char *given, const words *w, meg_machine *m)
 {
-    *m = meg_machine_default;
-    memcpy(m->name, w->name, sizeof m->name);
-    m->nodes = w->nodes;
-    m->ranks = w->ranks;
-    m->cores = w->cores ? w->cores : w->ranks;
-    m->memory = w->memory;
-    MEG_TRY(e, read_rate(e, "flops", w->flops, OPERATIONS, &m->flops));
-    MEG_TRY(e, read_rate(e, "launch", w->launch, SECONDS, &m->launch));
+    if (meg_options_has(given, "name")) memcpy(m->name, w->name, sizeof m->name);
+    if (meg_options_has(given, "device")) memcpy(m->device, w->device, sizeof m->device);
+    if (meg_options_has(given, "nodes")) m->nodes = w->nodes;
+    if (meg_options_has(given, "memory")) m->memory = w->memory;
+    if (meg_options_has(given, "ranks")) m->ranks = m->cores = w->ranks;
+    if (meg_options_has(given, "cores")) m->cores = w->cores ? w->cores : m->ranks;
+}
+
+/* So do rates and links. */
+static meg_status take_rates(const place *p, const char *given, const words *w, meg_machine *m)
+{
+    meg_error *e = p->error;
+    if (meg_options_has(given, "flops"))
+        MEG_TRY(e, read_rate(e, "flops", w->flops, OPERATIONS, &m->flops));
+    if (meg_options_has(given, "launch"))
+        MEG_TRY(e, read_rate(e, "launch", w->launch, SECONDS, &m->launch));
     if (*w->bandwidth) MEG_TRY(e, read_rate(e, "bandwidth", w->bandwidth, RATES, &m->bandwidth));
     MEG_CHECK(e, (m->flops > 0) == (m->bandwidth > 0), MEG_EDATA,
               "flops= and bandwidth= describe a rank together: give both or none");
-    if (*w->inside) MEG_TRY(e, read_link(e, "inside", w->inside, &m->inside));
-    if (*w->between) MEG_TRY(e, read_link(e, "between", w->between, &m->between));
+    if (*w->inside) MEG_TRY(e, read_link(p, "inside", w->inside, &m->inside));
+    if (*w->between) MEG_TRY(e, read_link(p, "between", w->between, &m->between));
     return *w->disk ? read_disk(e, w->disk, m) : MEG_OK;
 }
 
@@ -231,33 +312,76 @@ static void flatten(char *text)
     }
 }
 
-meg_status meg_machine_read(meg_error *e, const char *what, const char *text, meg_machine *out)
+static meg_status load(const place *from, const char *name, meg_machine *out);
+
+static meg_status read_flat(const place *p, const char *flat, meg_machine *out)
 {
     words w;
+    meg_machine m = meg_machine_default;
+    MEG_TRY(p->error, meg_options_parse(p->error, PARAMS, "machine", flat, &w));
+    if (*w.file) MEG_TRY(p->error, load(p, w.file, &m));
+    take_plain(flat, &w, &m);
+    MEG_TRY(p->error, take_rates(p, flat, &w, &m));
+    *out = m;
+    return MEG_OK;
+}
+
+static meg_status read_text(const place *p, const char *what, const char *text, meg_machine *out)
+{
     meg_error why = {0};
+    place inner = {&why, p->folder, p->depth};
     size_t size = strlen(text) + 1;
-    MEG_CHECK(e, size <= MEG_MACHINE_TEXT_MAX, MEG_EDATA, "%s: more than %d bytes", what,
+    MEG_CHECK(p->error, size <= MEG_MACHINE_TEXT_MAX, MEG_EDATA, "%s: more than %d bytes", what,
               MEG_MACHINE_TEXT_MAX);
     char *flat = malloc(size);
-    MEG_CHECK(e, flat, MEG_ENOMEM, "no memory for the description of a machine");
+    if (!flat) abort();
     memcpy(flat, text, size);
     flatten(flat);
-    meg_status status = meg_options_parse(&why, PARAMS, "machine", flat, &w);
+    meg_status status = read_flat(&inner, flat, out);
     free(flat);
-    if (status == MEG_OK) status = take(&why, &w, out);
-    MEG_CHECK(e, status == MEG_OK, status, "%s: %s", what, why.message);
+    MEG_CHECK(p->error, status == MEG_OK, status, "%s: %s", what, why.message);
     return MEG_OK;
+}
+
+/* A file, seen from where it is named. */
+static meg_status load(const place *from, const char *name, meg_machine *out)
+{
+    char folder[4096], *text = NULL;
+    size_t size = 0;
+    MEG_CHECK(from->error, from->depth < DEEPEST, MEG_EDATA,
+              "file=%s: files that name one another, more than %d deep", name, DEEPEST);
+    MEG_TRY(from->error, meg_textfile_read(from->error, from->folder, name, &text, &size));
+    const char *slash = strrchr(name, '/');
+    int used = snprintf(folder, sizeof folder, "%s%.*s", *name == '/' ? "" : from->folder,
+                        slash ? (int)(slash + 1 - name) : 0, name);
+    place p = {from->error, folder, from->depth + 1};
+    meg_status status = used < (int)sizeof folder
+                            ? read_text(&p, name, text, out)
+                            : meg_fail(from->error, MEG_EARG, "a path of %d letters", used);
+    free(text);
+    return status;
+}
+
+meg_status meg_machine_read(meg_error *e, const char *what, const char *text, meg_machine *out)
+{
+    return read_text(&(place){e, "", 0}, what, text, out);
+}
+
+meg_status meg_machine_load(meg_error *e, const char *path, meg_machine *out)
+{
+    return load(&(place){e, "", 0}, path, out);
 }
 
 void meg_machine_print(const meg_machine *m, char *out, size_t size)
 {
     words w = {.nodes = m->nodes, .ranks = m->ranks, .cores = m->cores, .memory = m->memory};
     memcpy(w.name, m->name, sizeof w.name);
+    memcpy(w.device, m->device, sizeof w.device);
     print(m->flops, OPERATIONS, w.flops, sizeof w.flops);
     print(m->launch, SECONDS, w.launch, sizeof w.launch);
     if (m->bandwidth > 0) print(m->bandwidth, RATES, w.bandwidth, sizeof w.bandwidth);
-    print_link(&m->inside, w.inside, sizeof w.inside);
-    print_link(&m->between, w.between, sizeof w.between);
+    meg_link_print(&m->inside, w.inside, sizeof w.inside);
+    meg_link_print(&m->between, w.between, sizeof w.between);
     if (m->read > 0) {
         print(m->read, RATES, w.disk, sizeof w.disk);
         strcat(w.disk, ",");

@@ -6,7 +6,10 @@
  *
  * A link: latency, then the bandwidth of one message alone, by its size if there are several, then what
  * all messages of a node share (`all:`) and how much of a core each end of a message keeps busy (`cpu:`).
- * In a file the words may stand on several lines, with comments behind #.
+ * In a file the words may stand on several lines, with comments behind #. `file=NAME` takes the words of a file,
+ * of which those beside it replace some. `inside=osu:FILE,FILE..` makes a link of what the OSU Micro-Benchmarks
+ * print (osu.h); `all:` and `cpu:` may stand behind the files. Names of files are seen from the folder of the file
+ * that they stand in.
  */
 #ifndef MEG_MACHINE_DESCRIPTION_H
 #define MEG_MACHINE_DESCRIPTION_H
@@ -34,6 +37,8 @@ typedef struct meg_link { /* the way of messages, inside a node or between nodes
 
 typedef struct meg_machine {
     char name[MEG_TEXT];
+    char device
+        [MEG_TEXT]; /* what a rank computes with, as `megalith doctor` has it; "": as this one */
     int64_t nodes, ranks, cores; /* ranks and cores of a node */
     int64_t memory;              /* bytes of a rank; 0: not said */
     double flops, bandwidth; /* of a rank: operations, bytes a second; 0: this machine's prices */
@@ -45,11 +50,17 @@ typedef struct meg_machine {
 /* One node, links as quick as memory: what is taken where nobody has measured or said anything. */
 extern const meg_machine meg_machine_default;
 
-/* `what` names it in messages. Words that are not there have their defaults. */
+/* `what` names it in messages. Words that are not there have their defaults. Files that it names are read. */
 meg_status meg_machine_read(meg_error *e, const char *what, const char *text, meg_machine *out);
+
+/* From a file. */
+meg_status meg_machine_load(meg_error *e, const char *path, meg_machine *out);
 
 /* As a text of one line, which reads back as the same machine. */
 void meg_machine_print(const meg_machine *m, char *out, size_t size);
+
+/* A link as it is written: "1us,8GB/s". */
+void meg_link_print(const meg_link *l, char *out, size_t size);
 
 /* Bytes a second of one message of this size. */
 double meg_link_bandwidth(const meg_link *l, int64_t bytes);

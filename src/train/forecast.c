@@ -1,6 +1,7 @@
 /* Forecasts: see forecast.h. */
 #include "train/forecast.h"
 #include "base/clock.h"
+#include "exec/probe/disk.h"
 #include "exec/profile.h"
 #include "machine/links.h"
 #include "machine/memory.h"
@@ -18,24 +19,6 @@ static const int64_t BESIDES = (int64_t)192 << 20; /* bytes of a process beside 
 
 /* ---- the machine ---- */
 
-static meg_status read_file(meg_error *e, const char *path, meg_machine *out)
-{
-    char *text = calloc(1, MEG_MACHINE_TEXT_MAX + 2);
-    FILE *file = fopen(path, "rb");
-    int why = errno;
-    if (!text) abort();
-    if (file) fread(text, 1, MEG_MACHINE_TEXT_MAX + 1, file);
-    if (file) fclose(file);
-    meg_status status = file ? meg_machine_read(e, path, text, out)
-                             : meg_fail(
-                                   e, MEG_EIO,
-                                   "cannot open machine=%s: %s; a description in words has = in "
-                                   "it: machine=\"nodes=4 ranks=2\"",
-                                   path, strerror(why));
-    free(text);
-    return status;
-}
-
 /* Ranks share the memory of a node; imaginary ones may be spread over machines like this one. */
 static void describe_here(const meg_context *ctx, int ranks, meg_machine *out)
 {
@@ -50,6 +33,12 @@ static void describe_here(const meg_context *ctx, int ranks, meg_machine *out)
     out->cores = online > 0 && cores > online ? online : cores;
     int64_t share = meg_memory_look("").most / (real ? out->ranks : 1);
     out->memory = share > 4 * BESIDES ? share - BESIDES : share;
+    meg_disk disk;
+    for (int i = 0; ctx->prices && meg_prices_link_at(ctx->prices, i); i++)
+        if (meg_disk_scan(meg_prices_link_at(ctx->prices, i), &disk)) {
+            out->read = disk.read;
+            out->write = disk.write;
+        }
 }
 
 meg_status meg_context_machine(const meg_context *ctx, meg_error *e, int ranks, meg_machine *out)
@@ -57,7 +46,12 @@ meg_status meg_context_machine(const meg_context *ctx, meg_error *e, int ranks, 
     const char *text = ctx->options.machine;
     describe_here(ctx, ranks, out);
     if (!*text) return ctx->prices ? meg_links_read(e, ctx->prices, out) : MEG_OK;
-    return strchr(text, '=') ? meg_machine_read(e, "machine", text, out) : read_file(e, text, out);
+    if (strchr(text, '=')) return meg_machine_read(e, "machine", text, out);
+    if (access(text, R_OK) == 0) return meg_machine_load(e, text, out);
+    return meg_fail(e, MEG_EIO,
+                    "cannot open machine=%s: %s; a description in words has = in it: "
+                    "machine=\"nodes=4 ranks=2\"",
+                    text, strerror(errno));
 }
 
 /* ---- forecasts ---- */

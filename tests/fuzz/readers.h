@@ -11,6 +11,7 @@
 #include "graph/op.h"
 #include "import/onnx/onnx.h"
 #include "import/safetensors/safetensors.h"
+#include "machine/osu.h"
 #include "machine/prices.h"
 #include "plan/text.h"
 
@@ -157,6 +158,29 @@ static inline void fuzz_prices(const char *folder, const uint8_t *data, size_t s
     free(text);
     meg_prices_free(p);
     meg_prices_free(again);
+}
+
+/* ---- outputs of the OSU Micro-Benchmarks ---- */
+
+/* What was read makes a link, alone or with a latency beside it, or is refused with a reason. */
+static inline void fuzz_osu(const char *folder, const uint8_t *data, size_t size)
+{
+    (void)folder;
+    meg_error e = {0};
+    meg_osu o[2];
+    meg_status status = meg_osu_read(&e, "osu", (const char *)data, size, &o[0]);
+    fuzz_said(status, &e);
+    if (status != MEG_OK) return;
+    o[1] = (meg_osu){.kind = MEG_OSU_LATENCY, .rows = 2, .row = {{0, 1e-6}, {1 << 20, 1e-4}}};
+    for (int count = 1; count <= 2; count++) {
+        meg_error why = {0};
+        meg_link l;
+        status = meg_osu_link(&why, "osu", o, count, &l);
+        fuzz_said(status, &why);
+        if (status != MEG_OK) continue;
+        double seconds = meg_link_seconds(&l, 12345);
+        if (!(seconds > 0)) abort();
+    }
 }
 
 #endif

@@ -2,13 +2,47 @@
 #include "cli/planfile.h"
 #include "cli/ranks.h"
 #include "cli/session.h"
+#include "exec/probe/machine.h"
 #include "machine/memory.h"
+
+#include <string.h>
 
 typedef struct settings {
     char data[MEG_TEXT], save[MEG_TEXT];
     int64_t ranks;
     bool alternatives, json;
 } settings;
+
+/* ---- of which kernels bytes are ---- */
+
+/* What this device is called; formats and sizes of buffers are its kernels'. */
+static meg_prices_head kernels_of(const meg_session *s)
+{
+    return meg_machine_head(s->ctx->device, s->ctx->comm);
+}
+
+/* A machine that was described with rates of its own, or with another device, has other kernels, too. */
+static bool has_our_kernels(const meg_machine *m, const char *isa)
+{
+    return *m->device ? strcmp(m->device, isa) == 0 : m->flops == 0;
+}
+
+static meg_status tell_kernels(const meg_session *s, FILE *out)
+{
+    meg_machine m;
+    const meg_prices_head head = kernels_of(s);
+    if (!*s->ctx->options.machine) return MEG_OK;
+    MEG_TRY(s->error, meg_context_machine(s->ctx, s->error, 1, &m));
+    const char *name = *m.device ? m.device : *m.name ? m.name : "the described machine";
+    if (has_our_kernels(&m, head.isa))
+        fprintf(out, "  bytes are exact where ranks compute with %s, as here\n", head.isa);
+    else
+        fprintf(out, "  bytes are those of this machine's kernels (%s): with %s they may differ\n",
+                head.isa, name);
+    return MEG_OK;
+}
+
+/* ---- printing ---- */
 
 static void print_json(const meg_session *s)
 {
@@ -24,6 +58,7 @@ static void print_json(const meg_session *s)
     int64_t machine = meg_memory_look("").most;
     meg_record_int(&r, "machine_bytes", machine);
     meg_record_int(&r, "machines", meg_ranks_machines(s, machine));
+    meg_record_text(&r, "kernels", kernels_of(s).isa);
     meg_record_end(&r);
 }
 
@@ -54,7 +89,7 @@ static meg_status print_plan(meg_session *s, const settings *o)
     if (o->save[0]) MEG_TRY(s->error, meg_session_agree(s, save(s, o->save)));
     if (o->json) print_json(s);
     else meg_ranks_summary(s, stdout);
-    return MEG_OK;
+    return o->json || !meg_session_speaks(s) ? MEG_OK : tell_kernels(s, stdout);
 }
 
 static meg_status run(const meg_arguments *a, meg_error *e)

@@ -4,6 +4,7 @@
  */
 #include "exec/probe/machine.h"
 #include "base/clock.h"
+#include "exec/probe/disk.h"
 #include "exec/probe/drift.h"
 #include "exec/probe/links.h"
 #include "exec/probe/rates.h"
@@ -15,6 +16,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const double ROW = 0.12;   /* seconds for the steps of a network */
 static const double PATIENCE = 4; /* times as long may a probe take where others have the cores */
@@ -195,6 +197,27 @@ static meg_status probe_all(probing *p, meg_prices_head *head)
     return meg_timings_share(p->timings, p->comm, p->error);
 }
 
+/* The first rank's disk stands for all, in the folder where the book will be if there is one. */
+static meg_status probe_disk(const probing *p, const meg_prices_head *head, meg_prices *book)
+{
+    char folder[MEG_PRICES_PATH], line[256];
+    const char *other = getenv("TMPDIR");
+    meg_error why = {0};
+    meg_disk found;
+    bool kept = meg_prices_path(head, folder);
+    if (kept) *strrchr(folder, '/') = '\0';
+    if (!kept || access(folder, W_OK) != 0)
+        snprintf(folder, sizeof folder, "%s", other && *other ? other : "/tmp");
+    if (!p->comm || meg_comm_rank(p->comm) == 0) {
+        if (meg_disk_probe(&why, folder, &meg_disk_usual, &found) == MEG_OK)
+            meg_disk_line(&found, line, sizeof line);
+        else snprintf(line, sizeof line, "disk unknown: %.200s", why.message);
+    }
+    if (many(p)) MEG_TRY(p->error, meg_comm_share(p->comm, p->error, 0, line, sizeof line));
+    meg_prices_add_link(book, line);
+    return MEG_OK;
+}
+
 meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, double seconds,
                              meg_prices **out)
 {
@@ -213,6 +236,7 @@ meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, double se
         meg_timings_prices(p.timings, *out);
         meg_timings_models(p.timings, *out, true);
         if (many(&p)) status = meg_links_probe(c, e, *out);
+        if (status == MEG_OK) status = probe_disk(&p, &head, *out);
     }
     if (status != MEG_OK) {
         meg_prices_free(*out);

@@ -224,20 +224,36 @@ static void begin_traffic(replay *r, meeting *m)
     add_activity(r, &a);
 }
 
+/* How many like this are under way on the node at once: each rank that the actor stands for has a message of its own, but
+ * those of one team have one sum together. */
+static double beside(const replay *r, const meeting *m)
+{
+    const actor *from = &r->actor[m->side[0].actor];
+    const meg_traffic_note *n = note_at(r, m->side[0]);
+    int together = 0;
+    if (n->code != MEG_REDUCE) return from->copies;
+    const meg_team *team = &from->is->team[n->crew];
+    for (int i = 0; i < team->count; i++)
+        together += meg_machine_node(r->job->machine, team->rank[i]) == from->node &&
+                    actor_of(r, team->rank[i]) == m->side[0].actor;
+    return (double)from->copies / fmax(1, together);
+}
+
 /* Both ends of a message, or all ranks of a sum, keep cores busy; nodes, their links. */
 static void move(replay *r, activity *a)
 {
     const meg_transit *t = &a->transit;
     const meeting *m = a->where;
     const actor *from = &r->actor[m->side[0].actor];
+    double copies = beside(r, m);
     a->latent = false;
     a->left = t->seconds;
     for (int i = 0; i < m->sides && i < 2; i++)
         want(r, a, m->side[i].actor, t->cpu);
-    want(r, a, resource_of(r, from->node, INSIDE), t->inside * from->copies);
-    want(r, a, resource_of(r, from->node, OUT), t->out * from->copies);
+    want(r, a, resource_of(r, from->node, INSIDE), t->inside * copies);
+    want(r, a, resource_of(r, from->node, OUT), t->out * copies);
     if (m->sides > 1)
-        want(r, a, resource_of(r, r->actor[m->side[1].actor].node, IN), t->out * from->copies);
+        want(r, a, resource_of(r, r->actor[m->side[1].actor].node, IN), t->out * copies);
 }
 
 static uint64_t key_of(const replay *r, side s)
@@ -251,10 +267,12 @@ static uint64_t key_of(const replay *r, side s)
     return meg_hash_word(meg_hash_word(key, (uint64_t)from), (uint64_t)to);
 }
 
-/* Teams of equal ranks are equal, too: a team is known by its actors. */
+/* Teams of equal ranks are equal, too: a team is known by its actors, and by how many ranks it has, since one of a
+ * replica has the same actors as one of all replicas. */
 static void know_team(const replay *r, actor *a, int team, int *seen)
 {
     const meg_team *t = &a->is->team[team];
+    a->crew[team] = (uint64_t)t->count;
     for (int i = 0; i < t->count; i++) {
         int who = actor_of(r, t->rank[i]);
         if (seen[who] == team + 1) continue;
