@@ -62,6 +62,19 @@ sed -n 's/.*"predicted_seconds_per_step": \([^,]*\),.*"critical_path": "\([^"]*\
     awk '{ n++; d = ($2 + $3 + $4) / $1 - 1; if (d > 1e-4 || d < -1e-4 || $2 <= 0 || $3 <= 0) { print "parts: " $0; exit 1 } }
          END { if (n != 1) { print "no keys"; exit 1 } }' || fail "$what: --json: $(cat out)"
 
+# ---- memory: what is alive at once at most is what explain says ----
+what=memory
+one="$small --goal given --device ref"
+"$megalith" plan $one --report memory.html --json > out 2> err || fail "$what: exit code $?"
+"$megalith" explain $one --json >> out 2> err || fail "$what: explain: exit code $?"
+want=$(sed -n 's/.*"held_bytes": \([0-9]*\), "step_bytes": \([0-9]*\).*/\1 \2/p;s/.*"frame_lower_bound_bytes": \([0-9]*\).*/\1/p' out |
+    awk '{ for (i = 1; i <= NF; i++) { sum += $i; n++ } } END { if (n == 3) printf "%.0f", sum }')
+got=$(sed -n 's/.*"peak": \[[-0-9.]*,\([0-9]*\)\].*/\1/p' memory.html)
+[ -n "$want" ] && [ "$want" = "$got" ] || fail "$what: expected a peak of $want bytes, got $got"
+sum=$(sed -n 's/.*"alive": \(\[.*\]\), "rest": \[[0-9]*,\([0-9]*\)\].*/\1 \2/p' memory.html |
+    awk '{ rest = $NF; while (match($0, /,[0-9]+\]/)) { sum += substr($0, RSTART + 1, RLENGTH - 2); $0 = substr($0, RSTART + RLENGTH) } printf "%.0f", sum + rest }')
+[ "$sum" = "$got" ] || fail "$what: $sum of $got bytes at the peak have names"
+
 # ---- files that cannot be written ----
 for path in nowhere/r.html . ; do
     for words in "plan $small --report" "plan $small --trace" "train $small --data synthetic:count=64 --steps 1 --report" \

@@ -74,7 +74,7 @@ static void add_facts(const meg_session *s, meg_page *page)
     const meg_plan *p = s->plan;
     int ranks = p->world.ranks;
     const char *chosen = f->searched ? f->search.list[0].words : "";
-    if (f->searched && !*chosen) chosen = "replicas alone: no word more was needed";
+    if (f->searched && !*chosen) chosen = "none besides those given";
     add_fact(page, "network",
              meg_pool_text(pool, "%s, %" PRId64 " parameters", s->graph->name,
                            meg_graph_parameters(s->graph)));

@@ -207,7 +207,7 @@ static void write_plans(const drawing *d)
     for (int i = 0; i < shown; i++) {
         const meg_candidate *c = &s->list[i];
         fprintf(d->out, "%s{", i ? ",\n" : "");
-        text(d, "words", *c->words ? c->words : "replicas alone");
+        text(d, "words", *c->words ? c->words : "no more words");
         text(d, "why", why_of(d, c));
         fprintf(d->out,
                 "\"verdict\": \"%s\", \"seconds\": %.9g, \"bound\": %.9g, \"bytes\": %" PRId64 "}",
