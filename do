@@ -36,7 +36,7 @@ demo="train resnet-cifar --depth 14 --batch 128 --epochs 4 --lr 0.15 --lr-schedu
 
 packages_build="gcc libc6-dev cmake ninja-build libdnnl-dev libhwloc-dev zlib1g-dev dataset-fashion-mnist
     libopenmpi-dev openmpi-bin"
-packages_test="libcmocka-dev pkgconf libmpich-dev mpich" # a second MPI: both are tested
+packages_test="libcmocka-dev pkgconf libmpich-dev mpich chromium" # a second MPI: both are tested; a browser for reports
 packages_hosts="iproute2 util-linux procps munge slurmctld slurmd slurm-client"
 packages_fuzz="clang libclang-rt-14-dev"
 packages_torch="libtcmalloc-minimal4" # a fair comparison gives PyTorch its faster malloc

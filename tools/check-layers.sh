@@ -16,7 +16,7 @@
 rooms='
 base | base/files
 exec | exec/probe
-cli/report | cli | cli/launch | cli/commands
+cli/report | cli/page | cli | cli/launch | cli/commands
 train/checkpoint train/step | train
 plan/layout plan/schedule | plan/program | plan/partition plan/replay | plan/distribute | plan/lower | plan | plan/search
 comm | comm/allreduce

@@ -6,10 +6,12 @@
 #define _GNU_SOURCE
 #include "cli/trace.h"
 #include "base/clock.h"
-#include "cli/report/kernel.h"
-#include "cli/report/together.h"
 #include "base/files/json.h"
 #include "base/files/outfile.h"
+#include "cli/page/actors.h"
+#include "cli/page/path.h"
+#include "cli/report/kernel.h"
+#include "cli/report/together.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,7 +24,8 @@ enum {
     LANE_DEVICE = 2,
     LANE_WAITING = 3,
     LANE_TRAFFIC = 4, /* and on: messages overlap, events of a lane may not */
-    LANES = 64        /* of traffic, at most; beyond that they do overlap */
+    LANES = 64,       /* of traffic, at most; beyond that they do overlap */
+    FORETOLD = 64     /* kinds of ranks of a predicted one, at most */
 };
 
 struct meg_trace {
@@ -137,20 +140,21 @@ static void observe_traffic(void *context, const meg_traffic_event *v)
 
 /* ---- files ---- */
 
-static void print_head(const meg_trace *t)
+/* first: the head of the file stands before it. name: behind that of the rank. */
+static void print_head(const meg_trace *t, bool first, const char *name, bool many)
 {
-    if (t->rank == 0) fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n", t->file);
+    if (first) fputs("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n", t->file);
     fprintf(t->file,
             "%s{\"ph\": \"M\", \"pid\": %d, \"name\": \"process_name\", "
-            "\"args\": {\"name\": \"rank %d\"}}",
-            t->rank == 0 ? "" : ",\n", t->rank + 1, t->rank);
+            "\"args\": {\"name\": \"rank %d%s\"}}",
+            first ? "" : ",\n", t->rank + 1, t->rank, name);
     fprintf(t->file,
             ",\n{\"ph\": \"M\", \"pid\": %d, \"name\": \"process_sort_index\", "
             "\"args\": {\"sort_index\": %d}}",
             t->rank + 1, t->rank);
     print_lane(t, LANE_TRAINER, "trainer");
     print_lane(t, LANE_DEVICE, "device");
-    if (meg_ranks(t->session->ctx) > 1) print_lane(t, LANE_WAITING, "waiting");
+    if (many) print_lane(t, LANE_WAITING, "waiting");
 }
 
 static meg_status open_file(meg_trace *t)
@@ -192,7 +196,7 @@ meg_status meg_trace_begin(meg_session *s, const char *path, meg_trace **out)
         meg_trace_drop(t);
         return status;
     }
-    print_head(t);
+    print_head(t, t->rank == 0, "", meg_ranks(s->ctx) > 1);
     meg_device_observe(s->ctx->device, observe, t);
     meg_engine_observe(s->trainer->engine, observe_traffic, t);
     *out = t;
@@ -203,6 +207,11 @@ static void stop(meg_trace *t)
 {
     meg_device_observe(t->session->ctx->device, NULL, NULL);
     if (t->session->trainer) meg_engine_observe(t->session->trainer->engine, NULL, NULL);
+}
+
+meg_listeners meg_trace_listeners(meg_trace *t)
+{
+    return (meg_listeners){observe, observe_traffic, t};
 }
 
 static meg_status put_in_place(meg_trace *t)
@@ -244,4 +253,90 @@ void meg_trace_drop(meg_trace *t)
     }
     meg_outfile_close(&t->out);
     meg_pool_free(t->pool);
+}
+
+/* ---- as foreseen ---- */
+
+typedef struct foretelling {
+    meg_trace *trace;
+    const meg_foresight *f;
+    int told;
+} foretelling;
+
+static void tell_kernels(meg_trace *t, const meg_sheet *s, const meg_sheet_clock *c)
+{
+    double free_from = t->begin;
+    for (int i = 0; i < s->kernels; i++) {
+        const meg_sheet_kernel *k = &s->kernel[i];
+        double middle = (k->from + k->to) / 2, begin = meg_sheet_clock_at(c, k->from, middle);
+        double end = meg_sheet_clock_at(c, k->to, middle);
+        if (begin > free_from + 1e-9) {
+            event(t, LANE_WAITING, "wait", free_from, begin - free_from);
+            fputc('}', t->file);
+        }
+        free_from = end;
+        event(t, LANE_DEVICE, k->name, begin, end - begin);
+        fputs(", \"args\": {\"node\": ", t->file);
+        meg_json_print(t->file, k->node);
+        fprintf(t->file, ", \"micro\": %d}}", k->micro);
+    }
+}
+
+static void tell_traffic(meg_trace *t, const meg_sheet *s, const meg_actor *a,
+                         const struct meg_replay_told *told)
+{
+    int step = meg_replay_last_step(told);
+    for (int i = 0; i < told->count; i++) {
+        const meg_replay_span *x = &told->span[i];
+        if (x->what != MEG_REPLAY_TRAFFIC || x->step != step || x->number >= s->traffics) continue;
+        const meg_sheet_traffic *m = &s->traffic[x->number];
+        const meg_traffic_note *n = &a->events.note[x->number];
+        event(t, lane_for(t, x->begin, x->end), m->name, x->begin, x->end - x->begin);
+        fprintf(t->file,
+                ", \"args\": {\"bytes\": %" PRId64 ", \"%s\": %d, \"tag\": %d, \"micro\": %d, "
+                "\"waited_us\": %.3f}}",
+                n->bytes, m->other, m->who, n->tag, n->micro, 1e6 * (x->begin - x->posted));
+    }
+}
+
+static void visit(void *context, int actor, const meg_plan *p, const meg_sheet *s)
+{
+    foretelling *w = context;
+    meg_trace *t = w->trace;
+    const struct meg_replay_told *told = &w->f->log.of[actor];
+    int like = meg_actor_ranks(w->f, actor) - 1;
+    char name[48] = "";
+    meg_sheet_clock c;
+    t->rank = s->rank;
+    t->lanes = 0;
+    if (like) snprintf(name, sizeof name, " and %d like it", like);
+    print_head(t, w->told++ == 0, name, p->world.ranks > 1);
+    event(t, LANE_TRAINER, "step", t->begin, w->f->critical.end - t->begin);
+    fputc('}', t->file);
+    meg_sheet_clock_begin(&c, &w->f->whole.actor[actor], told);
+    tell_kernels(t, s, &c);
+    tell_traffic(t, s, &w->f->whole.actor[actor], told);
+    meg_sheet_clock_free(&c);
+}
+
+meg_status meg_trace_foretell(meg_session *s, const char *path)
+{
+    const meg_foresight *f = s->ctx->foresight;
+    int actor[FORETOLD];
+    meg_trace t = {
+        .session = s, .out = {.fd = -1}, .begin = f->critical.begin, .pool = meg_pool_new()};
+    t.path = meg_pool_text(t.pool, "%s", path);
+    foretelling w = {&t, f, 0};
+    const meg_actors_tour tour = {s->graph, meg_actors_choose(f, FORETOLD, actor), actor, visit,
+                                  &w};
+    meg_status status = open_file(&t);
+    if (status == MEG_OK) status = meg_actors_visit(f, s->error, &tour);
+    if (status == MEG_OK) status = put_in_place(&t);
+    if (status == MEG_OK && tour.count < f->whole.actors)
+        fprintf(stderr, "%s has %d of %d kinds of ranks: the others are left out\n", path,
+                tour.count, f->whole.actors);
+    if (t.file) fclose(t.file);
+    meg_outfile_close(&t.out);
+    meg_pool_free(t.pool);
+    return status;
 }

@@ -11,6 +11,7 @@
 #ifndef MEG_CLI_TRACE_H
 #define MEG_CLI_TRACE_H
 
+#include "cli/page/recording.h"
 #include "cli/session.h"
 
 typedef struct meg_trace meg_trace;
@@ -24,5 +25,12 @@ void meg_trace_step(meg_trace *t, const meg_progress *p);
 
 meg_status meg_trace_end(meg_trace *t); /* collective: puts the file in place */
 void meg_trace_drop(meg_trace *t);      /* leaves nothing behind; accepts NULL */
+
+/* For whoever takes over the observers, and hands on what they are told. */
+meg_listeners meg_trace_listeners(meg_trace *t);
+
+/* Not collective. The same of a step as it was foreseen (train/foresight.h): one process for each kind of ranks, or for
+ * as many as a viewer takes. */
+meg_status meg_trace_foretell(meg_session *s, const char *path);
 
 #endif

@@ -2,8 +2,9 @@
  * its ranks begin and end together, and fail together.
  */
 #include "train/context.h"
-#include "train/build.h"
 #include "comm/cores.h"
+#include "train/build.h"
+#include "train/foresight.h"
 #include "train/rules.h"
 #include "zoo/zoo.h"
 
@@ -87,6 +88,7 @@ meg_status meg_open(const char *options, meg_context **out)
 void meg_close(meg_context *ctx)
 {
     if (!ctx) return;
+    meg_foresight_free(ctx->foresight);
     meg_device_close(ctx->device);
     meg_prices_free(ctx->prices);
     meg_comm_free(ctx->comm);
@@ -133,8 +135,7 @@ meg_status meg_data_open(meg_context *ctx, const char *source, meg_data **out)
         return status;
     }
     for (size_t i = 0; i < sizeof d->set.findings.said / sizeof *d->set.findings.said; i++)
-        if (*d->set.findings.said[i])
-            meg_log(&ctx->log, MEG_WARN, "%s", d->set.findings.said[i]);
+        if (*d->set.findings.said[i]) meg_log(&ctx->log, MEG_WARN, "%s", d->set.findings.said[i]);
     d->ctx = ctx;
     *out = d;
     return MEG_OK;

@@ -12,7 +12,7 @@
 typedef struct meg_context_options {
     char device[MEG_TEXT];
     char machine[MEG_TEXT]; /* description or file; "": this one */
-    int64_t threads; /* 0: as many as there are cores for this rank */
+    int64_t threads;        /* 0: as many as there are cores for this rank */
     int64_t seed;
     int log;
     bool pin;
@@ -27,9 +27,11 @@ struct meg_context {
     meg_logger log;
     meg_comm *comm; /* of the job; NULL: it could not be opened */
     meg_device *device;
-    bool probes;               /* where there is no book of prices, the machine may be measured */
-    bool priced;               /* `prices` is as it shall be */
-    meg_prices *prices;        /* NULL: the built-in book */
+    bool probes;        /* where there is no book of prices, the machine may be measured */
+    bool priced;        /* `prices` is as it shall be */
+    meg_prices *prices; /* NULL: the built-in book */
+    bool foresees;      /* forecasts are kept (train/foresight.h) */
+    struct meg_foresight *foresight; /* the last one; NULL: none, or another rank has it */
 };
 
 struct meg_data {

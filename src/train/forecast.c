@@ -56,6 +56,12 @@ meg_status meg_context_machine(const meg_context *ctx, meg_error *e, int ranks, 
 
 /* ---- forecasts ---- */
 
+static void keep(meg_context *ctx, meg_foresight *f)
+{
+    meg_foresight_free(ctx->foresight);
+    ctx->foresight = f;
+}
+
 static bool enough(void *context)
 {
     return meg_clock_thread() > *(const double *)context;
@@ -110,29 +116,34 @@ static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, me
         out->nearest = nearest_of(&s, ask);
         tell(&s, ask, table, &out->why);
     }
-    meg_search_free(&s);
+    meg_context *ctx = ask->graph->owner;
+    meg_foresight *f = NULL;
+    if (status == MEG_OK && s.fits && ctx->foresees)
+        status = meg_foresight_make(ask, e, out->options, &f);
+    if (f) {
+        f->searched = true;
+        f->search = s;
+        keep(ctx, f);
+    } else {
+        meg_search_free(&s);
+    }
     return status;
 }
 
 /* The words as they are: how long does a step take? */
 static meg_status replay(const meg_search_ask *ask, meg_error *e, meg_forecast *out)
 {
-    meg_world world = {0, ask->ranks};
-    meg_plan_input in = {ask->profile, &world, ask->options, ask->samples, NULL};
-    meg_whole whole;
-    meg_replay r;
-    MEG_TRY(e, meg_whole_make(ask->graph, e, &in, &whole));
-    meg_status status = meg_whole_replay(&whole, e, ask->machine, &r);
-    if (status == MEG_OK) {
-        out->options = text_of(ask->options);
-        out->why = text_of("");
-        out->nearest = text_of("");
-        out->seconds = r.seconds;
-        out->fits = ask->memory == 0 || meg_whole_bytes(&whole) <= ask->memory;
-        free(r.times);
-    }
-    meg_whole_free(&whole);
-    return status;
+    meg_context *ctx = ask->graph->owner;
+    meg_foresight *f;
+    MEG_TRY(e, meg_foresight_make(ask, e, ask->options, &f));
+    out->options = text_of(ask->options);
+    out->why = text_of("");
+    out->nearest = text_of("");
+    out->seconds = f->replay.seconds;
+    out->fits = ask->memory == 0 || meg_whole_bytes(&f->whole) <= ask->memory;
+    if (ctx->foresees) keep(ctx, f);
+    else meg_foresight_free(f);
+    return MEG_OK;
 }
 
 /* Of a machine whose speed was described; NULL: those of this one. */
@@ -146,22 +157,32 @@ static meg_prices *prices_of(const meg_machine *m)
     return m->flops > 0 ? meg_prices_new(&head) : NULL;
 }
 
-static meg_status ask_for(const meg_search_ask *ask, meg_error *e, bool table, meg_forecast *out)
+typedef struct wish { /* what is asked for */
+    const meg_graph *graph;
+    const meg_data *data;
+    const char *options;
+    int ranks;
+    bool table, given; /* tell all; nothing is to be chosen */
+} wish;
+
+static meg_status ask_for(const meg_search_ask *ask, const wish *w, meg_error *e, meg_forecast *out)
 {
-    if (meg_search_wanted(ask->options, ask->ranks)) return search(ask, e, table, out);
-    return replay(ask, e, out);
+    bool choose = !w->given && meg_search_wanted(ask->options, ask->ranks);
+    return choose ? search(ask, e, w->table, out) : replay(ask, e, out);
 }
 
-meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const char *options,
-                                int ranks, bool table, meg_forecast *out)
+static meg_status forecast(const wish *w, meg_forecast *out)
 {
+    const meg_graph *g = w->graph;
+    const meg_data *d = w->data;
     meg_context *ctx = g->owner;
     meg_error *e = &ctx->error;
+    int ranks = w->ranks;
     meg_machine machine;
     meg_plan_options read;
     double until = meg_clock_thread() + PATIENCE;
+    const char *options = w->options ? w->options : "";
     *out = (meg_forecast){0};
-    if (!options) options = "";
     if (meg_comm_size(ctx->comm) == 1) MEG_TRY(e, meg_context_prices(ctx));
     meg_profile profile = meg_profile_priced(ctx->device, ctx->prices);
     MEG_TRY(e, meg_context_machine(ctx, e, ranks, &machine));
@@ -178,8 +199,30 @@ meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const cha
                           .context = &until};
     meg_prices *described = prices_of(&machine);
     if (described) profile.prices = described;
-    meg_status status = ask_for(&ask, e, table, out);
-    meg_prices_free(described);
+    const meg_foresight *before = ctx->foresight;
+    meg_status status = ask_for(&ask, w, e, out);
+    bool kept = described && ctx->foresight && ctx->foresight != before;
+    if (kept) ctx->foresight->described = described;
+    else meg_prices_free(described);
+    return status;
+}
+
+meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const char *options,
+                                int ranks, bool table, meg_forecast *out)
+{
+    return forecast(&(wish){g, d, options, ranks, table, false}, out);
+}
+
+meg_status meg_context_foresee(const meg_graph *g, const meg_data *d, const char *options,
+                               int ranks)
+{
+    meg_context *ctx = g->owner;
+    meg_forecast f;
+    bool was = ctx->foresees;
+    ctx->foresees = true;
+    meg_status status = forecast(&(wish){g, d, options, ranks, false, true}, &f);
+    ctx->foresees = was;
+    meg_forecast_free(&f);
     return status;
 }
 

@@ -7,6 +7,7 @@
 #include "machine/description.h"
 #include "plan/search/search.h"
 #include "train/context.h"
+#include "train/foresight.h"
 
 typedef struct meg_forecast {
     char *options;  /* the words, complete */
@@ -22,6 +23,10 @@ meg_status meg_context_machine(const meg_context *ctx, meg_error *e, int ranks, 
 /* Not collective. table: every alternative is told. */
 meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const char *options,
                                 int ranks, bool table, meg_forecast *out);
+
+/* Not collective. Keeps in the context what a forecast of these words, as they are, knows. */
+meg_status meg_context_foresee(const meg_graph *g, const meg_data *d, const char *options,
+                               int ranks);
 
 /* Collective: the first rank's, for all ranks of the context. */
 meg_status meg_context_forecast_all(const meg_graph *g, const meg_data *d, const char *options,

@@ -7,10 +7,11 @@
  */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "cli/picture.h"
+#include "cli/ranks.h"
 #include "cli/report/bar.h"
 #include "cli/report/kernel.h"
 #include "cli/report/measure.h"
-#include "cli/ranks.h"
 #include "cli/session.h"
 #include "exec/probe/drift.h"
 #include "plan/named.h"
@@ -27,6 +28,7 @@ enum {
 
 typedef struct settings {
     int64_t warmup, iterations, repeat;
+    char report[MEG_TEXT];
     bool kernels, json, reference;
 } settings;
 
@@ -42,6 +44,7 @@ typedef struct job {
     double exposed;       /* seconds of a step in which communication keeps a device waiting */
     int64_t heap, growth; /* bytes in use after the first step, and more at the end */
     meg_bar bar;
+    meg_picture picture;
     int64_t done, total; /* steps */
     meg_report last;
 } job;
@@ -122,6 +125,7 @@ static meg_status make_ready(job *j)
     bool plain = meg_arguments_has(a, MEG_TO_PLAN, "momentum") ||
                  meg_arguments_has(a, MEG_TO_PLAN, "optimizer") ||
                  (plan && !meg_named_plan_find(plan)); /* names leave the optimizer open */
+    MEG_TRY(s->error, meg_picture_begin(&j->picture, s, j->o->report));
     MEG_TRY(s->error, meg_session_graph(s));
     MEG_TRY(s->error, meg_session_plan(s, plain ? "" : "momentum=0.9"));
     MEG_TRY(s->error, open_data(j));
@@ -178,7 +182,7 @@ static meg_status measure(job *j)
 {
     const settings *o = j->o;
     meg_error *e = j->s.error;
-    j->total = o->warmup + (o->repeat + o->kernels) * o->iterations;
+    j->total = o->warmup + (o->repeat + o->kernels + (o->report[0] != 0)) * o->iterations;
     meg_bar_begin(&j->bar, "bench: step", meg_session_speaks(&j->s));
     meg_measure_reserve(&j->repeats, (size_t)o->repeat);
     meg_measure_reserve(&j->rounds, (size_t)o->repeat);
@@ -209,6 +213,26 @@ static meg_status watch_kernels(job *j)
     return status;
 }
 
+static bool record(void *context, const meg_progress *p)
+{
+    job *j = context;
+    meg_picture_step(&j->picture, p);
+    return true;
+}
+
+/* In a repeat of its own, which does not count either. */
+static meg_status watch_steps(job *j)
+{
+    meg_session *s = &j->s;
+    if (!j->o->report[0]) return MEG_OK;
+    MEG_TRY(s->error, meg_picture_listen(&j->picture, NULL));
+    meg_picture_record(&j->picture, s->trainer->step + 1, j->o->iterations);
+    meg_trainer_watch(s->trainer, record, j);
+    MEG_TRY(s->error, some_steps(j, j->o->iterations));
+    meg_trainer_watch(s->trainer, NULL, NULL);
+    return meg_picture_end(&j->picture, meg_measure_median(&j->steps));
+}
+
 /* ---- printing ---- */
 
 static void print_json(const job *j)
@@ -233,7 +257,8 @@ static void print_json(const job *j)
 static void print_text(const job *j)
 {
     const meg_plan *p = j->s.plan;
-    double step = meg_measure_median(&j->steps), predicted = meg_needs_seconds(j->s.plan, j->s.needs);
+    double step = meg_measure_median(&j->steps),
+           predicted = meg_needs_seconds(j->s.plan, j->s.needs);
     int64_t bytes = j->last.measured_peak_bytes, planned = j->last.predicted_peak_bytes;
     char rss[32];
     meg_print_bytes(j->last.peak_rss_bytes, rss);
@@ -266,6 +291,7 @@ static meg_status bench(job *j)
     if (!j->o->json) meg_ranks_summary(&j->s, stdout);
     MEG_TRY(j->s.error, measure(j));
     if (j->o->kernels) MEG_TRY(j->s.error, watch_kernels(j));
+    MEG_TRY(j->s.error, watch_steps(j));
     (j->o->json ? print_json : print_text)(j);
     return MEG_OK;
 }
@@ -280,6 +306,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
     meg_measure_free(&j.rounds);
     meg_measure_free(&j.loops);
     meg_drift_free(j.drift);
+    meg_picture_drop(&j.picture);
     meg_session_close(&j.s);
     return status;
 }
@@ -294,6 +321,9 @@ static const meg_param PARAMS[] = {
     {"reference", MEG_PARAM_BOOL, AT(reference), "no",
      "a fixed loop before and after each repeat tells how busy the machine is (with --json: loops)",
      NULL, 0, 0},
+    {"report", MEG_PARAM_TEXT, AT(report), "",
+     "HTML file with pictures: timelines, predicted and measured, memory, alternatives", NULL, 0,
+     0},
     {"json", MEG_PARAM_BOOL, AT(json), "no", "results as JSON, one object a line", NULL, 0, 0},
     {0},
 };

@@ -1,14 +1,18 @@
 /* `megalith plan MODEL`: what training would need, without training. */
+#include "cli/page/path.h"
+#include "cli/picture.h"
 #include "cli/planfile.h"
 #include "cli/ranks.h"
 #include "cli/session.h"
 #include "exec/probe/machine.h"
+#include "cli/trace.h"
+#include "cli/writable.h"
 #include "machine/memory.h"
 
 #include <string.h>
 
 typedef struct settings {
-    char data[MEG_TEXT], save[MEG_TEXT];
+    char data[MEG_TEXT], save[MEG_TEXT], report[MEG_TEXT], trace[MEG_TEXT];
     int64_t ranks;
     bool alternatives, json;
 } settings;
@@ -44,6 +48,18 @@ static meg_status tell_kernels(const meg_session *s, FILE *out)
 
 /* ---- printing ---- */
 
+/* Seconds of kernels, messages and sums on the way that decides the step. */
+static void record_path(const meg_session *s, meg_record *r)
+{
+    const meg_foresight *f = s->ctx->foresight;
+    const char *line = meg_picture_path(s);
+    if (!*line) return;
+    meg_record_text(r, "critical_path", line + sizeof "critical path:");
+    meg_record_real(r, "critical_kernel_seconds", meg_path_seconds(f, MEG_CRITICAL_WORK));
+    meg_record_real(r, "critical_message_seconds", meg_path_seconds(f, MEG_CRITICAL_MESSAGE));
+    meg_record_real(r, "critical_sum_seconds", meg_path_seconds(f, MEG_CRITICAL_SUM));
+}
+
 static void print_json(const meg_session *s)
 {
     const meg_plan *p = s->plan;
@@ -59,6 +75,7 @@ static void print_json(const meg_session *s)
     meg_record_int(&r, "machine_bytes", machine);
     meg_record_int(&r, "machines", meg_ranks_machines(s, machine));
     meg_record_text(&r, "kernels", kernels_of(s).isa);
+    record_path(s, &r);
     meg_record_end(&r);
 }
 
@@ -77,8 +94,28 @@ static meg_status ranks_of_machine(const meg_session *s, int *ranks)
     return MEG_OK;
 }
 
+static void print_path(const meg_session *s)
+{
+    const char *line = meg_picture_path(s);
+    if (*line && meg_session_speaks(s)) printf("  %s\n", line);
+}
+
+/* What a page or a trace shows is known to the rank that planned. */
+static meg_status draw(meg_session *s, meg_picture *picture, const char *trace)
+{
+    meg_status status = MEG_OK;
+    if (*trace) status = meg_session_agree(s, meg_picture_foresee(s));
+    if (*trace && status == MEG_OK && meg_session_speaks(s)) status = meg_trace_foretell(s, trace);
+    MEG_TRY(s->error, meg_session_agree(s, status));
+    return meg_picture_end(picture, 0);
+}
+
 static meg_status print_plan(meg_session *s, const settings *o)
 {
+    meg_picture picture;
+    MEG_TRY(s->error, meg_picture_begin(&picture, s, o->report));
+    MEG_TRY(s->error, meg_session_agree(s, meg_writable(s->error, o->trace)));
+    s->ctx->foresees = true;
     if (o->data[0]) MEG_TRY(s->error, meg_session_data(s, o->data, &s->data));
     MEG_TRY(s->error, meg_session_graph(s));
     int ranks = (int)o->ranks;
@@ -90,6 +127,8 @@ static meg_status print_plan(meg_session *s, const settings *o)
     if (o->json) print_json(s);
     else meg_ranks_summary(s, stdout);
     return o->json || !meg_session_speaks(s) ? MEG_OK : tell_kernels(s, stdout);
+    if (!o->json) print_path(s);
+    return draw(s, &picture, o->trace);
 }
 
 static meg_status run(const meg_arguments *a, meg_error *e)
@@ -112,6 +151,10 @@ static const meg_param PARAMS[] = {
     {"alternatives", MEG_PARAM_BOOL, offsetof(settings, alternatives), "no",
      "with --ranks or --machine: all plans that were thought of, and why they were not chosen",
      NULL, 0, 0},
+    {"report", MEG_PARAM_TEXT, offsetof(settings, report), "",
+     "HTML file with pictures: timelines, memory, alternatives, critical path", NULL, 0, 0},
+    {"trace", MEG_PARAM_TEXT, offsetof(settings, trace), "",
+     "file for a trace of all kernels and messages as predicted (ui.perfetto.dev)", NULL, 0, 0},
     {"json", MEG_PARAM_BOOL, offsetof(settings, json), "no", "one JSON object", NULL, 0, 0},
     {0},
 };

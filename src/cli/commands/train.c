@@ -1,28 +1,33 @@
 /* `megalith train MODEL`: says what it will need, trains, evaluates after every epoch, says what it
  * needed, saves.
  */
-#include "cli/report/bar.h"
 #include "cli/launch/interrupt.h"
-#include "cli/report/meter.h"
+#include "cli/picture.h"
 #include "cli/ranks.h"
+#include "cli/report/bar.h"
+#include "cli/report/meter.h"
 #include "cli/session.h"
 #include "cli/trace.h"
-#include "base/files/outfile.h"
+#include "cli/writable.h"
 #include "import/safetensors/safetensors.h"
 #include "train/content.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char TRAIN_SET[] = "fashion-mnist:split=train",
                   TEST_SET[] = "fashion-mnist:split=test";
 
+enum {
+    UNRECORDED = 3, /* steps, before those of which a report shows one */
+    RECORDED = 9
+};
+
 typedef struct settings {
-    char data[MEG_TEXT], test[MEG_TEXT], save[MEG_TEXT], load[MEG_TEXT], trace[MEG_TEXT];
+    char data[MEG_TEXT], test[MEG_TEXT], save[MEG_TEXT], load[MEG_TEXT], trace[MEG_TEXT],
+        report[MEG_TEXT];
     int64_t steps, every;
     bool no_test, json;
 } settings;
@@ -32,6 +37,7 @@ typedef struct job {
     const settings *o;
     meg_data *test;   /* NULL: none */
     meg_trace *trace; /* NULL: none */
+    meg_picture picture;
     meg_interrupt interrupt;
     meg_meter meter;
     meg_bar bar;   /* of evaluation */
@@ -44,17 +50,6 @@ typedef struct job {
 } job;
 
 /* ---- getting ready ---- */
-
-/* Better known now than after hours of training. */
-static meg_status check_writable(meg_error *e, const char *path)
-{
-    if (!*path) return MEG_OK;
-    const char *slash = strrchr(path, '/');
-    char folder[MEG_TEXT] = ".";
-    if (slash) snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
-    MEG_CHECK(e, access(folder, W_OK) == 0, MEG_EIO, "cannot write %s: %s", path, strerror(errno));
-    return meg_outfile_check(e, path);
-}
 
 /* The first rank reads weights, and if there may be a checkpoint perhaps not these. */
 static meg_status check_load(const meg_session *s, const char *path)
@@ -101,13 +96,27 @@ static meg_status make_trainer(job *j)
     return MEG_OK;
 }
 
+/* A report shows one step of the first ones after those in which caches fill. */
+static meg_status watch_steps(job *j)
+{
+    meg_session *s = &j->s;
+    if (j->o->trace[0]) MEG_TRY(s->error, meg_trace_begin(s, j->o->trace, &j->trace));
+    meg_listeners trace = j->trace ? meg_trace_listeners(j->trace) : (meg_listeners){0};
+    MEG_TRY(s->error, meg_picture_listen(&j->picture, &trace));
+    int64_t done = s->trainer->step, left = j->total - done;
+    int64_t skipped = left > RECORDED + UNRECORDED ? UNRECORDED : left > 1;
+    meg_picture_record(&j->picture, done + skipped + 1, RECORDED);
+    return MEG_OK;
+}
+
 static meg_status make_ready(job *j)
 {
     const settings *o = j->o;
     meg_session *s = &j->s;
     const char *test = o->test[0] || o->data[0] ? o->test : TEST_SET;
-    MEG_TRY(s->error, meg_session_agree(s, check_writable(s->error, o->save)));
-    MEG_TRY(s->error, meg_session_agree(s, check_writable(s->error, o->trace)));
+    MEG_TRY(s->error, meg_session_agree(s, meg_writable(s->error, o->save)));
+    MEG_TRY(s->error, meg_session_agree(s, meg_writable(s->error, o->trace)));
+    MEG_TRY(s->error, meg_picture_begin(&j->picture, s, o->report));
     MEG_TRY(s->error, meg_session_agree(s, check_load(s, o->load)));
     MEG_TRY(s->error, meg_session_data(s, o->data[0] ? o->data : TRAIN_SET, &s->data));
     if (*test && !o->no_test) MEG_TRY(s->error, meg_session_data(s, test, &j->test));
@@ -117,7 +126,7 @@ static meg_status make_ready(job *j)
     MEG_TRY(s->error, meg_session_plan(s, ""));
     meg_ranks_summary(s, o->json ? stderr : stdout);
     MEG_TRY(s->error, make_trainer(j));
-    return o->trace[0] ? meg_trace_begin(s, o->trace, &j->trace) : MEG_OK;
+    return watch_steps(j);
 }
 
 /* ---- training ---- */
@@ -140,6 +149,7 @@ static bool watch(void *context, const meg_progress *p)
     j->lr = p->lr;
     record_step(j->o, p);
     if (j->trace) meg_trace_step(j->trace, p);
+    meg_picture_step(&j->picture, p);
     return true;
 }
 
@@ -247,7 +257,8 @@ static void print_final_text(const job *j)
 {
     const meg_trainer *t = j->s.trainer;
     int64_t bytes = j->last.measured_peak_bytes, planned = j->last.predicted_peak_bytes;
-    double step = meg_measure_median(&j->meter.time), predicted = meg_needs_seconds(j->s.plan, j->s.needs);
+    double step = meg_measure_median(&j->meter.time),
+           predicted = meg_needs_seconds(j->s.plan, j->s.needs);
     meg_duration spent;
     char rss[32];
     meg_duration_text(meg_clock() - j->begin, spent);
@@ -282,6 +293,7 @@ static meg_status finish(job *j)
     (j->o->json ? print_final_json : print_final_text)(j);
     bool saves = j->o->save[0] && (s->trainer->step > 0 || !j->stopped);
     if (saves) MEG_TRY(s->error, meg_session_save(s, j->o->save));
+    MEG_TRY(s->error, meg_picture_end(&j->picture, meg_measure_median(&j->meter.time)));
     if (j->trace) {
         meg_trace *t = j->trace;
         j->trace = NULL;
@@ -320,6 +332,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
     if (status == MEG_OK) status = make_ready(&j);
     if (status == MEG_OK) status = train(&j);
     meg_meter_end(&j.meter);
+    meg_picture_drop(&j.picture);
     meg_trace_drop(j.trace);
     meg_data_free(j.test);
     meg_session_close(&j.s);
@@ -343,6 +356,9 @@ static const meg_param PARAMS[] = {
      0},
     {"trace", MEG_PARAM_TEXT, AT(trace), "",
      "file for a trace of all kernels and messages (ui.perfetto.dev)", NULL, 0, 0},
+    {"report", MEG_PARAM_TEXT, AT(report), "",
+     "HTML file with pictures: timelines, predicted and measured, memory, alternatives", NULL, 0,
+     0},
     {"every", MEG_PARAM_INT, AT(every), "0", "steps between lines of progress (0: by itself)", NULL,
      0, 1e15},
     {"json", MEG_PARAM_BOOL, AT(json), "no", "results as JSON, one object a line", NULL, 0, 0},

@@ -69,6 +69,10 @@ void meg_search_tell(const meg_search *s, const meg_search_ask *ask, FILE *out);
 /* Every alternative, with its reason. */
 void meg_search_table(const meg_search *s, const meg_search_ask *ask, FILE *out);
 
+/* Why one of them is not chosen; of the ask only the memory counts. */
+void meg_search_reason(const meg_search *s, const meg_candidate *c, const meg_search_ask *ask,
+                       FILE *out);
+
 /* Are there words to be found? None where goal=given. */
 bool meg_search_wanted(const char *options, int ranks);
 

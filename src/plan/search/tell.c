@@ -25,8 +25,8 @@ static const char *name_of(const meg_candidate *c)
     return *c->words ? c->words : "(replicas alone: no more words)";
 }
 
-static void print_why(const meg_search *s, const meg_candidate *c, const meg_search_ask *ask,
-                      FILE *out)
+void meg_search_reason(const meg_search *s, const meg_candidate *c, const meg_search_ask *ask,
+                       FILE *out)
 {
     const meg_candidate *best = &s->list[0];
     char bytes[32];
@@ -68,7 +68,7 @@ static void print_one(const meg_search *s, const meg_candidate *c, const meg_sea
     if (c->seconds > 0) snprintf(seconds, sizeof seconds, "%.4f s", c->seconds);
     if (c->bytes > 0) meg_print_bytes(c->bytes, bytes);
     fprintf(out, "  %-8s %-44s %12s %11s  ", what, name_of(c), seconds, bytes);
-    print_why(s, c, ask, out);
+    meg_search_reason(s, c, ask, out);
     fputc('\n', out);
 }
 
