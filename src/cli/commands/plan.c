@@ -126,7 +126,7 @@ static meg_status print_plan(meg_session *s, const settings *o)
     if (o->save[0]) MEG_TRY(s->error, meg_session_agree(s, save(s, o->save)));
     if (o->json) print_json(s);
     else meg_ranks_summary(s, stdout);
-    return o->json || !meg_session_speaks(s) ? MEG_OK : tell_kernels(s, stdout);
+    if (!o->json && meg_session_speaks(s)) MEG_TRY(s->error, tell_kernels(s, stdout));
     if (!o->json) print_path(s);
     return draw(s, &picture, o->trace);
 }

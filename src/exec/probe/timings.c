@@ -303,15 +303,15 @@ static int believe(const timing *list, size_t count, const meg_rates *rates, meg
     int beliefs = sizeof LARGER / sizeof *LARGER;
     for (size_t i = 1; i < count; i++)
         if (list[i].traffic > most->traffic) most = &list[i];
-    meg_price_query q = {.impl = impl_of(most->family)};
-    for (int i = 0; i < beliefs; i++) {
-        q.flops = most->flops, q.traffic = most->traffic;
-        double off = most->seconds / fmax(meg_rates_guess(rates, &q), 1e-9);
-        q.flops *= LARGER[i], q.traffic *= LARGER[i];
-        off = fmin(fmax(off, 1 / MOST_OFF), MOST_OFF);
-        double seconds = fmax(off * meg_rates_guess(rates, &q), 1e-9);
-        out[i] = sample_of(q.flops, q.traffic, seconds, BELIEF);
-    }
+    meg_price_query q = {.impl = impl_of(most->family),
+                         .flops = most->flops,
+                         .traffic = most->traffic};
+    double guess = fmax(meg_rates_guess(rates, &q), 1e-9);
+    double off = fmin(fmax(most->seconds / guess, 1 / MOST_OFF), MOST_OFF);
+    double fixed = fmax(most->seconds - off * guess, 0); /* what a small kernel takes besides */
+    for (int i = 0; i < beliefs; i++)
+        out[i] = sample_of(LARGER[i] * q.flops, LARGER[i] * q.traffic,
+                           fixed + LARGER[i] * off * guess, BELIEF);
     return beliefs;
 }
 
