@@ -1,8 +1,8 @@
 /* `megalith plan MODEL`: what training would need, without training. */
-#include "cli/planfile.h"
 #include "cli/ranks.h"
 #include "cli/session.h"
 #include "machine/memory.h"
+#include "train/checkpoint/planfile.h"
 
 typedef struct settings {
     char data[MEG_TEXT], save[MEG_TEXT];
