@@ -54,7 +54,7 @@ has cnn.plan '^batch=16$'
 has cnn.plan '^optimizer=adam$'
 has cnn.plan '^fingerprint=[0-9a-f]\{16\}$'
 run 0 plan cnn --plan cnn.plan --save again.plan
-words_of() { grep -v '^#' "$1" | sort; } # the second one's words are all given, by the first
+words_of() { grep -v '^#\|^$' "$1" | sort; } # the second one's words are all given, by the first
 [ "$(words_of cnn.plan)" = "$(words_of again.plan)" ] || fail "$what: another plan"
 sed 's/batch=16/batch=32/' cnn.plan > edited.plan
 run 0 plan cnn --plan edited.plan

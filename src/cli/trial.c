@@ -61,7 +61,7 @@ static bool watch(void *context, const meg_progress *p)
     return true;
 }
 
-meg_status meg_trial_steps(meg_trial *t, meg_march *m, int64_t steps, bool counts)
+meg_status meg_trial_steps(meg_trial_run *t, meg_march *m, int64_t steps, bool counts)
 {
     meg_status status = MEG_OK;
     if (counts) meg_trainer_watch(t->trainer, watch, &t->steps);

@@ -11,11 +11,11 @@
 #include "cli/report/measure.h"
 #include "cli/session.h"
 
-typedef struct meg_trial {
+typedef struct meg_trial_run {
     meg_trainer *trainer; /* the caller's */
     meg_measure steps;    /* seconds of each that counts */
     meg_report last;      /* of the last step */
-} meg_trial;
+} meg_trial_run;
 
 typedef struct meg_march { /* through all steps of a command, for its bar */
     meg_bar bar;
@@ -31,6 +31,6 @@ extern const char meg_trial_rate[];
 meg_status meg_trial_data(meg_session *s, const meg_plan *p, meg_data **out);
 
 /* Collective. The message is the context's. */
-meg_status meg_trial_steps(meg_trial *t, meg_march *m, int64_t steps, bool counts);
+meg_status meg_trial_steps(meg_trial_run *t, meg_march *m, int64_t steps, bool counts);
 
 #endif

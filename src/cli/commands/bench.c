@@ -23,7 +23,7 @@ typedef struct settings {
 typedef struct job {
     meg_session s;
     const settings *o;
-    meg_trial trial;
+    meg_trial_run trial;
     meg_march march;
     meg_measure repeats;  /* images/s of each */
     double reading;       /* seconds to make one batch */

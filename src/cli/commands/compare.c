@@ -28,7 +28,7 @@ typedef struct entrant { /* a plan that takes part */
     bool chosen;         /* by auto */
     meg_plan *plan;
     meg_data *data;
-    meg_trial trial;
+    meg_trial_run trial;
     meg_measure rounds;
     int64_t bytes;       /* of the rank that needs most */
     const char *trouble; /* NULL: none yet */
@@ -187,7 +187,7 @@ static void leave(entrant *x)
 
 static meg_status run_turn(job *j, entrant *x, bool counts)
 {
-    meg_trial *t = &x->trial;
+    meg_trial_run *t = &x->trial;
     meg_status status = MEG_OK;
     if (!t->trainer) status = meg_trainer_new(x->plan, x->data, meg_trial_rate, &t->trainer);
     if (status == MEG_OK) status = meg_trial_steps(t, &j->march, j->o->warmup, false);
