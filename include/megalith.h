@@ -131,8 +131,13 @@ void meg_data_free(meg_data *d);
  * batch of an epoch; NULL: no such batch); pure, nothing runs. Options: batch=N micro=N norm=N
  * budget=BYTES recompute=auto|none|segments replicas=N stages=N schedule=NAME
  * level=layer|block|module balance=compute|memory assign=NAMES allreduce=NAME
- * optimizer=sgd|adam|adamw, and those of the optimizer. Each rank plans its own part. */
+ * optimizer=sgd|adam|adamw, and those of the optimizer. Each rank plans its own part. On many ranks, words about
+ * ranks and memory that are not given are chosen: the quickest plan that fits (goal=given: they have their defaults). */
 meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out);
+/* Collective. The same, for a trainer with checkpoint=FOLDER: on as many ranks as the newest checkpoint there was made on,
+ * and unless `options` say otherwise, with the words that were chosen then. The folder may be empty or missing. */
+meg_status meg_plan_resume(meg_graph *g, const meg_data *d, const char *options, const char *folder,
+                           meg_plan **out);
 int64_t meg_plan_bytes(const meg_plan *p);  /* predicted peak of the arena of this rank */
 double meg_plan_seconds(const meg_plan *p); /* predicted seconds per step */
 /* Not collective. Writes "summary" or "program" (every instruction) as text. */

@@ -1,6 +1,7 @@
 /* Plan files: what is written is read back, every mistake is named with its line, words given
  * besides must agree.
  */
+#include "canonical.h"
 #include "plan/text.h"
 #include "zoo/zoo.h"
 
@@ -34,6 +35,11 @@ static void test_reading(void **state)
     assert_true(t->has_fingerprint && t->fingerprint == 255);
     assert_string_equal(t->options,
                         "batch=64 micro=4 budget=4KiB optimizer=adam beta1=0.8 keep_grads=yes");
+    assert_true(t->ranks == 0 && t->chosen_for == MEG_GOAL_GIVEN);
+    meg_plan_text_free(t);
+    t = read_text("megalith plan 1\nranks=12 chosen_for=memory batch=64\n");
+    assert_true(t->ranks == 12 && t->chosen_for == MEG_GOAL_MEMORY);
+    assert_string_equal(t->options, "batch=64");
     meg_plan_text_free(t);
     meg_plan_text_free(NULL);
 }
@@ -60,12 +66,15 @@ static void test_mistakes(void **state)
         {PLAN "optimizer=lion", "the optimizer is not known"},
         {PLAN "fingerprint=12", "f.plan:2: a fingerprint is 16 hexadecimal digits"},
         {PLAN "stage=1", "f.plan:2: unknown word 'stage'"},
+        {PLAN "ranks=0", "f.plan:2: ranks=0"},
+        {PLAN "\nranks=many", "f.plan:3: ranks=many"},
+        {PLAN "ranks=2\nranks=2", "f.plan:3: 'ranks' is given again; line 2 has it"},
+        {PLAN "chosen_for=fun", "f.plan:2: chosen_for=fun"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         meg_error e = {0};
         meg_plan_text *t = NULL;
-        meg_status got = meg_plan_text_read(&e, "f.plan", bad[i].text, strlen(bad[i].text),
-                                            &t);
+        meg_status got = meg_plan_text_read(&e, "f.plan", bad[i].text, strlen(bad[i].text), &t);
         if (got == MEG_OK) fail_msg("'%s' was accepted", bad[i].text);
         if (!strstr(e.message, bad[i].message))
             fail_msg("expected: %s\ngot: %s", bad[i].message, e.message);
@@ -73,8 +82,7 @@ static void test_mistakes(void **state)
     }
     meg_error e = {0};
     meg_plan_text *t = NULL;
-    assert_int_equal(meg_plan_text_read(&e, "f", PLAN "batch=3\0", sizeof PLAN + 8, &t),
-                     MEG_EDATA);
+    assert_int_equal(meg_plan_text_read(&e, "f", PLAN "batch=3\0", sizeof PLAN + 8, &t), MEG_EDATA);
     assert_non_null(strstr(e.message, "f:2: this is no text"));
 }
 
@@ -102,6 +110,86 @@ static void test_joining(void **state)
     check_join("micro=2 keep_grads=no", NULL, "f.plan has keep_grads=yes");
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The words of a text, sorted, without its comments: what decides about the plan. */
+static char *words_alone(const char *text)
+{
+    char *copy = strdup(text), *rest = NULL, *line[128], *out = NULL;
+    size_t count = 0, size;
+    for (char *at = strtok_r(copy, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest))
+        if (*at != '#' && count < 128) line[count++] = at;
+    qsort(line, count, sizeof *line, by_text);
+    FILE *f = open_memstream(&out, &size);
+    for (size_t i = 0; i < count; i++)
+        fprintf(f, "%s\n", line[i]);
+    fclose(f);
+    free(copy);
+    return out;
+}
+
+static char *written(const meg_plan *p)
+{
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    meg_plan_text_write(p, out);
+    fclose(out);
+    return text;
+}
+
+/* All words, those that were chosen first and told apart from those that were given. */
+static void test_sections(void **state)
+{
+    (void)state;
+    meg_error e = {0};
+    meg_graph *g = NULL;
+    meg_plan *p = NULL;
+    assert_int_equal(meg_zoo_build(&e, "cnn", "", &g), MEG_OK);
+    assert_int_equal(meg_plan_make_for(g, &e, &meg_profile_plain, &(meg_world){1, 2},
+                                       "batch=8 momentum=0.9 mesh=h2 wide=2", 0, &p),
+                     MEG_OK);
+    char *text = written(p);
+    if (strstr(text, "# chosen") || strstr(text, "chosen_for"))
+        fail_msg("nothing was chosen:\n%s", text);
+    free(text);
+    p->chosen = "mesh=h2 wide=2";
+    p->chosen_for = MEG_GOAL_COST;
+    text = written(p);
+    const char *want[] = {"ranks=2\n",   "\n# chosen",  "\nchosen_for=cost\n", "\nmesh=h2\n",
+                          "\nwide=2\n",  "\n# given\n", "\nbatch=8\n",         "\nmomentum=0.9\n",
+                          "\n# neither", "\nmicro=1\n", "\ngoal=given\n",      "\nnesterov="};
+    const char *at = text;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const char *found = strstr(at, want[i]);
+        if (!found) fail_msg("expected '%s' next in\n%s", want[i], text);
+        at = found + strlen(want[i]) - 1;
+    }
+    free(text);
+    meg_plan_destroy(p);
+    meg_graph_destroy(g);
+}
+
+static void test_ranks(void **state)
+{
+    (void)state;
+    meg_error e = {0};
+    meg_graph *g = NULL;
+    assert_int_equal(meg_zoo_build(&e, "cnn", "", &g), MEG_OK);
+    meg_plan_text *any = read_text(PLAN "batch=4"), *two = read_text(PLAN "ranks=2");
+    assert_int_equal(meg_plan_text_fits(any, &e, g, 7), MEG_OK);
+    assert_int_equal(meg_plan_text_fits(two, &e, g, 2), MEG_OK);
+    assert_int_equal(meg_plan_text_fits(two, &e, g, 4), MEG_EARG);
+    const char *message = "f.plan was made for 2 ranks, but here are 4: start 2 (-np 2; ";
+    if (!strstr(e.message, message)) fail_msg("expected: %s\ngot: %s", message, e.message);
+    meg_plan_text_free(any);
+    meg_plan_text_free(two);
+    meg_graph_destroy(g);
+}
+
 /* A plan, its text, and the plan of that text are the same. */
 static void test_round_trip(void **state)
 {
@@ -109,29 +197,31 @@ static void test_round_trip(void **state)
     meg_error e = {0};
     meg_graph *g = NULL, *other = NULL;
     meg_plan *p = NULL, *again = NULL;
-    char *text, *second;
-    size_t size, second_size;
+    char *second;
+    canonical first = {0}, other_program = {0};
     assert_int_equal(meg_zoo_build(&e, "cnn", "", &g), MEG_OK);
     assert_int_equal(meg_zoo_build(&e, "cnn", "classes=5", &other), MEG_OK);
     assert_int_equal(meg_plan_make(g, &e, &meg_profile_plain,
                                    "batch=8 micro=2 norm=4 optimizer=sgd momentum=0.9 nesterov", 0,
                                    &p),
                      MEG_OK);
-    FILE *out = open_memstream(&text, &size);
-    meg_plan_text_write(p, out);
-    fclose(out);
+    char *text = written(p);
     assert_non_null(strstr(text, "\nmomentum=0.9\n"));
     meg_plan_text *t = read_text(text);
     assert_string_equal(t->graph, g->name);
-    assert_int_equal(meg_plan_text_fits(t, &e, g), MEG_OK);
-    assert_int_equal(meg_plan_text_fits(t, &e, other), MEG_EARG);
+    assert_int_equal(meg_plan_text_fits(t, &e, g, 1), MEG_OK);
+    assert_int_equal(meg_plan_text_fits(t, &e, other, 1), MEG_EARG);
     assert_non_null(strstr(e.message, "f.plan was made for another graph"));
     assert_int_equal(meg_plan_make(g, &e, &meg_profile_plain, t->options, 0, &again), MEG_OK);
     assert_int_equal(again->arena, p->arena);
-    out = open_memstream(&second, &second_size);
-    meg_plan_text_write(again, out);
-    fclose(out);
-    assert_string_equal(text, second);
+    canonical_plan(&first, p);
+    canonical_plan(&other_program, again);
+    assert_true(first.program == other_program.program && first.tags == other_program.tags);
+    second = written(again);
+    char *a = words_alone(text), *b = words_alone(second);
+    assert_string_equal(a, b);
+    free(a);
+    free(b);
     free(text);
     free(second);
     meg_plan_text_free(t);
@@ -144,10 +234,9 @@ static void test_round_trip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reading),
-        cmocka_unit_test(test_mistakes),
-        cmocka_unit_test(test_joining),
-        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_reading), cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_joining), cmocka_unit_test(test_sections),
+        cmocka_unit_test(test_ranks),   cmocka_unit_test(test_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

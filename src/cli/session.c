@@ -1,13 +1,13 @@
 /* Sessions: see session.h. */
 #include "cli/session.h"
 #include "base/random.h"
-#include "cli/planfile.h"
 #include "cli/words.h"
 #include "graph/freeze.h"
 #include "import/foreign.h"
 #include "import/onnx/onnx.h"
 #include "plan/named.h"
 #include "train/advice.h"
+#include "train/checkpoint/planfile.h"
 #include "train/rules.h"
 
 #include <inttypes.h>
@@ -282,36 +282,62 @@ static const char *joined(const meg_session *s, meg_target target, const char *m
     return meg_pool_text(s->arguments->pool, "%s %s", s->arguments->text[target], more);
 }
 
-/* The words of a plan file, of the command line and of the command. */
-static meg_status read_plan(meg_session *s, const char *path, const char *given, const char **out)
+/* The words of a plan file, of the command line and of the command. Nothing is chosen besides, unless one of
+ * them says so. */
+static meg_status read_plan(meg_session *s, const char *path, int ranks, const char **out)
 {
-    const char *all = NULL;
+    const char *all = NULL, *given = *out;
     meg_plan_text *t = NULL;
     MEG_TRY(s->error, meg_plan_file_read(s->error, path, &t));
-    meg_status status = meg_plan_text_fits(t, s->error, s->graph);
+    meg_status status = meg_plan_text_fits(t, s->error, s->graph, ranks);
     if (status == MEG_OK) status = meg_plan_text_join(t, s->error, given, &all);
-    if (status == MEG_OK) *out = meg_pool_text(s->arguments->pool, "%s", all);
+    if (status == MEG_OK)
+        *out = meg_pool_text(s->arguments->pool, "%s%s",
+                             meg_options_has(all, "goal") ? "" : "goal=given ", all);
     meg_plan_text_free(t);
     return status;
 }
 
-static meg_status plan_words(meg_session *s, const char *more, const char **out)
+meg_status meg_session_words(meg_session *s, const meg_wording *w, const char **out)
 {
     const meg_arguments *a = s->arguments;
-    const char *path = meg_arguments_value(a, MEG_TO_PLAN_FILE, "plan");
-    const meg_named_plan *named = path ? meg_named_plan_find(path) : NULL;
-    *out = joined(s, MEG_TO_PLAN, more);
+    const meg_named_plan *named = w->plan ? meg_named_plan_find(w->plan) : NULL;
+    *out = joined(s, MEG_TO_PLAN, w->more);
     if (named && !meg_arguments_has(a, MEG_TO_PLAN, "goal")) /* such a plan is complete */
         *out = meg_pool_text(a->pool, "goal=given %s", *out);
     if (named) *out = meg_named_plan_join(named, a->pool, *out);
-    return path && !named ? read_plan(s, path, *out, out) : MEG_OK;
+    return w->plan && !named ? read_plan(s, w->plan, w->ranks, out) : MEG_OK;
+}
+
+/* With those of the plan file, or plan with a name, that the command line has. */
+static meg_status plan_words(meg_session *s, const char *more, int ranks, const char **out)
+{
+    const char *at = s->arguments->text[MEG_TO_PLAN_FILE];
+    char word[MEG_TEXT], value[MEG_TEXT];
+    meg_wording w = {NULL, more, ranks};
+    while (meg_options_next(&at, word, value) > 0) {
+        MEG_CHECK(s->error, !w.plan, MEG_EARG,
+                  "--plan %s and --plan %s: there can be only one (compare takes several)", w.plan,
+                  value);
+        w.plan = meg_pool_text(s->arguments->pool, "%s", value);
+    }
+    return meg_session_words(s, &w, out);
+}
+
+/* Where a checkpoint may say how the plan was; "": nowhere. */
+static const char *checkpoints(const meg_session *s)
+{
+    const char *folder = meg_arguments_value(s->arguments, MEG_TO_TRAINER, "checkpoint");
+    const char *resume = meg_arguments_value(s->arguments, MEG_TO_TRAINER, "resume");
+    return folder && !(resume && strcmp(resume, "no") == 0) ? folder : "";
 }
 
 meg_status meg_session_plan(meg_session *s, const char *more)
 {
-    const char *text;
-    MEG_TRY(s->error, meg_session_agree(s, plan_words(s, more, &text)));
-    MEG_TRY(s->error, meg_session_said(s, meg_plan_new(s->graph, s->data, text, &s->plan)));
+    const char *text, *folder = checkpoints(s);
+    MEG_TRY(s->error, meg_session_agree(s, plan_words(s, more, meg_ranks(s->ctx), &text)));
+    meg_status status = meg_plan_resume(s->graph, s->data, text, folder, &s->plan);
+    MEG_TRY(s->error, meg_session_said(s, status));
     meg_need mine = meg_need_of(s->plan);
     s->needs = meg_pool_alloc(s->arguments->pool, (size_t)s->plan->world.ranks * sizeof mine);
     return meg_comm_gather(s->ctx->comm, s->error, &mine, sizeof mine, s->needs);
@@ -328,7 +354,7 @@ meg_status meg_session_plan_for(meg_session *s, const meg_world *world)
 {
     const char *text, *given;
     bool first = !s->plan;
-    MEG_TRY(s->error, plan_words(s, "", &given));
+    MEG_TRY(s->error, plan_words(s, "", world->ranks, &given));
     if (first) MEG_TRY(s->error, forecast(s, world->ranks, given));
     text = s->forecast.options;
     meg_plan_free(s->plan);
@@ -355,7 +381,7 @@ meg_status meg_session_plan_turn(meg_session *s, int rank)
     }
     meg_plan_free(s->plan);
     s->plan = NULL;
-    MEG_TRY(s->error, plan_words(s, "", &text));
+    MEG_TRY(s->error, plan_words(s, "", ranks, &text));
     if (status == MEG_EBUDGET)
         meg_context_advise(s->graph, s->data, &(meg_too_large){text, ranks, 0});
     return meg_session_said(s, status);

@@ -27,7 +27,7 @@ typedef struct meg_session {
     bool table;            /* forecasts of imaginary ranks tell every alternative */
     meg_forecast forecast; /* of imaginary ranks */
     meg_trainer *trainer;
-    meg_need *needs;      /* of all ranks; NULL: not known yet */
+    meg_need *needs; /* of all ranks; NULL: not known yet */
     int classes;     /* of imaginary ranks, whose messages were proven to match; 0: not looked at */
     meg_zoo_common model; /* image and classes of the graph */
 } meg_session;
@@ -44,12 +44,22 @@ meg_status meg_session_graph(meg_session *s);
 /* May these data be used with this graph? Names what does not fit. */
 meg_status meg_session_fits(meg_session *s, const meg_data *d);
 
+typedef struct meg_wording { /* of a plan */
+    const char *plan;        /* its file or name; NULL: neither */
+    const char *more;        /* words of the command besides those that were given */
+    int ranks;
+} meg_wording;
+
+/* The words of a plan file or a plan with a name, of the command line and of the command, as one text. */
+meg_status meg_session_words(meg_session *s, const meg_wording *w, const char **out);
+
 /* `more`: words of the command besides those that were given. */
 meg_status meg_session_plan(meg_session *s, const char *more);
 
 /* The plan for a rank of imaginary ones, in place of the one before. */
 meg_status meg_session_plan_for(meg_session *s, const meg_world *world);
-meg_status meg_session_plan_turn(meg_session *s, int rank); /* the same job's plan of another rank */
+meg_status meg_session_plan_turn(meg_session *s,
+                                 int rank); /* the same job's plan of another rank */
 meg_status meg_session_trainer(meg_session *s, const char *more);
 
 /* Weights to a safetensors file, network and weights to an ONNX file: its name decides. */

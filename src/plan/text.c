@@ -58,6 +58,12 @@ static meg_status wrong(const reader *r, int number, const char *message)
     return meg_fail(r->error, MEG_EDATA, "%s:%d: %s", r->out->what, number, message);
 }
 
+static meg_status read_graph(reader *r, const char *value)
+{
+    r->out->graph = meg_pool_text(r->out->pool, "%s", value);
+    return MEG_OK;
+}
+
 static meg_status read_fingerprint(reader *r, const char *value)
 {
     char *end;
@@ -69,14 +75,46 @@ static meg_status read_fingerprint(reader *r, const char *value)
     return MEG_OK;
 }
 
-static bool describes_graph(const char *word)
+static meg_status read_ranks(reader *r, const char *value)
 {
-    return strcmp(word, "graph") == 0 || strcmp(word, "fingerprint") == 0;
+    static const meg_param one[] = {{"ranks", MEG_PARAM_INT, 0, NULL, NULL, NULL, 1, 1 << 20}, {0}};
+    char what[MEG_TEXT];
+    snprintf(what, sizeof what, "%.200s:%d", r->out->what, r->number);
+    return meg_options_set(r->error, one, what, "ranks", value, &r->out->ranks);
+}
+
+static meg_status read_goal(reader *r, const char *value)
+{
+    meg_param goal = *meg_param_find(meg_plan_params, "goal");
+    char what[MEG_TEXT];
+    snprintf(what, sizeof what, "%.200s:%d", r->out->what, r->number);
+    goal.name = "chosen_for";
+    goal.offset = 0;
+    return meg_options_set(r->error, (meg_param[]){goal, {0}}, what, goal.name, value,
+                           &r->out->chosen_for);
+}
+
+/* Words that say what a plan was made for; all others are its own. */
+static const struct descriptor {
+    const char *word;
+    meg_status (*read)(reader *r, const char *value);
+} DESCRIPTORS[] = {{"graph", read_graph},
+                   {"fingerprint", read_fingerprint},
+                   {"ranks", read_ranks},
+                   {"chosen_for", read_goal},
+                   {NULL, NULL}};
+
+/* NULL: the word is none of them. */
+static const struct descriptor *describes(const char *word)
+{
+    for (const struct descriptor *d = DESCRIPTORS; d->word; d++)
+        if (strcmp(d->word, word) == 0) return d;
+    return NULL;
 }
 
 static meg_status unknown_word(const reader *r, const char *word)
 {
-    char known[512] = "graph fingerprint", hint[MEG_HINT];
+    char known[512] = "graph fingerprint ranks chosen_for", hint[MEG_HINT];
     meg_nearest n = meg_nearest_to(word);
     for (const meg_param *p = meg_plan_params; p->name; p++) {
         meg_nearest_try(&n, p->name);
@@ -94,7 +132,8 @@ static meg_status unknown_word(const reader *r, const char *word)
 static meg_status add_word(reader *r, const char *word, const char *value)
 {
     meg_pool *pool = r->out->pool;
-    if (!describes_graph(word) && !find_any(word)) return unknown_word(r, word);
+    const struct descriptor *d = describes(word);
+    if (!d && !find_any(word)) return unknown_word(r, word);
     for (size_t i = 0; i < r->count; i++)
         MEG_CHECK(r->error, strcmp(r->list[i].word, word) != 0, MEG_EDATA,
                   "%s:%d: '%s' is given again; line %d has it already", r->out->what, r->number,
@@ -102,8 +141,7 @@ static meg_status add_word(reader *r, const char *word, const char *value)
     r->list = meg_grow(r->list, &r->list_room, r->count + 1, sizeof *r->list);
     r->list[r->count++] = (given){meg_pool_text(pool, "%s", word), meg_pool_text(pool, "%s", value),
                                   r->number};
-    if (strcmp(word, "graph") == 0) r->out->graph = r->list[r->count - 1].value;
-    return strcmp(word, "fingerprint") == 0 ? read_fingerprint(r, value) : MEG_OK;
+    return d ? d->read(r, value) : MEG_OK;
 }
 
 static meg_status read_line(reader *r, const char *line)
@@ -142,7 +180,7 @@ static meg_status check_words(reader *r)
               "%s: the optimizer is not known: `megalith list optimizers` names those that are",
               r->out->what);
     for (size_t i = 0; i < r->count; i++)
-        if (!describes_graph(r->list[i].word)) MEG_TRY(r->error, check_word(r, o, &r->list[i]));
+        if (!describes(r->list[i].word)) MEG_TRY(r->error, check_word(r, o, &r->list[i]));
     return MEG_OK;
 }
 
@@ -186,6 +224,7 @@ meg_status meg_plan_text_read(meg_error *e, const char *what, const char *text, 
     meg_plan_text *t = meg_pool_alloc(pool, sizeof *t);
     *t = (meg_plan_text){.pool = pool, .what = meg_pool_text(pool, "%s", what)};
     t->graph = t->options = "";
+    t->chosen_for = MEG_GOAL_GIVEN;
     reader r = {.error = e, .out = t};
     meg_status status = read_all(&r, text, size);
     free(r.list);
@@ -201,7 +240,7 @@ void meg_plan_text_free(meg_plan_text *t)
 
 /* ---- using ---- */
 
-meg_status meg_plan_text_fits(const meg_plan_text *t, meg_error *e, const meg_graph *g)
+meg_status meg_plan_text_fits(const meg_plan_text *t, meg_error *e, const meg_graph *g, int ranks)
 {
     uint64_t print = meg_graph_fingerprint(g);
     MEG_CHECK(e, !t->has_fingerprint || t->fingerprint == print, MEG_EARG,
@@ -209,6 +248,12 @@ meg_status meg_plan_text_fits(const meg_plan_text *t, meg_error *e, const meg_gr
               "now, has %016" PRIx64
               ": make a plan anew, or drop the line fingerprint= to use its words",
               t->what, *t->graph ? t->graph : "one", t->fingerprint, g->name, print);
+    MEG_CHECK(e, t->ranks == 0 || t->ranks == ranks, MEG_EARG,
+              "%s was made for %" PRId64 " rank%s, but here %s %d: start %" PRId64 " (-np %" PRId64
+              "; plan, explain: --ranks %" PRId64
+              "), make a plan anew, or drop the line ranks= to use its words",
+              t->what, t->ranks, t->ranks == 1 ? "" : "s", ranks == 1 ? "is" : "are", ranks,
+              t->ranks, t->ranks, t->ranks);
     return MEG_OK;
 }
 
@@ -236,14 +281,51 @@ meg_status meg_plan_text_join(const meg_plan_text *t, meg_error *e, const char *
 
 /* ---- writing ---- */
 
-static void write_words(const meg_param *table, const void *settings, FILE *out)
+enum {
+    CHOSEN,
+    GIVEN,
+    BY_DEFAULT,
+    SECTIONS
+};
+
+/* Which section a word of the plan stands in. */
+static int section_of(const meg_plan *p, const char *word)
+{
+    if (p->chosen && meg_options_has(p->chosen, word)) return CHOSEN;
+    return p->words && meg_options_has(p->words, word) ? GIVEN : BY_DEFAULT;
+}
+
+typedef struct writer {
+    const meg_plan *plan;
+    FILE *out;
+    int section;
+    bool begun; /* it has its headline */
+} writer;
+
+static void write_headline(writer *w)
+{
+    static const char *const goals[] = {"time", "memory", "cost"};
+    static const char *const headline[] = {
+        "chosen by a search: change them, or take them away for the default", "given",
+        "neither chosen nor given: as they are by default"};
+    if (w->begun) return;
+    w->begun = true;
+    bool none = w->section == CHOSEN && !*w->plan->chosen;
+    fprintf(w->out, "\n# %s\n",
+            none ? "a search found nothing better than the defaults" : headline[w->section]);
+    if (w->section == CHOSEN) fprintf(w->out, "chosen_for=%s\n", goals[w->plan->chosen_for]);
+}
+
+static void write_words(writer *w, const meg_param *table, const void *settings)
 {
     for (; table && table->name; table++) {
         char text[2 * MEG_TEXT];
         meg_param one[] = {*table, {0}};
+        if (section_of(w->plan, table->name) != w->section) continue;
         one->initial = NULL; /* defaults are written, too: a later version may have others */
         meg_options_print(one, settings, text, sizeof text);
-        fprintf(out, "%s\n", text);
+        write_headline(w);
+        fprintf(w->out, "%s\n", text);
     }
 }
 
@@ -254,9 +336,14 @@ void meg_plan_text_write(const meg_plan *p, FILE *out)
     snprintf(name, sizeof name, "%s", p->source->name);
     for (char *at = name; *at; at++) /* it is for people; a file's name may hold anything */
         if (*at <= ' ' || strchr("\"'#", *at)) *at = '_';
-    fprintf(out, "graph=%s\nfingerprint=%016" PRIx64 "\n", name, meg_graph_fingerprint(p->source));
+    fprintf(out, "graph=%s\nfingerprint=%016" PRIx64 "\nranks=%d\n", name,
+            meg_graph_fingerprint(p->source), p->world.ranks);
     meg_plan_options complete = p->options; /* whoever reads it has nothing to choose */
     complete.goal = MEG_GOAL_GIVEN;
-    write_words(meg_plan_params, &complete, out);
-    write_words(p->optimizer->params, p->settings, out);
+    for (int i = 0; i < SECTIONS; i++) {
+        writer w = {p, out, i, false};
+        if (i == CHOSEN && p->chosen_for != MEG_GOAL_GIVEN) write_headline(&w);
+        write_words(&w, meg_plan_params, &complete);
+        write_words(&w, p->optimizer->params, p->settings);
+    }
 }

@@ -139,6 +139,8 @@ meg_status meg_plan_parse(meg_plan *p, meg_error *e, const char *text)
     char own[OPTIONS], rest[OPTIONS];
     if (!text) text = "";
     MEG_TRY(e, meg_plan_options_read(e, text, &p->options));
+    p->words = meg_pool_text(p->pool, "%s", text);
+    p->chosen_for = MEG_GOAL_GIVEN;
     split(text, own, rest);
     p->optimizer = meg_optimizer_find(p->options.optimizer);
     if (!p->optimizer)

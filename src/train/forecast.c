@@ -88,6 +88,40 @@ static void tell(const meg_search *s, const meg_search_ask *ask, bool table, cha
     fclose(f);
 }
 
+/* Words that were found, complete: those that fill the memory by themselves need to know how much there is. */
+static const char *words_of(const meg_search *s, const meg_search_ask *ask, int i)
+{
+    const char *words = s->list[i].words;
+    bool fills = s->fits && strstr(words, "recompute=segments") && ask->memory;
+    if (!fills || meg_options_has(ask->options, "budget")) return words;
+    return meg_pool_text(s->pool, "%s budget=%" PRId64, words, ask->memory);
+}
+
+/* Candidates that can be run, in the order of forecast.h. */
+static void list_best(const meg_search *s, const meg_search_ask *ask, char **out)
+{
+    int count = 0, *kind = calloc((size_t)s->count + 1, sizeof *kind);
+    bool *listed = calloc((size_t)s->count + 1, sizeof *listed);
+    size_t size = 0;
+    FILE *f = open_memstream(out, &size);
+    if (!kind || !listed || !f) abort();
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < s->count && count < MEG_FORECAST_BEST; i++) {
+            meg_standing v = s->list[i].verdict;
+            bool told = listed[i];
+            kind[i] = meg_search_kind(s->list[i].words);
+            for (int k = 0; k < i && pass == 0; k++)
+                told = told || (listed[k] && kind[k] == kind[i]);
+            if (told || v == MEG_TOO_LARGE || v == MEG_ILLEGAL) continue;
+            listed[i] = true;
+            count++;
+            fprintf(f, "%s\n", words_of(s, ask, i));
+        }
+    fclose(f);
+    free(listed);
+    free(kind);
+}
+
 static char *nearest_of(const meg_search *s, const meg_search_ask *ask)
 {
     char text[512] = "";
@@ -103,14 +137,10 @@ static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, me
     meg_search s;
     meg_status status = meg_search_run(ask, e, &s);
     if (status == MEG_OK) {
-        char budget[48] = "";
-        bool fills = s.fits && strstr(s.list[0].words, "recompute=segments") && ask->memory;
-        if (fills && !meg_options_has(ask->options, "budget"))
-            snprintf(budget, sizeof budget, " budget=%" PRId64, ask->memory);
-        size_t size = strlen(ask->options) + strlen(s.list[0].words) + sizeof budget;
-        out->options = calloc(1, size);
-        if (!out->options) abort();
-        snprintf(out->options, size, "%s %s%s", ask->options, s.list[0].words, budget);
+        out->chosen_for = ask->goal;
+        out->chosen = text_of(words_of(&s, ask, 0));
+        out->options = text_of(meg_pool_text(s.pool, "%s %s", ask->options, out->chosen));
+        list_best(&s, ask, &out->best);
         out->seconds = s.list[0].seconds;
         out->fits = s.fits;
         out->nearest = nearest_of(&s, ask);
@@ -138,6 +168,9 @@ static meg_status replay(const meg_search_ask *ask, meg_error *e, meg_forecast *
     MEG_TRY(e, meg_foresight_make(ask, e, ask->options, &f));
     out->options = text_of(ask->options);
     out->why = text_of("");
+    out->chosen_for = MEG_GOAL_GIVEN;
+    out->chosen = text_of("");
+    out->best = text_of("");
     out->nearest = text_of("");
     out->seconds = f->replay.seconds;
     out->fits = ask->memory == 0 || meg_whole_bytes(&f->whole) <= ask->memory;
@@ -228,8 +261,9 @@ meg_status meg_context_foresee(const meg_graph *g, const meg_data *d, const char
 
 /* ---- of all ranks ---- */
 
-static meg_status share_text(meg_comm *c, meg_error *e, char **text)
+meg_status meg_context_share(const meg_context *ctx, meg_error *e, char **text)
 {
+    meg_comm *c = ctx->comm;
     int64_t size = *text ? (int64_t)strlen(*text) + 1 : 0;
     MEG_TRY(e, meg_comm_share(c, e, 0, &size, sizeof size));
     if (!*text) *text = calloc((size_t)size + 1, 1);
@@ -249,9 +283,10 @@ meg_status meg_context_forecast_all(const meg_graph *g, const meg_data *d, const
     if (first) status = meg_context_forecast(g, d, options, meg_comm_size(c), false, out);
     MEG_TRY(e, meg_context_agree(ctx, status));
     if (meg_comm_size(c) == 1) return MEG_OK;
-    MEG_TRY(e, share_text(c, e, &out->options));
-    MEG_TRY(e, share_text(c, e, &out->why));
-    MEG_TRY(e, share_text(c, e, &out->nearest));
+    char **text[] = {&out->options, &out->why, &out->nearest, &out->chosen, &out->best};
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+        MEG_TRY(e, meg_context_share(ctx, e, text[i]));
+    MEG_TRY(e, meg_comm_share(c, e, 0, &out->chosen_for, sizeof out->chosen_for));
     MEG_TRY(e, meg_comm_share(c, e, 0, &out->seconds, sizeof out->seconds));
     return meg_comm_share(c, e, 0, &out->fits, sizeof out->fits);
 }
@@ -261,6 +296,8 @@ void meg_forecast_free(meg_forecast *f)
     free(f->options);
     free(f->why);
     free(f->nearest);
+    free(f->chosen);
+    free(f->best);
     *f = (meg_forecast){0};
 }
 

@@ -9,8 +9,17 @@
 #include "train/context.h"
 #include "train/foresight.h"
 
+enum {
+    MEG_FORECAST_BEST = 16
+};
+
 typedef struct meg_forecast {
     char *options;  /* the words, complete */
+    int chosen_for; /* meg_goal of a search; MEG_GOAL_GIVEN: they are as they were given */
+    char *chosen;   /* those that the search found; "": none is needed */
+    char *
+        best; /* a line each: what a search found, the best of every other kind of plan, then those that
+                       are next; at most MEG_FORECAST_BEST */
     double seconds; /* of a step */
     char *why;      /* lines for people; "": nothing was chosen */
     char *nearest;  /* for the message of a plan that does not fit; "": it is as it was given */
@@ -39,5 +48,8 @@ void meg_forecast_excuse(meg_context *ctx, const meg_forecast *f);
 void meg_plan_foretell(meg_plan *p, const meg_forecast *f);
 
 void meg_forecast_free(meg_forecast *f);
+
+/* Collective. The first rank's text for all, to be freed; NULL there counts as "". */
+meg_status meg_context_share(const meg_context *ctx, meg_error *e, char **text);
 
 #endif

@@ -9,6 +9,7 @@
 #include "train/advice.h"
 #include "train/context.h"
 #include "train/forecast.h"
+#include "train/resume.h"
 #include "zoo/zoo.h"
 
 #include <inttypes.h>
@@ -222,11 +223,22 @@ void meg_plan_foretell(meg_plan *p, const meg_forecast *f)
     if (!f->options) return;
     p->seconds = f->seconds;
     if (*f->why) p->why = meg_pool_text(p->pool, "%s", f->why);
+    if (f->chosen_for != MEG_GOAL_GIVEN &&
+        !p->chosen) { /* of a plan that became another rank's it is known */
+        p->chosen = meg_pool_text(p->pool, "%s", f->chosen);
+        p->chosen_for = f->chosen_for;
+    }
     p->options.goal = MEG_GOAL_GIVEN; /* the words are complete now, for whoever saves them */
 }
 
-/* One rank alone has nothing to choose, unless its plan does not fit. */
 meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out)
+{
+    return meg_plan_resume(g, d, options, "", out);
+}
+
+/* One rank alone has nothing to choose, unless its plan does not fit. */
+meg_status meg_plan_resume(meg_graph *g, const meg_data *d, const char *options, const char *folder,
+                           meg_plan **out)
 {
     meg_context *ctx = context_of(g);
     meg_forecast f = {0};
@@ -234,7 +246,8 @@ meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, me
     MEG_TRY(&ctx->error, meg_context_agree(ctx, d ? meg_data_fits(d, g) : MEG_OK));
     MEG_TRY(&ctx->error, meg_context_prices(ctx));
     meg_status status = MEG_OK;
-    if (meg_comm_size(ctx->comm) > 1) status = meg_context_forecast_all(g, d, options, &f);
+    if (meg_comm_size(ctx->comm) > 1)
+        status = meg_context_forecast_again(g, d, &(meg_resumption){options, folder}, &f);
     if (status == MEG_OK) status = make_plan(g, d, options, &f, out);
     meg_forecast_free(&f);
     return status;

@@ -116,3 +116,13 @@ void meg_outfile_close(meg_outfile *f)
     free(f->temporary);
     *f = (meg_outfile){.fd = -1};
 }
+
+meg_status meg_outfile_save(meg_error *e, const char *path, const void *data, int64_t bytes)
+{
+    meg_outfile file = {.fd = -1};
+    meg_status status = meg_outfile_open(&file, e, path);
+    if (status == MEG_OK) status = meg_outfile_write(&file, e, data, bytes);
+    if (status == MEG_OK) status = meg_outfile_commit(&file, e);
+    meg_outfile_close(&file);
+    return status;
+}

@@ -22,6 +22,9 @@ meg_status meg_outfile_sync(meg_outfile *f, meg_error *e);   /* the content is c
 meg_status meg_outfile_commit(meg_outfile *f, meg_error *e); /* syncs, if need be, and renames */
 void meg_outfile_close(meg_outfile *f); /* in any case; removes what was not committed */
 
+/* All of it at once. */
+meg_status meg_outfile_save(meg_error *e, const char *path, const void *data, int64_t bytes);
+
 /* Has a folder's list of files reached the disk? Else errno says why not. Some folders may be written to,
  * but not opened; some file systems cannot sync folders: both count as done. */
 bool meg_folder_sync(const char *path);

@@ -1,20 +1,16 @@
 /* `megalith bench MODEL`: speed and memory of training on synthetic data, as Horovod's benchmark
  * measures it: warm-up steps, then repeats of a number of steps; images/s of each repeat.
  *
- * A step is timed by the trainer, with the wait for its batch, which the loader's thread has made
- * during the step before; how long making one takes is printed, so that it can be seen not to
- * matter. Kernels are watched in a repeat of their own, which does not count.
+ * How long making a batch takes, beside a step, is printed, so that it can be seen not to matter.
+ * Kernels are watched in a repeat of their own, which does not count.
  */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "cli/picture.h"
 #include "cli/ranks.h"
-#include "cli/report/bar.h"
 #include "cli/report/kernel.h"
-#include "cli/report/measure.h"
-#include "cli/session.h"
+#include "cli/trial.h"
 #include "exec/probe/drift.h"
-#include "plan/named.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -22,8 +18,7 @@
 #include <string.h>
 
 enum {
-    BATCHES = 4, /* of the data set */
-    TURNS = 50   /* of the reference loop: some 40 ms */
+    TURNS = 50 /* of the reference loop: some 40 ms */
 };
 
 typedef struct settings {
@@ -35,18 +30,17 @@ typedef struct settings {
 typedef struct job {
     meg_session s;
     const settings *o;
-    meg_measure steps, repeats; /* seconds of each step, images/s of each repeat */
-    meg_measure rounds;         /* seconds of a step, the median of each repeat */
-    meg_measure loops;          /* seconds of a turn of the reference loop before the first repeat and after each */
-    meg_drift *drift;           /* NULL: it is not asked for */
-    double reading;             /* seconds to make one batch */
-    double cpu;                 /* seconds of processor time of a step, of a rank */
+    meg_trial_run trial;
+    meg_march march;
+    meg_measure repeats;  /* images/s of each */
+    meg_measure rounds;   /* seconds of a step, the median of each repeat */
+    meg_measure loops;    /* of a turn of the reference loop, before the first repeat and after each */
+    meg_drift *drift;     /* NULL: it is not asked for */
+    meg_picture picture;
+    double reading;       /* seconds to make one batch */
+    double cpu;           /* seconds of processor time of a step, of a rank */
     double exposed;       /* seconds of a step in which communication keeps a device waiting */
     int64_t heap, growth; /* bytes in use after the first step, and more at the end */
-    meg_bar bar;
-    meg_picture picture;
-    int64_t done, total; /* steps */
-    meg_report last;
 } job;
 
 static int64_t heap_bytes(void)
@@ -56,46 +50,6 @@ static int64_t heap_bytes(void)
 }
 
 /* ---- getting ready ---- */
-
-/* " word=AxBxC": the extents of a value behind the samples, from axis `first` of its file. */
-static const char *extents(meg_pool *pool, const char *word, const meg_value *x, int first)
-{
-    const char *text = meg_pool_text(pool, " %s=", word);
-    for (int i = first; i < x->rank; i++)
-        text = meg_pool_text(pool, "%s%s%" PRId64, text, i > first ? "x" : "", x->dims[i]);
-    return text;
-}
-
-static const meg_value *input_of(const meg_graph *g)
-{
-    for (int i = 0; i < g->values; i++)
-        if (g->value[i].kind == MEG_INPUT) return &g->value[i];
-    return NULL;
-}
-
-/* Data of the graph's own shapes. */
-static meg_status open_data(job *j)
-{
-    meg_session *s = &j->s;
-    meg_pool *pool = s->arguments->pool;
-    const meg_graph *g = s->graph;
-    const meg_value *x = input_of(g);
-    MEG_CHECK(s->error, x && g->losses, MEG_EARG, "%s has no %s: it cannot be trained", g->name,
-              x ? "loss" : "input");
-    const meg_node *loss = &g->node[g->value[g->loss[0].value].maker];
-    const meg_value *label = &g->value[loss->in[1]];
-    bool real = label->dtype != MEG_I32, tokens = x->dtype == MEG_I32;
-    const char *text = meg_pool_text(pool, "synthetic:%s", extents(pool, "image", x, 1));
-    if (label->rank > 1)
-        text = meg_pool_text(pool, "%s%s", text, extents(pool, "extent", label, 1));
-    text = meg_pool_text(pool, "%s labels=%s tokens=%d classes=%" PRId64 " count=%" PRId64, text,
-                         real              ? "real"
-                         : label->rank > 1 ? "pixels"
-                                           : "sample",
-                         tokens, g->value[loss->in[0]].shape.hi[MEG_C],
-                         BATCHES * s->plan->options.batch);
-    return meg_session_data(s, text, &s->data);
-}
 
 static meg_status time_reading(job *j)
 {
@@ -116,43 +70,27 @@ static meg_status time_reading(job *j)
     return meg_session_agree(&j->s, status);
 }
 
-/* What Horovod and PyTorch's benchmarks take: momentum, and a rate at which nothing explodes. */
 static meg_status make_ready(job *j)
 {
     meg_session *s = &j->s;
     const meg_arguments *a = s->arguments;
     const char *plan = meg_arguments_value(a, MEG_TO_PLAN_FILE, "plan");
-    bool plain = meg_arguments_has(a, MEG_TO_PLAN, "momentum") ||
-                 meg_arguments_has(a, MEG_TO_PLAN, "optimizer") ||
-                 (plan && !meg_named_plan_find(plan)); /* names leave the optimizer open */
     MEG_TRY(s->error, meg_picture_begin(&j->picture, s, j->o->report));
     MEG_TRY(s->error, meg_session_graph(s));
-    MEG_TRY(s->error, meg_session_plan(s, plain ? "" : "momentum=0.9"));
-    MEG_TRY(s->error, open_data(j));
+    MEG_TRY(s->error, meg_session_plan(s, meg_trial_words(a, plan)));
+    MEG_TRY(s->error, meg_trial_data(s, s->plan, &s->data));
     MEG_TRY(s->error, time_reading(j));
     bool rate = meg_arguments_has(a, MEG_TO_TRAINER, "lr");
-    return meg_session_trainer(s, rate ? "" : "lr=0.001");
+    MEG_TRY(s->error, meg_session_trainer(s, rate ? "" : meg_trial_rate));
+    j->trial.trainer = s->trainer;
+    return MEG_OK;
 }
 
 /* ---- measuring ---- */
 
-static bool watch(void *context, const meg_progress *p)
+static meg_status some_steps(job *j, int64_t steps, bool counts)
 {
-    job *j = context;
-    meg_measure_add(&j->steps, p->seconds);
-    return true;
-}
-
-/* One by one: the trainer's own sums then need the same memory in every call, and what is left of
- * the heap's growth is that of the steps. */
-static meg_status some_steps(job *j, int64_t steps)
-{
-    for (int64_t i = 0; i < steps; i++) {
-        meg_bar_show(&j->bar, j->done++, j->total);
-        MEG_TRY(j->s.error, meg_session_said(&j->s, meg_train(j->s.trainer, 1, &j->last)));
-    }
-    meg_bar_clear(&j->bar);
-    return MEG_OK;
+    return meg_session_said(&j->s, meg_trial_steps(&j->trial, &j->march, steps, counts));
 }
 
 static meg_status look_at_machine(job *j)
@@ -166,9 +104,9 @@ static meg_status look_at_machine(job *j)
 
 static meg_status repeat(job *j)
 {
-    size_t first = j->steps.count;
-    MEG_TRY(j->s.error, some_steps(j, j->o->iterations));
-    meg_measure mine = {.at = j->steps.at + first, .count = j->steps.count - first};
+    size_t first = j->trial.steps.count;
+    MEG_TRY(j->s.error, some_steps(j, j->o->iterations, true));
+    meg_measure mine = {.at = j->trial.steps.at + first, .count = j->trial.steps.count - first};
     double pace = (double)j->s.plan->options.batch / meg_measure_mean(&mine);
     meg_measure_add(&j->repeats, pace);
     meg_measure_add(&j->rounds, meg_measure_median(&mine));
@@ -182,16 +120,16 @@ static meg_status measure(job *j)
 {
     const settings *o = j->o;
     meg_error *e = j->s.error;
-    j->total = o->warmup + (o->repeat + o->kernels + (o->report[0] != 0)) * o->iterations;
-    meg_bar_begin(&j->bar, "bench: step", meg_session_speaks(&j->s));
+    bool pictured = o->report[0];
+    j->march.total = o->warmup + (o->repeat + o->kernels + pictured) * o->iterations;
+    meg_bar_begin(&j->march.bar, "bench: step", meg_session_speaks(&j->s));
     meg_measure_reserve(&j->repeats, (size_t)o->repeat);
     meg_measure_reserve(&j->rounds, (size_t)o->repeat);
     meg_measure_reserve(&j->loops, (size_t)o->repeat + 1);
-    meg_measure_reserve(&j->steps, (size_t)(o->repeat * o->iterations));
-    MEG_TRY(e, some_steps(j, 1));
+    meg_measure_reserve(&j->trial.steps, (size_t)(o->repeat * o->iterations));
+    MEG_TRY(e, some_steps(j, 1, false));
     j->heap = heap_bytes();
-    MEG_TRY(e, some_steps(j, o->warmup - 1));
-    meg_trainer_watch(j->s.trainer, watch, j);
+    MEG_TRY(e, some_steps(j, o->warmup - 1, false));
     double before = meg_engine_exposed(j->s.trainer->engine), cpu = meg_clock_process();
     MEG_TRY(e, look_at_machine(j));
     for (int64_t i = 0; i < o->repeat; i++)
@@ -200,7 +138,6 @@ static meg_status measure(job *j)
     j->exposed = meg_engine_exposed(j->s.trainer->engine) - before;
     j->exposed /= (double)(o->repeat * o->iterations);
     j->cpu = (meg_clock_process() - cpu) / (double)(o->repeat * o->iterations);
-    meg_trainer_watch(j->s.trainer, NULL, NULL);
     MEG_TRY(e, meg_ranks_mean(&j->s, &j->cpu));
     return meg_ranks_mean(&j->s, &j->exposed);
 }
@@ -208,8 +145,8 @@ static meg_status measure(job *j)
 static meg_status watch_kernels(job *j)
 {
     meg_kernels_seen *seen = meg_kernels_begin(j->s.ctx->device);
-    meg_status status = some_steps(j, j->o->iterations);
-    meg_kernels_end(seen, j->o->iterations, meg_measure_median(&j->steps), j->o->json);
+    meg_status status = some_steps(j, j->o->iterations, false);
+    meg_kernels_end(seen, j->o->iterations, meg_measure_median(&j->trial.steps), j->o->json);
     return status;
 }
 
@@ -228,9 +165,8 @@ static meg_status watch_steps(job *j)
     MEG_TRY(s->error, meg_picture_listen(&j->picture, NULL));
     meg_picture_record(&j->picture, s->trainer->step + 1, j->o->iterations);
     meg_trainer_watch(s->trainer, record, j);
-    MEG_TRY(s->error, some_steps(j, j->o->iterations));
-    meg_trainer_watch(s->trainer, NULL, NULL);
-    return meg_picture_end(&j->picture, meg_measure_median(&j->steps));
+    MEG_TRY(s->error, some_steps(j, j->o->iterations, false));
+    return meg_picture_end(&j->picture, meg_measure_median(&j->trial.steps));
 }
 
 /* ---- printing ---- */
@@ -239,16 +175,16 @@ static void print_json(const job *j)
 {
     meg_record r = {0};
     meg_session_record(&j->s, &r);
-    meg_record_real(&r, "seconds_per_step", meg_measure_median(&j->steps));
+    meg_record_real(&r, "seconds_per_step", meg_measure_median(&j->trial.steps));
     meg_record_real(&r, "images_per_second", meg_measure_mean(&j->repeats));
     meg_record_real(&r, "images_per_second_deviation", meg_measure_deviation(&j->repeats));
-    meg_record_int(&r, "measured_peak_bytes", j->last.measured_peak_bytes);
-    meg_record_int(&r, "peak_rss_bytes", j->last.peak_rss_bytes);
+    meg_record_int(&r, "measured_peak_bytes", j->trial.last.measured_peak_bytes);
+    meg_record_int(&r, "peak_rss_bytes", j->trial.last.peak_rss_bytes);
     meg_record_real(&r, "cpu_seconds_per_step", j->cpu);
     meg_record_real(&r, "exposed_seconds_per_step", j->exposed);
     meg_record_int(&r, "heap_growth_bytes", j->growth);
     meg_record_real(&r, "reading_seconds_per_batch", j->reading);
-    meg_record_real(&r, "loss", j->last.loss);
+    meg_record_real(&r, "loss", j->trial.last.loss);
     meg_record_reals(&r, "rounds", j->rounds.at, j->rounds.count);
     if (j->drift) meg_record_reals(&r, "loops", j->loops.at, j->loops.count);
     meg_record_end(&r);
@@ -257,11 +193,11 @@ static void print_json(const job *j)
 static void print_text(const job *j)
 {
     const meg_plan *p = j->s.plan;
-    double step = meg_measure_median(&j->steps),
+    double step = meg_measure_median(&j->trial.steps),
            predicted = meg_needs_seconds(j->s.plan, j->s.needs);
-    int64_t bytes = j->last.measured_peak_bytes, planned = j->last.predicted_peak_bytes;
+    int64_t bytes = j->trial.last.measured_peak_bytes, planned = j->trial.last.predicted_peak_bytes;
     char rss[32];
-    meg_print_bytes(j->last.peak_rss_bytes, rss);
+    meg_print_bytes(j->trial.last.peak_rss_bytes, rss);
     printf("%s: %.1f +- %.1f images/s (mean and deviation of %zu repeats of %" PRId64 " steps)\n",
            j->s.graph->name, meg_measure_mean(&j->repeats), meg_measure_deviation(&j->repeats),
            j->repeats.count, j->o->iterations);
@@ -285,8 +221,7 @@ static meg_status bench(job *j)
     MEG_TRY(j->s.error, make_ready(j));
     meg_context *ctx = j->s.ctx;
     meg_status status = MEG_OK;
-    if (j->o->reference)
-        status = meg_drift_new(ctx->device, ctx->comm, j->s.error, &j->drift);
+    if (j->o->reference) status = meg_drift_new(ctx->device, ctx->comm, j->s.error, &j->drift);
     MEG_TRY(j->s.error, meg_session_agree(&j->s, status));
     if (!j->o->json) meg_ranks_summary(&j->s, stdout);
     MEG_TRY(j->s.error, measure(j));
@@ -301,7 +236,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
     job j = {.o = a->settings};
     meg_status status = meg_session_open(&j.s, a, e);
     if (status == MEG_OK) status = bench(&j);
-    meg_measure_free(&j.steps);
+    meg_measure_free(&j.trial.steps);
     meg_measure_free(&j.repeats);
     meg_measure_free(&j.rounds);
     meg_measure_free(&j.loops);

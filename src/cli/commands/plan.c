@@ -1,13 +1,13 @@
 /* `megalith plan MODEL`: what training would need, without training. */
 #include "cli/page/path.h"
 #include "cli/picture.h"
-#include "cli/planfile.h"
 #include "cli/ranks.h"
 #include "cli/session.h"
 #include "exec/probe/machine.h"
 #include "cli/trace.h"
 #include "cli/writable.h"
 #include "machine/memory.h"
+#include "train/checkpoint/planfile.h"
 
 #include <string.h>
 

@@ -53,6 +53,22 @@ double meg_measure_mean(const meg_measure *m)
     return m->count ? sum / (double)m->count : 0;
 }
 
+double meg_measure_least(const meg_measure *m)
+{
+    double least = m->count ? m->at[0] : 0;
+    for (size_t i = 1; i < m->count; i++)
+        least = fmin(least, m->at[i]);
+    return least;
+}
+
+double meg_measure_most(const meg_measure *m)
+{
+    double most = m->count ? m->at[0] : 0;
+    for (size_t i = 1; i < m->count; i++)
+        most = fmax(most, m->at[i]);
+    return most;
+}
+
 double meg_measure_deviation(const meg_measure *m)
 {
     double mean = meg_measure_mean(m), sum = 0;

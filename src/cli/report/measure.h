@@ -18,6 +18,8 @@ void meg_measure_free(meg_measure *m);
 
 double meg_measure_median(const meg_measure *m); /* 0 of nothing, like the others */
 double meg_measure_mean(const meg_measure *m);
+double meg_measure_least(const meg_measure *m);
+double meg_measure_most(const meg_measure *m);
 double meg_measure_deviation(const meg_measure *m); /* of a sample: n - 1 */
 
 int64_t meg_peak_rss(void); /* bytes of this process */

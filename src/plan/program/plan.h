@@ -118,9 +118,12 @@ struct meg_plan {
     meg_entry entry[MEG_ENTRIES]; /* tail: .batch == 0 where there is none */
     int64_t bytes[MEG_REGIONS];   /* the largest entry's */
     int64_t arena;
-    int tags;        /* of messages: 0 .. tags - 1 (tags.h) */
-    double seconds;  /* of a train step */
-    const char *why; /* for people: how its words were chosen; NULL: they were given */
+    int tags;           /* of messages: 0 .. tags - 1 (tags.h) */
+    double seconds;     /* of a train step */
+    const char *why;    /* for people: how its words were chosen; NULL: they were given */
+    const char *words;  /* that it was made of */
+    const char *chosen; /* those of them that a search found; NULL: none was made */
+    int chosen_for;     /* meg_goal of that search; MEG_GOAL_GIVEN: none was made */
 };
 
 int64_t meg_plan_base(const meg_plan *p, meg_region region); /* its first byte in the arena */

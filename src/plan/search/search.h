@@ -66,6 +66,9 @@ void meg_search_free(meg_search *s);
 /* The choice, the best of each other kind of plan and why it is not chosen: a few lines. */
 void meg_search_tell(const meg_search *s, const meg_search_ask *ask, FILE *out);
 
+/* What kind of plan words make: equal numbers, equal kinds. */
+int meg_search_kind(const char *words);
+
 /* Every alternative, with its reason. */
 void meg_search_table(const meg_search *s, const meg_search_ask *ask, FILE *out);
 

@@ -9,7 +9,7 @@ enum {
     KINDS = 8 /* 1: has stages, 2: cuts pixels, 4: cuts channels */
 };
 
-static int kind_of(const char *words)
+int meg_search_kind(const char *words)
 {
     char *mesh = strstr(words, "mesh=");
     int kind = strstr(words, "stages=") ? 1 : 0;
@@ -87,7 +87,7 @@ void meg_search_tell(const meg_search *s, const meg_search_ask *ask, FILE *out)
     print_head(s, ask, out);
     for (int i = 0; i < s->count; i++) {
         const meg_candidate *c = &s->list[i];
-        int kind = kind_of(c->words);
+        int kind = meg_search_kind(c->words);
         bool quickest = i == 1 && c->verdict == MEG_SLOWER && c->seconds < s->list[0].seconds;
         if (c->verdict == MEG_ILLEGAL || (told[kind] && !quickest)) continue;
         told[kind] = true;

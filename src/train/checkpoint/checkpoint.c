@@ -3,6 +3,7 @@
 #include "graph/fingerprint.h"
 #include "train/checkpoint/collect.h"
 #include "train/checkpoint/manifest.h"
+#include "train/checkpoint/planfile.h"
 #include "train/checkpoint/shelf.h"
 #include "train/checkpoint/weights.h"
 
@@ -10,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char MODEL[] = "model.safetensors", OPTIMIZER[] = "optimizer.safetensors";
+static const char MODEL[] = "model.safetensors", OPTIMIZER[] = "optimizer.safetensors",
+                  WORDS[] = "plan";
 
 struct meg_checkpoints {
     meg_engine *engine;
@@ -92,6 +94,8 @@ static meg_status write_files(const job *j, meg_collection *c, meg_error *e, con
     w.optimizer = true;
     snprintf(path, sizeof path, "%s/%s", folder, OPTIMIZER);
     MEG_TRY(e, meg_weights_write(c, e, &w));
+    snprintf(path, sizeof path, "%s/%s", folder, WORDS);
+    MEG_TRY(e, meg_plan_file_write(e, path, meg_engine_plan(j->k->engine)));
     return meg_manifest_write(&m, e, folder);
 }
 
@@ -236,4 +240,31 @@ meg_status meg_checkpoint_resume(meg_checkpoints *k, meg_error *e, meg_position 
     at->step = found[1];
     k->last = found[0] ? at->step : -1;
     return MEG_OK;
+}
+
+/* ---- words ---- */
+
+static meg_plan_text *words_of(const meg_shelf *s, int64_t step)
+{
+    char folder[MEG_SHELF_PATH], path[MEG_SHELF_PATH + 32];
+    meg_error ignored = {0}; /* what is wrong with a checkpoint is said when it is loaded */
+    meg_plan_text *t = NULL;
+    meg_shelf_name(s, step, folder);
+    snprintf(path, sizeof path, "%s/%s", folder, WORDS);
+    if (meg_manifest_prove(&ignored, folder, WORDS) != MEG_OK) return NULL;
+    return meg_plan_file_read(&ignored, path, &t) == MEG_OK ? t : NULL;
+}
+
+void meg_checkpoint_words(const char *folder, meg_plan_text **out)
+{
+    meg_shelf shelf = {.lock = -1}; /* others may be writing: names come last */
+    meg_error ignored = {0};
+    int64_t *step = NULL;
+    int count = 0;
+    *out = NULL;
+    snprintf(shelf.path, sizeof shelf.path, "%s", folder);
+    if (meg_shelf_list(&shelf, &ignored, &step, &count) != MEG_OK) return;
+    for (int i = 0; i < count && !*out; i++)
+        *out = words_of(&shelf, step[i]);
+    free(step);
 }

@@ -3,6 +3,7 @@
  *
  *     DIR/step-00001000/   model.safetensors       weights, running statistics
  *                          optimizer.safetensors   its states, "conv1.weight#momentum"
+ *                          plan                    the words of its plan (plan/text.h)
  *                          manifest                step, seed, checksums, ... (manifest.h)
  *
  * Random numbers are keyed by (seed, step, name, element), the order of samples and their
@@ -13,6 +14,7 @@
 
 #include "base/log.h"
 #include "exec/engine.h"
+#include "plan/text.h"
 
 typedef struct meg_checkpoints meg_checkpoints;
 
@@ -51,5 +53,9 @@ meg_status meg_checkpoint_write(meg_checkpoints *k, meg_error *e, const meg_posi
  * One that is damaged, or of another model, is left out with a warning; one of another seed, batch,
  * data set or optimizer is refused. */
 meg_status meg_checkpoint_resume(meg_checkpoints *k, meg_error *e, meg_position *at);
+
+/* Not collective. The words of the plan under which the newest checkpoint of a folder was made, of which they
+ * are sound; its weights are not looked at. *out is NULL where no checkpoint has words: those of old have none. */
+void meg_checkpoint_words(const char *folder, meg_plan_text **out);
 
 #endif

@@ -2,8 +2,8 @@
  * tell it, too; that of the last line is the manifest's own.
  */
 #include "train/checkpoint/manifest.h"
-#include "base/pool.h"
 #include "base/files/outfile.h"
+#include "base/pool.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -94,16 +94,6 @@ static meg_status list_files(meg_error *e, const char *folder, meg_pool *pool, c
     return status;
 }
 
-static meg_status write_text(meg_error *e, const char *path, const char *text)
-{
-    meg_outfile file = {.fd = -1};
-    meg_status status = meg_outfile_open(&file, e, path);
-    if (status == MEG_OK) status = meg_outfile_write(&file, e, text, (int64_t)strlen(text));
-    if (status == MEG_OK) status = meg_outfile_commit(&file, e);
-    meg_outfile_close(&file);
-    return status;
-}
-
 /* Quotes would end a text too early; names are for people here. */
 static void tame(char *text)
 {
@@ -124,7 +114,7 @@ meg_status meg_manifest_write(const meg_manifest *given, meg_error *e, const cha
     if (status == MEG_OK) {
         uint32_t crc = (uint32_t)crc32(0, (const Bytef *)text, (uInt)strlen(text));
         text = meg_pool_text(pool, "%send %08" PRIx32 "\n", text, crc);
-        status = write_text(e, join(pool, folder, MEG_MANIFEST), text);
+        status = meg_outfile_save(e, join(pool, folder, MEG_MANIFEST), text, (int64_t)strlen(text));
     }
     meg_pool_free(pool);
     return status;
@@ -190,24 +180,47 @@ static meg_status check_file(meg_error *e, const char *folder, meg_pool *pool, c
     return MEG_OK;
 }
 
-static meg_status read_all(meg_manifest *m, meg_error *e, const char *folder, meg_pool *pool)
+/* Does a line of the manifest speak of this file? */
+static bool is_of(const char *line, const char *name)
+{
+    const char *last = strrchr(line, ' ');
+    return last && strcmp(last + 1, name) == 0;
+}
+
+/* only: the one file that matters; NULL: all do. */
+static meg_status read_all(meg_manifest *m, meg_error *e, const char *folder, const char *only,
+                           meg_pool *pool)
 {
     char *text = NULL, *rest = NULL;
     const char *path = join(pool, folder, MEG_MANIFEST);
+    bool found = !only;
     MEG_TRY(e, read_text(e, path, pool, &text));
     MEG_TRY(e, check_text(e, path, text));
     char *line = strtok_r(text + sizeof HEAD - 1, "\n", &rest);
     meg_status status = meg_options_parse(e, FIELDS, path, line, m);
     MEG_CHECK(e, status == MEG_OK, MEG_EDATA, "%s", meg_pool_text(pool, "%s", e->message));
-    while ((line = strtok_r(NULL, "\n", &rest)))
+    while ((line = strtok_r(NULL, "\n", &rest))) {
+        if (only && !is_of(line, only)) continue;
+        found = true;
         MEG_TRY(e, check_file(e, folder, pool, line));
+    }
+    MEG_CHECK(e, found, MEG_EDATA, "%s has no %s", folder, only);
     return MEG_OK;
 }
 
 meg_status meg_manifest_read(meg_manifest *m, meg_error *e, const char *folder)
 {
     meg_pool *pool = meg_pool_new();
-    meg_status status = read_all(m, e, folder, pool);
+    meg_status status = read_all(m, e, folder, NULL, pool);
+    meg_pool_free(pool);
+    return status;
+}
+
+meg_status meg_manifest_prove(meg_error *e, const char *folder, const char *name)
+{
+    meg_manifest m;
+    meg_pool *pool = meg_pool_new();
+    meg_status status = read_all(&m, e, folder, name, pool);
     meg_pool_free(pool);
     return status;
 }

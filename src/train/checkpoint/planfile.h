@@ -1,6 +1,6 @@
-/* Plan files on disk: what --plan reads and `plan --save` writes (the text: plan/text.h). */
-#ifndef MEG_CLI_PLANFILE_H
-#define MEG_CLI_PLANFILE_H
+/* Plan files on disk: what --plan reads, and what `plan --save` and checkpoints write (the text: plan/text.h). */
+#ifndef MEG_TRAIN_CHECKPOINT_PLANFILE_H
+#define MEG_TRAIN_CHECKPOINT_PLANFILE_H
 
 #include "plan/text.h"
 

@@ -1,5 +1,5 @@
 /* Plan files on disk: see planfile.h. */
-#include "cli/planfile.h"
+#include "train/checkpoint/planfile.h"
 #include "base/files/outfile.h"
 #include "plan/named.h"
 
@@ -31,15 +31,11 @@ meg_status meg_plan_file_write(meg_error *e, const char *path, const meg_plan *p
 {
     char *text = NULL;
     size_t size = 0;
-    meg_outfile file = {.fd = -1};
     FILE *out = open_memstream(&text, &size);
     if (!out) abort();
     meg_plan_text_write(p, out);
     fclose(out);
-    meg_status status = meg_outfile_open(&file, e, path);
-    if (status == MEG_OK) status = meg_outfile_write(&file, e, text, (int64_t)size);
-    if (status == MEG_OK) status = meg_outfile_commit(&file, e);
-    meg_outfile_close(&file);
+    meg_status status = meg_outfile_save(e, path, text, (int64_t)size);
     free(text);
     return status;
 }
