@@ -136,7 +136,7 @@ def measure(folder, only, rounds):
     path = os.path.join(folder, "measured.json")
     seen = json.load(open(path)) if os.path.exists(path) else {}
     wanted = [c for c in json.load(open(os.path.join(folder, "predicted.json")))
-              if only in c["case"] and "refused" not in c]
+              if only in " " + c["case"] and "refused" not in c]
     for c in wanted:
         for _ in range(3):  # until enough rounds are kept
             said = run_case(c, folder, rounds)
@@ -196,7 +196,7 @@ def row(c, m):
 def table(folder, only):
     seen = json.load(open(os.path.join(folder, "measured.json")))
     all_cases = [c for c in json.load(open(os.path.join(folder, "predicted.json")))
-                 if only in c["case"]]
+                 if only in " " + c["case"]]
     print("| case | ms | scaled | fitted ms | raw | scaled | measured ms | raw | scaled "
           "| kept, dropped | bytes off |")
     print("|" + "---|" * 11)

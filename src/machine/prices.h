@@ -31,8 +31,8 @@ typedef struct meg_rates { /* of this machine with this many threads */
     double step;           /* seconds of a step besides its kernels: its begin and its end */
     double issue;          /* of the thread that fills the device's queue, for a kernel, */
     double post;           /* and for a message or sum: matters where it shares the workers' cores */
-    double turn, turn_work; /* of a turn of the reference loop (exec/probe/drift.h), undisturbed: on the
-                               wall, of the worker's own time; 0: not known */
+    double turn, turn_work; /* of a turn of the reference loop (exec/probe/drift.h) when prices were
+                               made: on the wall, of the worker's own time; 0: not known */
 } meg_rates;
 
 /* What is known of a kernel before it is timed. */

@@ -104,7 +104,7 @@ static int notes_of(const meg_plan *p)
     return notes;
 }
 
-/* How much quicker the machine was when it was undisturbed. */
+/* How much quicker the machine was when the book's loop was measured. */
 static double quicker(const meg_probe_site *site, const meg_drift_time look[2])
 {
     double now = (look[0].work + look[1].work) / 2;

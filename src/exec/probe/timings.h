@@ -15,7 +15,7 @@ void meg_timings_free(meg_timings *t);
 
 /* Watches the device from begin to end; `next` before each step. Kernels of one thread are timed by
  * the worker's own clock, so that others on the machine do not count. `end` adds what was seen, times
- * `scale` (what the machine was slower than undisturbed, drift.h): of each kernel the median over the steps
+ * `scale` (how the machine was at the book's time against now, drift.h): of each kernel the median over the steps
  * that were not disturbed, of kernels with one key their mean. *kernels (may be NULL): how many a step has. */
 void meg_timings_begin(meg_timings *t, meg_device *d);
 void meg_timings_next(meg_timings *t);
