@@ -64,8 +64,7 @@ static void test_mistakes(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         meg_error e = {0};
         meg_plan_text *t = NULL;
-        meg_status got = meg_plan_text_read(&e, "f.plan", bad[i].text, strlen(bad[i].text),
-                                            &t);
+        meg_status got = meg_plan_text_read(&e, "f.plan", bad[i].text, strlen(bad[i].text), &t);
         if (got == MEG_OK) fail_msg("'%s' was accepted", bad[i].text);
         if (!strstr(e.message, bad[i].message))
             fail_msg("expected: %s\ngot: %s", bad[i].message, e.message);
@@ -73,8 +72,7 @@ static void test_mistakes(void **state)
     }
     meg_error e = {0};
     meg_plan_text *t = NULL;
-    assert_int_equal(meg_plan_text_read(&e, "f", PLAN "batch=3\0", sizeof PLAN + 8, &t),
-                     MEG_EDATA);
+    assert_int_equal(meg_plan_text_read(&e, "f", PLAN "batch=3\0", sizeof PLAN + 8, &t), MEG_EDATA);
     assert_non_null(strstr(e.message, "f:2: this is no text"));
 }
 

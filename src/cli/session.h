@@ -27,7 +27,7 @@ typedef struct meg_session {
     bool table;            /* forecasts of imaginary ranks tell every alternative */
     meg_forecast forecast; /* of imaginary ranks */
     meg_trainer *trainer;
-    meg_need *needs;      /* of all ranks; NULL: not known yet */
+    meg_need *needs; /* of all ranks; NULL: not known yet */
     int classes;     /* of imaginary ranks, whose messages were proven to match; 0: not looked at */
     meg_zoo_common model; /* image and classes of the graph */
 } meg_session;
@@ -49,7 +49,8 @@ meg_status meg_session_plan(meg_session *s, const char *more);
 
 /* The plan for a rank of imaginary ones, in place of the one before. */
 meg_status meg_session_plan_for(meg_session *s, const meg_world *world);
-meg_status meg_session_plan_turn(meg_session *s, int rank); /* the same job's plan of another rank */
+meg_status meg_session_plan_turn(meg_session *s,
+                                 int rank); /* the same job's plan of another rank */
 meg_status meg_session_trainer(meg_session *s, const char *more);
 
 /* Weights to a safetensors file, network and weights to an ONNX file: its name decides. */

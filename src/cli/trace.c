@@ -6,10 +6,10 @@
 #define _GNU_SOURCE
 #include "cli/trace.h"
 #include "base/clock.h"
-#include "cli/report/kernel.h"
-#include "cli/report/together.h"
 #include "base/files/json.h"
 #include "base/files/outfile.h"
+#include "cli/report/kernel.h"
+#include "cli/report/together.h"
 
 #include <errno.h>
 #include <inttypes.h>

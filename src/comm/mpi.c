@@ -9,9 +9,9 @@
  * time slice away some times, then naps, longer and longer, up to NAP_LONG; anything that happens
  * makes it eager again.
  */
+#include "base/clock.h"
 #include "base/pool.h"
 #include "comm/kind.h"
-#include "base/clock.h"
 #include "comm/waker.h"
 
 #include <mpi.h>

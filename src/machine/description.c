@@ -63,6 +63,10 @@ static void print(double value, const unit units[], char *out, size_t size)
 
 /* ---- links ---- */
 
+enum {
+    LINK_TEXT = 96 * (MEG_LINK_POINTS + 3) /* more than a link takes when it is written */
+};
+
 static meg_status add_point(meg_error *e, const char *what, const char *item, meg_link *l)
 {
     const char *colon = strchr(item, ':');
@@ -161,7 +165,8 @@ double meg_link_seconds(const meg_link *l, int64_t bytes)
 
 typedef struct words { /* as they are written; links may be longer than other texts */
     char name[MEG_TEXT], flops[MEG_TEXT], bandwidth[MEG_TEXT], launch[MEG_TEXT];
-    char inside[MEG_TEXT], between[MEG_TEXT], disk[MEG_TEXT];
+    char disk[MEG_TEXT];
+    const char *inside, *between;
     int64_t nodes, ranks, cores, memory;
 } words;
 
@@ -178,8 +183,8 @@ static const meg_param PARAMS[] = {
      "operations a second of a rank, 15.7T (0: prices of this machine)", NULL, 0, 0},
     {"bandwidth", MEG_PARAM_TEXT, AT(bandwidth), "", "of its memory, 900GB/s", NULL, 0, 0},
     {"launch", MEG_PARAM_TEXT, AT(launch), "5us", "of a kernel", NULL, 0, 0},
-    {"inside", MEG_PARAM_TEXT, AT(inside), "", "messages within a node: 1us,8GB/s", NULL, 0, 0},
-    {"between", MEG_PARAM_TEXT, AT(between), "", "messages between nodes: 2us,12GB/s,all:12GB/s",
+    {"inside", MEG_PARAM_STRING, AT(inside), "", "messages within a node: 1us,8GB/s", NULL, 0, 0},
+    {"between", MEG_PARAM_STRING, AT(between), "", "messages between nodes: 2us,12GB/s,all:12GB/s",
      NULL, 0, 0},
     {"disk", MEG_PARAM_TEXT, AT(disk), "", "reading, writing: 1GB/s,500MB/s", NULL, 0, 0},
     {0},
@@ -238,26 +243,27 @@ meg_status meg_machine_read(meg_error *e, const char *what, const char *text, me
     size_t size = strlen(text) + 1;
     MEG_CHECK(e, size <= MEG_MACHINE_TEXT_MAX, MEG_EDATA, "%s: more than %d bytes", what,
               MEG_MACHINE_TEXT_MAX);
-    char *flat = malloc(size);
-    MEG_CHECK(e, flat, MEG_ENOMEM, "no memory for the description of a machine");
-    memcpy(flat, text, size);
+    meg_pool *pool = meg_pool_new();
+    char *flat = meg_pool_text(pool, "%s", text);
     flatten(flat);
-    meg_status status = meg_options_parse(&why, PARAMS, "machine", flat, &w);
-    free(flat);
+    meg_status status = meg_options_fill(&why, &(meg_form){PARAMS, "machine", pool}, flat, &w);
     if (status == MEG_OK) status = take(&why, &w, out);
+    meg_pool_free(pool);
     MEG_CHECK(e, status == MEG_OK, status, "%s: %s", what, why.message);
     return MEG_OK;
 }
 
 void meg_machine_print(const meg_machine *m, char *out, size_t size)
 {
+    char inside[LINK_TEXT], between[LINK_TEXT];
     words w = {.nodes = m->nodes, .ranks = m->ranks, .cores = m->cores, .memory = m->memory};
+    w.inside = inside, w.between = between;
     memcpy(w.name, m->name, sizeof w.name);
     print(m->flops, OPERATIONS, w.flops, sizeof w.flops);
     print(m->launch, SECONDS, w.launch, sizeof w.launch);
     if (m->bandwidth > 0) print(m->bandwidth, RATES, w.bandwidth, sizeof w.bandwidth);
-    print_link(&m->inside, w.inside, sizeof w.inside);
-    print_link(&m->between, w.between, sizeof w.between);
+    print_link(&m->inside, inside, sizeof inside);
+    print_link(&m->between, between, sizeof between);
     if (m->read > 0) {
         print(m->read, RATES, w.disk, sizeof w.disk);
         strcat(w.disk, ",");

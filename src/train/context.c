@@ -2,8 +2,8 @@
  * its ranks begin and end together, and fail together.
  */
 #include "train/context.h"
-#include "train/build.h"
 #include "comm/cores.h"
+#include "train/build.h"
 #include "train/rules.h"
 #include "zoo/zoo.h"
 
@@ -68,7 +68,9 @@ meg_status meg_open(const char *options, meg_context **out)
     *out = ctx;
     if (!ctx) return MEG_ENOMEM;
     meg_error *e = &ctx->error, parsed = {0};
-    meg_options_parse(&parsed, meg_context_params, "context", options, &ctx->options);
+    ctx->pool = meg_pool_new();
+    const meg_form form = {meg_context_params, "context", ctx->pool};
+    meg_options_fill(&parsed, &form, options, &ctx->options);
     MEG_TRY(e, meg_comm_open(e, &ctx->comm));
     *e = parsed;
     MEG_TRY(e, meg_context_agree(ctx, parsed.status));
@@ -90,6 +92,7 @@ void meg_close(meg_context *ctx)
     meg_device_close(ctx->device);
     meg_prices_free(ctx->prices);
     meg_comm_free(ctx->comm);
+    meg_pool_free(ctx->pool);
     free(ctx);
 }
 
@@ -133,8 +136,7 @@ meg_status meg_data_open(meg_context *ctx, const char *source, meg_data **out)
         return status;
     }
     for (size_t i = 0; i < sizeof d->set.findings.said / sizeof *d->set.findings.said; i++)
-        if (*d->set.findings.said[i])
-            meg_log(&ctx->log, MEG_WARN, "%s", d->set.findings.said[i]);
+        if (*d->set.findings.said[i]) meg_log(&ctx->log, MEG_WARN, "%s", d->set.findings.said[i]);
     d->ctx = ctx;
     *out = d;
     return MEG_OK;

@@ -89,12 +89,10 @@ static void tell(const meg_search *s, const meg_search_ask *ask, bool table, cha
 
 static char *nearest_of(const meg_search *s, const meg_search_ask *ask)
 {
-    char text[512] = "";
     const char *words = *s->list[0].words ? s->list[0].words : "the words as they are";
-    if (!s->fits)
-        snprintf(text, sizeof text, "; that is the nearest of %d plans for %d rank%s: %s", s->count,
-                 ask->ranks, ask->ranks == 1 ? "" : "s", words);
-    return text_of(text);
+    if (s->fits) return text_of("");
+    return text_of(meg_pool_text(s->pool, "; that is the nearest of %d plans for %d rank%s: %s",
+                                 s->count, ask->ranks, ask->ranks == 1 ? "" : "s", words));
 }
 
 static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, meg_forecast *out)
@@ -154,6 +152,16 @@ static meg_status ask_for(const meg_search_ask *ask, meg_error *e, bool table, m
     return replay(ask, e, out);
 }
 
+/* Budget and goal of the words. */
+static meg_status read_words(meg_error *e, const char *options, meg_plan_options *out)
+{
+    meg_pool *pool = meg_pool_new();
+    meg_status status = meg_plan_options_read(pool, e, options, out);
+    meg_pool_free(pool);
+    out->assign = out->mesh = "";
+    return status;
+}
+
 meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const char *options,
                                 int ranks, bool table, meg_forecast *out)
 {
@@ -167,7 +175,7 @@ meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const cha
     if (meg_comm_size(ctx->comm) == 1) MEG_TRY(e, meg_context_prices(ctx));
     meg_profile profile = meg_profile_priced(ctx->device, ctx->prices);
     MEG_TRY(e, meg_context_machine(ctx, e, ranks, &machine));
-    MEG_TRY(e, meg_plan_options_read(e, options, &read));
+    MEG_TRY(e, read_words(e, options, &read));
     meg_search_ask ask = {.graph = g,
                           .profile = &profile,
                           .machine = &machine,

@@ -20,7 +20,8 @@
 static meg_status prepare(meg_trainer *t, const char *options)
 {
     meg_error *e = &t->ctx->error;
-    MEG_TRY(e, meg_trainer_read(e, &t->ctx->log, options, &t->data->set, &t->options));
+    const meg_trainer_words words = {t->pool, &t->ctx->log, &t->data->set};
+    MEG_TRY(e, meg_trainer_read(&words, e, options, &t->options));
     if (!meg_options_has(options, "lr")) t->options.schedule.lr = t->plan->optimizer->lr;
     int64_t batch = t->plan->entry[MEG_ENTRY_TRAIN].batch;
     int64_t tail = t->plan->entry[MEG_ENTRY_TRAIN_TAIL].batch, count = t->data->set.count;
@@ -72,13 +73,14 @@ static meg_status check_machine(meg_trainer *t)
 /* Where the machine is too small, what would fit is said. */
 static meg_status check_fits(meg_trainer *t)
 {
-    char words[2048];
     const meg_plan *p = t->plan;
     meg_status status = meg_context_agree(t->ctx, check_machine(t));
     if (status != MEG_ENOMEM) return status;
-    meg_plan_words(p, words, sizeof words);
+    meg_pool *pool = meg_pool_new();
+    const char *words = meg_plan_words(p, pool);
     meg_context_advise(p->source, t->data,
                        &(meg_too_large){words, p->world.ranks, meg_arena_most()});
+    meg_pool_free(pool);
     return status;
 }
 
@@ -139,7 +141,7 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
                         {"another number of samples", (uint64_t)d->set.count}};
     MEG_TRY(&ctx->error, meg_context_same(ctx, same, 2));
     meg_trainer *t = calloc(1, sizeof *t);
-    if (t) *t = (meg_trainer){.ctx = ctx, .plan = p, .data = d};
+    if (t) *t = (meg_trainer){.ctx = ctx, .plan = p, .data = d, .pool = meg_pool_new()};
     meg_status status = t ? prepare(t, options)
                           : meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
     status = meg_context_agree(ctx, status);
@@ -158,6 +160,7 @@ void meg_trainer_free(meg_trainer *t)
     meg_checkpoints_close(t->checkpoints);
     meg_engine_free(t->engine);
     meg_loader_free(t->loader);
+    meg_pool_free(t->pool);
     free(t);
 }
 

@@ -7,10 +7,10 @@
  */
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "cli/ranks.h"
 #include "cli/report/bar.h"
 #include "cli/report/kernel.h"
 #include "cli/report/measure.h"
-#include "cli/ranks.h"
 #include "cli/session.h"
 #include "plan/named.h"
 
@@ -212,7 +212,8 @@ static void print_json(const job *j)
 static void print_text(const job *j)
 {
     const meg_plan *p = j->s.plan;
-    double step = meg_measure_median(&j->steps), predicted = meg_needs_seconds(j->s.plan, j->s.needs);
+    double step = meg_measure_median(&j->steps),
+           predicted = meg_needs_seconds(j->s.plan, j->s.needs);
     int64_t bytes = j->last.measured_peak_bytes, planned = j->last.predicted_peak_bytes;
     char rss[32];
     meg_print_bytes(j->last.peak_rss_bytes, rss);

@@ -1,13 +1,13 @@
 /* `megalith train MODEL`: says what it will need, trains, evaluates after every epoch, says what it
  * needed, saves.
  */
-#include "cli/report/bar.h"
+#include "base/files/outfile.h"
 #include "cli/launch/interrupt.h"
-#include "cli/report/meter.h"
 #include "cli/ranks.h"
+#include "cli/report/bar.h"
+#include "cli/report/meter.h"
 #include "cli/session.h"
 #include "cli/trace.h"
-#include "base/files/outfile.h"
 #include "import/safetensors/safetensors.h"
 #include "train/content.h"
 
@@ -22,7 +22,7 @@ static const char TRAIN_SET[] = "fashion-mnist:split=train",
                   TEST_SET[] = "fashion-mnist:split=test";
 
 typedef struct settings {
-    char data[MEG_TEXT], test[MEG_TEXT], save[MEG_TEXT], load[MEG_TEXT], trace[MEG_TEXT];
+    const char *data, *test, *save, *load, *trace;
     int64_t steps, every;
     bool no_test, json;
 } settings;
@@ -50,9 +50,11 @@ static meg_status check_writable(meg_error *e, const char *path)
 {
     if (!*path) return MEG_OK;
     const char *slash = strrchr(path, '/');
-    char folder[MEG_TEXT] = ".";
-    if (slash) snprintf(folder, sizeof folder, "%.*s", (int)(slash - path) + 1, path);
-    MEG_CHECK(e, access(folder, W_OK) == 0, MEG_EIO, "cannot write %s: %s", path, strerror(errno));
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    if (!folder) abort();
+    bool writable = access(folder, W_OK) == 0;
+    free(folder);
+    MEG_CHECK(e, writable, MEG_EIO, "cannot write %s: %s", path, strerror(errno));
     return meg_outfile_check(e, path);
 }
 
@@ -247,7 +249,8 @@ static void print_final_text(const job *j)
 {
     const meg_trainer *t = j->s.trainer;
     int64_t bytes = j->last.measured_peak_bytes, planned = j->last.predicted_peak_bytes;
-    double step = meg_measure_median(&j->meter.time), predicted = meg_needs_seconds(j->s.plan, j->s.needs);
+    double step = meg_measure_median(&j->meter.time),
+           predicted = meg_needs_seconds(j->s.plan, j->s.needs);
     meg_duration spent;
     char rss[32];
     meg_duration_text(meg_clock() - j->begin, spent);
@@ -330,18 +333,18 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 #define AT(field) offsetof(settings, field)
 
 static const meg_param PARAMS[] = {
-    {"data", MEG_PARAM_TEXT, AT(data), "",
+    {"data", MEG_PARAM_STRING, AT(data), "",
      "READER:WORDS to train on, `megalith list readers` (fashion-mnist:split=train)", NULL, 0, 0},
-    {"test", MEG_PARAM_TEXT, AT(test), "",
+    {"test", MEG_PARAM_STRING, AT(test), "",
      "READER:WORDS to evaluate on (fashion-mnist:split=test; with --data: nothing)", NULL, 0, 0},
     {"no_test", MEG_PARAM_BOOL, AT(no_test), "no", "do not evaluate", NULL, 0, 0},
     {"steps", MEG_PARAM_INT, AT(steps), "0", "train so many steps (0: as many as epochs= says)",
      NULL, 0, 1e15},
-    {"save", MEG_PARAM_TEXT, AT(save), "",
+    {"save", MEG_PARAM_STRING, AT(save), "",
      "file for the weights, at the end: .onnx with the network, else safetensors", NULL, 0, 0},
-    {"load", MEG_PARAM_TEXT, AT(load), "", "safetensors file with weights to begin with", NULL, 0,
+    {"load", MEG_PARAM_STRING, AT(load), "", "safetensors file with weights to begin with", NULL, 0,
      0},
-    {"trace", MEG_PARAM_TEXT, AT(trace), "",
+    {"trace", MEG_PARAM_STRING, AT(trace), "",
      "file for a trace of all kernels and messages (ui.perfetto.dev)", NULL, 0, 0},
     {"every", MEG_PARAM_INT, AT(every), "0", "steps between lines of progress (0: by itself)", NULL,
      0, 1e15},

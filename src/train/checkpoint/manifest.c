@@ -2,8 +2,8 @@
  * tell it, too; that of the last line is the manifest's own.
  */
 #include "train/checkpoint/manifest.h"
-#include "base/pool.h"
 #include "base/files/outfile.h"
+#include "base/pool.h"
 
 #include <dirent.h>
 #include <errno.h>
