@@ -166,8 +166,8 @@ double meg_link_seconds(const meg_link *l, int64_t bytes)
 typedef struct words { /* as they are written; links may be longer than other texts */
     char name[MEG_TEXT], flops[MEG_TEXT], bandwidth[MEG_TEXT], launch[MEG_TEXT];
     char disk[MEG_TEXT];
-    const char *inside, *between;
-    int64_t nodes, ranks, cores, memory;
+    const char *inside, *between, *memory;
+    int64_t nodes, ranks, cores;
 } words;
 
 #define AT(field) offsetof(words, field)
@@ -178,7 +178,8 @@ static const meg_param PARAMS[] = {
     {"ranks", MEG_PARAM_INT, AT(ranks), "1", "ranks of a node", NULL, 1, 1 << 16},
     {"cores", MEG_PARAM_INT, AT(cores), "0", "cores of a node (0: one for each rank)", NULL, 0,
      1 << 16},
-    {"memory", MEG_PARAM_BYTES, AT(memory), "0", "memory of a rank (0: not said)", NULL, 0, 0},
+    {"memory", MEG_PARAM_STRING, AT(memory), "0",
+     "memory of a rank (0: not said); of those on node 0, 1, ...: 16GiB,64GiB", NULL, 0, 0},
     {"flops", MEG_PARAM_TEXT, AT(flops), "0",
      "operations a second of a rank, 15.7T (0: prices of this machine)", NULL, 0, 0},
     {"bandwidth", MEG_PARAM_TEXT, AT(bandwidth), "", "of its memory, 900GB/s", NULL, 0, 0},
@@ -206,6 +207,39 @@ static meg_status read_disk(meg_error *e, const char *text, meg_machine *m)
     return read_rate(e, "disk", comma ? comma + 1 : first, RATES, &m->write);
 }
 
+/* "16GiB", or of each node: "16GiB,64GiB"; the last of them stands for all further ones. */
+static meg_status read_memory(meg_error *e, const char *text, meg_machine *m)
+{
+    for (int i = 0; *text; i++) {
+        char item[64];
+        size_t length = strcspn(text, ",");
+        MEG_CHECK(e, i < MEG_MACHINE_MEMORIES && length < sizeof item, MEG_EDATA,
+                  "memory=: more than %d nodes, or no sizes", MEG_MACHINE_MEMORIES);
+        snprintf(item, sizeof item, "%.*s", (int)length, text);
+        MEG_TRY(e, meg_parse_bytes(e, "memory", item, &m->memory_of[i]));
+        MEG_CHECK(e, m->memory_of[i] > 0 || (i == 0 && !text[length]), MEG_EDATA,
+                  "memory=: a node without any: give each its size, or none");
+        if (m->memory_of[i] > m->memory) m->memory = m->memory_of[i];
+        m->memories = i + 1;
+        text += length + (text[length] == ',');
+    }
+    if (m->memories == 1) m->memories = 0;
+    return MEG_OK;
+}
+
+static void print_memory(const meg_machine *m, char *out, size_t size)
+{
+    size_t used = (size_t)snprintf(out, size, "%" PRId64, meg_machine_memory(m, 0));
+    for (int i = 1; i < m->memories; i++)
+        used += (size_t)snprintf(out + used, size - used, ",%" PRId64, m->memory_of[i]);
+}
+
+int64_t meg_machine_memory(const meg_machine *m, int64_t node)
+{
+    if (m->memories == 0) return m->memory;
+    return m->memory_of[node < m->memories ? node : m->memories - 1];
+}
+
 static meg_status take(meg_error *e, const words *w, meg_machine *m)
 {
     *m = meg_machine_default;
@@ -213,7 +247,7 @@ static meg_status take(meg_error *e, const words *w, meg_machine *m)
     m->nodes = w->nodes;
     m->ranks = w->ranks;
     m->cores = w->cores ? w->cores : w->ranks;
-    m->memory = w->memory;
+    MEG_TRY(e, read_memory(e, w->memory, m));
     MEG_TRY(e, read_rate(e, "flops", w->flops, OPERATIONS, &m->flops));
     MEG_TRY(e, read_rate(e, "launch", w->launch, SECONDS, &m->launch));
     if (*w->bandwidth) MEG_TRY(e, read_rate(e, "bandwidth", w->bandwidth, RATES, &m->bandwidth));
@@ -256,7 +290,9 @@ meg_status meg_machine_read(meg_error *e, const char *what, const char *text, me
 void meg_machine_print(const meg_machine *m, char *out, size_t size)
 {
     char inside[LINK_TEXT], between[LINK_TEXT];
-    words w = {.nodes = m->nodes, .ranks = m->ranks, .cores = m->cores, .memory = m->memory};
+    char memory[24 * MEG_MACHINE_MEMORIES];
+    words w = {.nodes = m->nodes, .ranks = m->ranks, .cores = m->cores, .memory = memory};
+    print_memory(m, memory, sizeof memory);
     w.inside = inside, w.between = between;
     memcpy(w.name, m->name, sizeof w.name);
     print(m->flops, OPERATIONS, w.flops, sizeof w.flops);

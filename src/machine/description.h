@@ -18,6 +18,7 @@
 
 enum {
     MEG_LINK_POINTS = 16,
+    MEG_MACHINE_MEMORIES = 64,
     MEG_MACHINE_TEXT_MAX = 1 << 16 /* bytes of a description */
 };
 
@@ -35,7 +36,9 @@ typedef struct meg_link { /* the way of messages, inside a node or between nodes
 typedef struct meg_machine {
     char name[MEG_TEXT];
     int64_t nodes, ranks, cores; /* ranks and cores of a node */
-    int64_t memory;              /* bytes of a rank; 0: not said */
+    int64_t memory; /* bytes of a rank, of those on node 0, 1, ...: the most; 0: not said */
+    int memories;   /* how many nodes are told apart; 0: none. The last stands for all behind it */
+    int64_t memory_of[MEG_MACHINE_MEMORIES];
     double flops, bandwidth; /* of a rank: operations, bytes a second; 0: this machine's prices */
     double launch;           /* seconds of a kernel that does nothing */
     meg_link inside, between;
@@ -50,6 +53,9 @@ meg_status meg_machine_read(meg_error *e, const char *what, const char *text, me
 
 /* As a text of one line, which reads back as the same machine. */
 void meg_machine_print(const meg_machine *m, char *out, size_t size);
+
+/* Bytes of a rank on this node. */
+int64_t meg_machine_memory(const meg_machine *m, int64_t node);
 
 /* Bytes a second of one message of this size. */
 double meg_link_bandwidth(const meg_link *l, int64_t bytes);

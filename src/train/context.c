@@ -93,6 +93,7 @@ void meg_close(meg_context *ctx)
     meg_prices_free(ctx->prices);
     meg_comm_free(ctx->comm);
     meg_pool_free(ctx->pool);
+    free(ctx->limit);
     free(ctx);
 }
 

@@ -5,6 +5,7 @@
 #include "machine/memory.h"
 #include "machine/prices.h"
 #include "machine/processors.h"
+#include "train/limits.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,7 +14,6 @@
 #include <unistd.h>
 
 static const double PATIENCE = 5; /* seconds of looking at plans, in the thread's own time */
-static const int64_t BESIDES = (int64_t)192 << 20; /* bytes of a process beside its arena */
 
 /* ---- the machine ---- */
 
@@ -48,7 +48,7 @@ static void describe_here(const meg_context *ctx, int ranks, meg_machine *out)
         cores *= out->ranks; /* of which each rank has a part, if there are enough */
     out->cores = online > 0 && cores > online ? online : cores;
     int64_t share = meg_memory_look("").most / (real ? out->ranks : 1);
-    out->memory = share > 4 * BESIDES ? share - BESIDES : share;
+    out->memory = meg_limits_left(share, meg_limits_besides());
 }
 
 meg_status meg_context_machine(const meg_context *ctx, meg_error *e, int ranks, meg_machine *out)
@@ -66,9 +66,21 @@ static bool enough(void *context)
     return meg_clock_thread() > *(const double *)context;
 }
 
-static int64_t limit_of(const meg_plan_options *o, const meg_machine *m)
+/* What each rank may have: the budget, what the description says of its node, or what was found on it. */
+static void set_limits(const meg_context *ctx, const meg_plan_options *o, meg_pool *pool,
+                       meg_search_ask *ask)
 {
-    return o->budget ? o->budget : m->memory;
+    const meg_machine *m = ask->machine;
+    bool here = ctx->limit && !*ctx->options.machine && ask->ranks == meg_comm_size(ctx->comm);
+    ask->memory = o->budget ? o->budget : m->memory;
+    if (o->budget || !(here || m->memories)) return;
+    int64_t *limit = meg_pool_alloc(pool, (size_t)ask->ranks * sizeof *limit);
+    ask->memory = 0;
+    for (int r = 0; r < ask->ranks; r++) {
+        limit[r] = here ? ctx->limit[r] : meg_machine_memory(m, r / m->ranks);
+        if (limit[r] > ask->memory) ask->memory = limit[r];
+    }
+    ask->limit = limit;
 }
 
 static char *text_of(const char *text)
@@ -95,6 +107,15 @@ static char *nearest_of(const meg_search *s, const meg_search_ask *ask)
                                  s->count, ask->ranks, ask->ranks == 1 ? "" : "s", words));
 }
 
+/* A budget is one number for all ranks. */
+static int64_t least_limit(const meg_search_ask *ask)
+{
+    int64_t least = ask->memory;
+    for (int r = 0; ask->limit && r < ask->ranks; r++)
+        if (ask->limit[r] < least) least = ask->limit[r];
+    return least;
+}
+
 static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, meg_forecast *out)
 {
     meg_search s;
@@ -103,7 +124,7 @@ static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, me
         char budget[48] = "";
         bool fills = s.fits && strstr(s.list[0].words, "recompute=segments") && ask->memory;
         if (fills && !meg_options_has(ask->options, "budget"))
-            snprintf(budget, sizeof budget, " budget=%" PRId64, ask->memory);
+            snprintf(budget, sizeof budget, " budget=%" PRId64, least_limit(ask));
         size_t size = strlen(ask->options) + strlen(s.list[0].words) + sizeof budget;
         out->options = calloc(1, size);
         if (!out->options) abort();
@@ -131,7 +152,10 @@ static meg_status replay(const meg_search_ask *ask, meg_error *e, meg_forecast *
         out->why = text_of("");
         out->nearest = text_of("");
         out->seconds = r.seconds;
-        out->fits = ask->memory == 0 || meg_whole_bytes(&whole) <= ask->memory;
+        int rank;
+        out->fits = ask->memory == 0 ||
+                    (ask->limit ? meg_whole_missing(&whole, ask->limit, &rank) <= 0
+                                : meg_whole_bytes(&whole) <= ask->memory);
         free(r.times);
     }
     meg_whole_free(&whole);
@@ -182,14 +206,16 @@ meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const cha
                           .options = options,
                           .samples = d ? d->set.count : 0,
                           .ranks = ranks,
-                          .memory = limit_of(&read, &machine),
                           .goal = (meg_goal)read.goal,
                           .enough = enough,
                           .context = &until};
+    meg_pool *pool = meg_pool_new();
     meg_prices *described = prices_of(&machine);
     if (described) profile.prices = described;
+    set_limits(ctx, &read, pool, &ask);
     meg_status status = ask_for(&ask, e, table, out);
     meg_prices_free(described);
+    meg_pool_free(pool);
     return status;
 }
 
@@ -213,6 +239,7 @@ meg_status meg_context_forecast_all(const meg_graph *g, const meg_data *d, const
     bool first = meg_comm_rank(c) == 0;
     meg_status status = MEG_OK;
     *out = (meg_forecast){0};
+    if (!ctx->limit) MEG_TRY(e, meg_limits_gather(c, e, &ctx->limit));
     if (first) status = meg_context_forecast(g, d, options, meg_comm_size(c), false, out);
     MEG_TRY(e, meg_context_agree(ctx, status));
     if (meg_comm_size(c) == 1) return MEG_OK;

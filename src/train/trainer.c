@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "machine/memory.h"
 #include "train/advice.h"
 #include "train/content.h"
 #include "train/rules.h"
@@ -43,7 +44,12 @@ static meg_status prepare(meg_trainer *t, const char *options)
     return reads ? meg_loader_new(e, &t->data->set, &o, &t->loader) : MEG_OK;
 }
 
-/* Ranks of one machine share its memory: the kernel would grant each what it asks for, and kill one when
+typedef struct need { /* of a rank */
+    int64_t bytes;
+    uint64_t owner; /* of the limit that it is under */
+} need;
+
+/* Ranks of one machine share its memory, or that of a control group: the kernel would grant each what it asks for, and kill one when
  * all have written to it. */
 static meg_status check_machine(meg_trainer *t)
 {
@@ -51,22 +57,27 @@ static meg_status check_machine(meg_trainer *t)
     meg_error *e = &t->ctx->error;
     int ranks = meg_comm_size(c), here = 0;
     const int *node = meg_comm_node(c);
-    int64_t *need = calloc((size_t)ranks, sizeof *need), sum = 0, most = meg_arena_most();
-    MEG_CHECK(e, need, MEG_ENOMEM, "no memory to compare %d ranks", ranks);
-    meg_status status = meg_comm_gather(c, e, &t->plan->arena, sizeof *need, need);
+    meg_memory m = meg_memory_look("");
+    need mine = {t->plan->arena, m.owner}, *all = calloc((size_t)ranks, sizeof *all);
+    int64_t sum = 0, most = m.most;
+    MEG_CHECK(e, all, MEG_ENOMEM, "no memory to compare %d ranks", ranks);
+    meg_status status = meg_comm_gather(c, e, &mine, sizeof mine, all);
     for (int r = 0; r < ranks; r++)
-        if (node[r] == node[meg_comm_rank(c)]) sum += need[r], here++;
-    free(need);
+        if (node[r] == node[meg_comm_rank(c)] && all[r].owner == m.owner)
+            sum += all[r].bytes, here++;
+    free(all);
     MEG_TRY(e, status);
     char text[2][32];
     meg_print_bytes(sum, text[0]);
     meg_print_bytes(most, text[1]);
     MEG_CHECK(e, here > 1 || sum <= most, MEG_ENOMEM,
-              "%s needs %" PRId64 " bytes (%s), but this machine has %s for it",
-              t->plan->source->name, sum, text[0], text[1]);
+              "%s needs %" PRId64 " bytes (%s), but this machine has %s for it: %" PRId64
+              " bytes are missing",
+              t->plan->source->name, sum, text[0], text[1], sum - most);
     MEG_CHECK(e, sum <= most, MEG_ENOMEM,
-              "%d ranks on one machine need %" PRId64 " bytes (%s), but it has %s", here, sum,
-              text[0], text[1]);
+              "%d ranks on one machine need %" PRId64 " bytes (%s), but it has %s: %" PRId64
+              " bytes are missing",
+              here, sum, text[0], text[1], sum - most);
     return MEG_OK;
 }
 

@@ -51,6 +51,15 @@ bool meg_search_wanted(const char *options, int ranks)
 
 /* ---- one candidate ---- */
 
+/* A budget is one number for all ranks. */
+static int64_t least_limit(const search *x)
+{
+    int64_t least = x->ask->memory;
+    for (int r = 0; x->ask->limit && r < x->ask->ranks; r++)
+        if (x->ask->limit[r] < least) least = x->ask->limit[r];
+    return least;
+}
+
 /* The given words with more. Memory is judged here, not by the plan: it needs a budget where it fills what there
  * is by itself. */
 static const char *join(const search *x, const char *words, bool budget)
@@ -60,12 +69,12 @@ static const char *join(const search *x, const char *words, bool budget)
     meg_options_drop(text, "goal");
     budget = budget && x->ask->memory && (given || strstr(words, "recompute=segments"));
     return meg_pool_text(x->out->pool, "%s goal=given budget=%" PRId64 " %s", text,
-                         budget ? x->ask->memory : 0, words);
+                         budget ? least_limit(x) : 0, words);
 }
 
 static bool fits(const search *x, const meg_candidate *c)
 {
-    return x->ask->memory == 0 || c->bytes <= x->ask->memory;
+    return x->ask->memory == 0 || c->missing <= 0;
 }
 
 /* Does it have the mesh, the stages, ... that a word is about? */
@@ -130,6 +139,8 @@ static void look(search *x, meg_candidate *c)
     }
     if (status == MEG_OK) {
         c->bytes = meg_whole_bytes(&whole);
+        c->missing = c->bytes - q->memory;
+        if (q->limit) c->missing = meg_whole_missing(&whole, q->limit, &c->tightest);
         c->verdict = fits(x, c) ? MEG_SLOWER : MEG_TOO_LARGE;
         if (meg_whole_replay(&whole, &x->error, q->machine, &r) == MEG_OK) {
             c->seconds = r.seconds;
@@ -272,7 +283,7 @@ static int by_verdict(const void *a, const void *b)
     const meg_candidate *x = a, *y = b;
     if (x->verdict != y->verdict) return x->verdict < y->verdict ? -1 : 1;
     double s = x->seconds > 0 ? x->seconds : x->bound, t = y->seconds > 0 ? y->seconds : y->bound;
-    if (x->verdict == MEG_TOO_LARGE) s = (double)x->bytes, t = (double)y->bytes;
+    if (x->verdict == MEG_TOO_LARGE) s = (double)x->missing, t = (double)y->missing;
     return s < t ? -1 : s > t;
 }
 
