@@ -5,6 +5,7 @@
 #define TESTS_CLASSES_CHECK_H
 
 #include "canonical.h"
+#include "plan/program/digest.h"
 #include "plan/proof.h"
 
 #include <stdlib.h>
@@ -149,6 +150,60 @@ static inline bool classes_judge(const char *name, const meg_plan *p, meg_proof 
     return full == by_class && (b || full);
 }
 
+/* ---- digests ---- */
+
+/* Of the rank that the plan is turned to; `train`: its list of that entry. */
+static inline meg_digest classes_digest(const meg_plan *p, const meg_events *train)
+{
+    meg_events list[MEG_ENTRIES] = {0};
+    for (int i = 0; i < MEG_ENTRIES; i++)
+        if (p->entry[i].batch && i != MEG_ENTRY_TRAIN) meg_events_of(p, i, &list[i]);
+    list[MEG_ENTRY_TRAIN] = *train;
+    meg_digest d = meg_digest_of(p, list);
+    for (int i = 0; i < MEG_ENTRIES; i++)
+        if (i != MEG_ENTRY_TRAIN) meg_events_clear(&list[i]);
+    return d;
+}
+
+/* What one rank alone has wrong, and the order does not show: other elements, or another rank. */
+static inline void classes_spoil_one(meg_events *v, bool elements, uint64_t draw, int ranks)
+{
+    if (v->notes == 0) return;
+    meg_traffic_note *n = &v->note[draw % (uint64_t)v->notes];
+    if (elements) n->what ^= 1;
+    else if (n->code == MEG_REDUCE) n->team ^= 2;
+    else n->peer = (n->peer + 1 + (n->peer + 1 == v->rank)) % ranks;
+}
+
+/* Digests of sound lists agree; if the full proof refuses one rank's list, they show it. */
+static inline bool classes_seal(const char *name, meg_plan *p, const meg_classes *c,
+                                meg_events list[], const meg_digest d[])
+{
+    uint64_t sum = 0;
+    bool good = true;
+    meg_error e;
+    for (int r = 0; r < c->ranks; r++) {
+        good = good && d[r].order == d[c->last[c->of[r]]].order;
+        sum += d[r].balance;
+    }
+    if (!good || sum) printf("%s: %s\n", name, sum ? "messages do not add up" : "orders differ");
+    for (int i = 0; i < 2 && good; i++) {
+        uint64_t draw = meg_hash_word(meg_hash(name), (uint64_t)i) >> 20;
+        int rank = (int)(draw / 1000 % (uint64_t)c->ranks);
+        meg_events sound = list[rank];
+        list[rank] = classes_copy(&sound);
+        classes_spoil_one(&list[rank], i == 0, draw, c->ranks);
+        if (meg_plan_turn(p, &e, rank) != MEG_OK) abort();
+        bool shown = classes_digest(p, &list[rank]).balance != d[rank].balance;
+        const meg_graph *g = p->entry[MEG_ENTRY_TRAIN].graph;
+        good = meg_job_check(&e, g, c->ranks, list) == MEG_OK || shown;
+        if (!good) printf("%s: digests do not show: %s\n", name, e.message);
+        meg_events_clear(&list[rank]);
+        list[rank] = sound;
+    }
+    return good && sum == 0;
+}
+
 /* *broken, *found: how many were, how many of these the proofs have refused. */
 static inline bool classes_prove(const char *name, meg_plan *p, int64_t *broken, int64_t *found)
 {
@@ -157,11 +212,13 @@ static inline bool classes_prove(const char *name, meg_plan *p, int64_t *broken,
     meg_classes *c = meg_classes_new(p);
     meg_proof *q = meg_proof_new(c);
     meg_events *list = calloc((size_t)c->ranks, sizeof *list);
-    if (!list) abort();
+    meg_digest *digest = calloc((size_t)c->ranks, sizeof *digest);
+    if (!list || !digest) abort();
     for (int r = 0; r < c->ranks && good; r++) {
         good = meg_plan_turn(p, &e, r) == MEG_OK;
         if (good && r == c->last[c->of[r]]) meg_proof_add(q, p);
         if (good) meg_events_of(p, MEG_ENTRY_TRAIN, &list[r]);
+        if (good) digest[r] = classes_digest(p, &list[r]);
     }
     good = good && classes_judge(name, p, q, list, NULL);
     for (int i = 0; i < 2 * CLASSES_BREAKS && good; i++) {
@@ -171,9 +228,11 @@ static inline bool classes_prove(const char *name, meg_plan *p, int64_t *broken,
         *broken += 1;
         *found += b.found;
     }
+    good = good && classes_seal(name, p, c, list, digest);
     for (int r = 0; r < c->ranks; r++)
         meg_events_clear(&list[r]);
     free(list);
+    free(digest);
     meg_proof_free(q);
     meg_classes_free(c);
     return good;

@@ -79,8 +79,9 @@ static inline bool compare_same(const network_result *judge, const network_resul
 typedef struct compare_own {                     /* the error of one rank in float */
     network_result *(*run)(const void *context); /* one rank in float; its result is freed */
     const void *context;
-    const void *phased; /* the same with norms in phases, as plans that cut them have them; NULL: none */
-    double error;       /* what it is, once it is known; else 0 */
+    const void
+        *phased;  /* the same with norms in phases, as plans that cut them have them; NULL: none */
+    double error; /* what it is, once it is known; else 0 */
     bool known;
 } compare_own;
 

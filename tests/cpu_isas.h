@@ -6,8 +6,8 @@
 #define MEG_TESTS_CPU_ISAS_H
 
 #include "device/cpu/common/cpu.h"
-#include "device/device.h"
 #include "device/cpu/simd/simd.h"
+#include "device/device.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

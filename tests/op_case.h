@@ -177,7 +177,7 @@ static inline bool differentiable(const test_case *t, int i)
 {
     const meg_value *x = &t->g->value[t->v->in[i]];
     return !t->op->no_gradient && x->dtype == MEG_F32 && x->kind != MEG_STATE &&
-           x->kind != MEG_FIXED &&           !special_of(t->op, i).constant;
+           x->kind != MEG_FIXED && !special_of(t->op, i).constant;
 }
 
 /* ---- operands of one work, in one precision ---- */

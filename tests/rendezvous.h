@@ -97,10 +97,10 @@ static meg_status check_lists(meg_error *e, const walk *x)
 {
     const meg_timetable *t = x->t;
     for (int i = 0; i < t->directions * t->stages; i++)
-        MEG_CHECK(
-            e, t->width[i] == 1, MEG_EUNSUPPORTED,
-            "timetable %s: stage %d has %d ranks: such are proven as programs (plan/program/events.h)",
-            t->schedule, i % t->stages, t->width[i]);
+        MEG_CHECK(e, t->width[i] == 1, MEG_EUNSUPPORTED,
+                  "timetable %s: stage %d has %d ranks: such are proven as programs "
+                  "(plan/program/events.h)",
+                  t->schedule, i % t->stages, t->width[i]);
     size_t all = (size_t)(t->split ? 3 : 2) * (size_t)t->stages * (size_t)t->micro;
     for (size_t i = 0; i < all; i++)
         x->place[i] = -1;
@@ -268,7 +268,8 @@ static meg_status walk_through(meg_error *e, walk *x)
  * posted. Fails where a task is missing, doubled or on the wrong rank, and where ranks wait for one
  * another; the message then names the cycle. `how` NULL: what the engine does, receives posted one
  * task ahead, any number of sends under way. */
-static inline meg_status meg_timetable_check(meg_error *e, const meg_timetable *t, const meg_rendezvous *how)
+static inline meg_status meg_timetable_check(meg_error *e, const meg_timetable *t,
+                                             const meg_rendezvous *how)
 {
     meg_pool *work = meg_pool_new();
     walk x = {.t = t, .how = how ? *how : (meg_rendezvous){.ahead = 1, .staging = -1}};

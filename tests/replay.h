@@ -65,7 +65,7 @@ static void collect(meg_pool *pool, const meg_timetable *t, const meg_costs *c, 
 
 /* out: receivers of each stage's forward; in: its senders. Backward goes the other way. */
 static inline meg_status meg_links_new(meg_error *e, meg_pool *pool, const meg_timetable *t,
-                         const meg_costs *costs, meg_links *out, meg_links *in)
+                                       const meg_costs *costs, meg_links *out, meg_links *in)
 {
     for (int i = 0; i < costs->skips; i++)
         MEG_CHECK(e,
@@ -236,7 +236,7 @@ static meg_status three_steps(meg_error *e, meg_pool *pool, virtual_clock *x, me
  * free and the messages are there; messages cost the rank no time and do not slow each other.
  * Reductions and updates are not in it. Fails where the lists cannot be executed. */
 static inline meg_status meg_timetable_replay(meg_error *e, meg_pool *pool, const meg_timetable *t,
-                                const meg_costs *costs, meg_replay *out)
+                                              const meg_costs *costs, meg_replay *out)
 {
     meg_pool *work = meg_pool_new();
     virtual_clock x = {.t = t, .c = costs};

@@ -159,8 +159,8 @@ static inline void smooth_idle_biases(meg_graph *g)
 {
     for (int i = 0; i < g->nodes; i++) {
         const meg_node *v = &g->node[i];
-        bool sums = smooth_is(v, "conv") || smooth_is(v, "conv_transpose") || smooth_is(v, "dense") ||
-                    smooth_is(v, "batchnorm");
+        bool sums = smooth_is(v, "conv") || smooth_is(v, "conv_transpose") ||
+                    smooth_is(v, "dense") || smooth_is(v, "batchnorm");
         if (!sums || v->inputs < 3 || !smooth_is_centred(g, v->out[0])) continue;
         if (g->value[v->in[2]].kind == MEG_PARAMETER) g->value[v->in[2]].kind = MEG_FIXED;
     }

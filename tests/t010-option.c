@@ -18,6 +18,7 @@ typedef struct thing {
     bool bias;
     int mode;
     char file[MEG_TEXT];
+    const char *list;
 } thing;
 
 static const meg_param TABLE[] = {
@@ -31,16 +32,22 @@ static const meg_param TABLE[] = {
     {"bias", MEG_PARAM_BOOL, offsetof(thing, bias), "yes", "adds one", NULL, 0, 0},
     {"mode", MEG_PARAM_CHOICE, offsetof(thing, mode), "none", "of work", "auto|none|all", 0, 0},
     {"file", MEG_PARAM_TEXT, offsetof(thing, file), "", "to read", NULL, 0, 0},
+    {"list", MEG_PARAM_STRING, offsetof(thing, list), "a,b", "of names", NULL, 0, 0},
     {0},
 };
 
-static thing parse(const char *text)
+static thing parse_into(meg_pool *pool, const char *text)
 {
     meg_error e;
     thing t;
-    if (meg_options_parse(&e, TABLE, "thing", text, &t) != MEG_OK)
+    if (meg_options_fill(&e, &(meg_form){TABLE, "thing", pool}, text, &t) != MEG_OK)
         fail_msg("%s: %s", text, e.message);
     return t;
+}
+
+static thing parse(const char *text) /* without a string */
+{
+    return parse_into(NULL, text);
 }
 
 static void test_defaults(void **state)
@@ -101,8 +108,8 @@ static const mistake MISTAKES[] = {
     {"count", "thing: 'count' has no value: write count=..."},
     {"counts=3", "thing: unknown word 'counts' (did you mean count?); known: count room rate "
                  "kernel stride pad bias mode "
-                 "file"},
-    {"=3", "thing: unknown word ''; known: count room rate kernel stride pad bias mode file"},
+                 "file list"},
+    {"=3", "thing: unknown word ''; known: count room rate kernel stride pad bias mode file list"},
     {"count=1 rate=2", "thing: rate=2 is out of range: use 0..1"},
     {"count=1 rate=nan", "thing: rate=nan is not a number"},
     {"count=1 rate=inf", "thing: rate=inf is not a number"},
@@ -152,16 +159,70 @@ static void test_long_values(void **state)
                         "thing: the value of file has 256 characters; at most 255 are allowed");
 }
 
+/* Strings have any length, and are the pool's. */
+static void test_strings(void **state)
+{
+    (void)state;
+    enum {
+        LENGTH = 100000
+    };
+    meg_pool *pool = meg_pool_new();
+    char *text = malloc(LENGTH + 64), *end = text + sprintf(text, "list='x y,");
+    memset(end, 'z', LENGTH);
+    strcpy(end + LENGTH, "' count=4");
+    thing t = parse_into(pool, text);
+    assert_int_equal(strlen(t.list), LENGTH + 4);
+    assert_memory_equal(t.list, "x y,zzz", 7);
+    char *printed = meg_options_text(pool, TABLE, &t);
+    assert_int_equal(strlen(printed), meg_options_print(TABLE, &t, NULL, 0));
+    memset(text, '#', LENGTH); /* nothing points into the text */
+    assert_string_equal(parse_into(pool, printed).list, t.list);
+    assert_int_equal(t.count, 4);
+    assert_string_equal(parse("count=1").list, "a,b");
+    assert_string_equal(
+        meg_options_text(pool, TABLE, &(thing){.count = 1, .list = "a,b", .rate = 9}),
+        "count=1 rate=9 kernel= pad= bias=no mode=auto");
+    assert_true(
+        meg_param_same(meg_param_find(TABLE, "list"), t.list, parse_into(pool, printed).list));
+    char brief[MEG_BRIEF];
+    assert_int_equal(strlen(meg_brief(t.list, brief)), MEG_BRIEF - 1);
+    assert_string_equal(brief + MEG_BRIEF - 1 - 6, "zzz...");
+    assert_string_equal(meg_brief("short", brief), "short");
+    free(text);
+    meg_pool_free(pool);
+}
+
+static void test_walk(void **state)
+{
+    (void)state;
+    char word[MEG_TEXT], text[] = "a='x y' b c=1", open[] = "d=\"never";
+    meg_excerpt value;
+    const char *at = text, *expected[][2] = {{"a", "x y"}, {"b", "yes"}, {"c", "1"}};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(meg_options_next(&at, word, &value), 1);
+        assert_string_equal(word, expected[i][0]);
+        assert_true(meg_excerpt_is(value, expected[i][1]));
+    }
+    assert_int_equal(meg_options_next(&at, word, &value), 0);
+    at = open;
+    assert_int_equal(meg_options_next(&at, word, &value), -1);
+    assert_true(meg_options_drop(text, "a"));
+    assert_false(meg_options_drop(text, "a"));
+    assert_true(meg_options_drop(text, "b"));
+    assert_string_equal(text, "  c=1");
+}
+
 static void test_set(void **state)
 {
     (void)state;
     meg_error e;
     thing t = parse("count=2");
-    assert_int_equal(meg_options_set(&e, TABLE, "thing", "kernel", "5x7", &t), MEG_OK);
+    const meg_form f = {TABLE, "thing", NULL};
+    assert_int_equal(meg_options_set(&e, &f, "kernel", "5x7", &t), MEG_OK);
     assert_int_equal(t.kernel.at[1], 7);
-    assert_int_equal(meg_options_set(&e, TABLE, "thing", "count", "0", &t), MEG_EARG);
+    assert_int_equal(meg_options_set(&e, &f, "count", "0", &t), MEG_EARG);
     assert_int_equal(t.count, 2); /* an error leaves the value */
-    assert_int_equal(meg_options_set(&e, TABLE, "thing", "nothing", "0", &t), MEG_EARG);
+    assert_int_equal(meg_options_set(&e, &f, "nothing", "0", &t), MEG_EARG);
 }
 
 static void test_take(void **state)
@@ -250,7 +311,8 @@ int main(void)
         cmocka_unit_test(test_mistakes), cmocka_unit_test(test_long_values),
         cmocka_unit_test(test_set),      cmocka_unit_test(test_take),
         cmocka_unit_test(test_print),    cmocka_unit_test(test_help),
-        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_bytes),    cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,8 +77,7 @@ static void check_sound(const meg_graph *g, meg_level level)
     int crossings = 0; /* (value, group) pairs, counted the slow way */
     for (int v = 0; v < g->values; v++)
         for (int i = 0; i < s->count; i++) {
-            bool reads = false,
-                 weight = meg_kind_lasts(g->value[v].kind);
+            bool reads = false, weight = meg_kind_lasts(g->value[v].kind);
             for (int k = 0; k < s->group[i].nodes; k++)
                 for (int x = 0; x < g->node[s->group[i].node[k]].inputs; x++)
                     reads = reads || g->node[s->group[i].node[k]].in[x] == v;

@@ -38,6 +38,12 @@ static void test_words(void **state)
     assert_true(m.read == 2e9 && m.write == 500e6);
     m = read("ranks=8"); /* a core for each */
     assert_int_equal(m.cores, 8);
+    assert_int_equal(meg_machine_memory(&m, 3), 0);
+    m = read("nodes=3 memory=16GiB,64GiB"); /* the last node is like the one before it */
+    assert_int_equal(m.memory, (int64_t)64 << 30);
+    assert_int_equal(meg_machine_memory(&m, 0), (int64_t)16 << 30);
+    assert_int_equal(meg_machine_memory(&m, 1), (int64_t)64 << 30);
+    assert_int_equal(meg_machine_memory(&m, 2), (int64_t)64 << 30);
 }
 
 static void test_prints_what_it_read(void **state)
@@ -45,6 +51,7 @@ static void test_prints_what_it_read(void **state)
     static const char *const texts[] = {
         "", "nodes=512 ranks=8 memory=16GiB inside=9us,50GB/s between=20us,12.5GB/s,all:12.5GB/s",
         "cores=3 inside=123.456ns,1:1MB/s,4096:1.7GB/s,1048576:3.3GB/s,all:5GB/s,cpu:1",
+        "nodes=3 memory=16GiB,1,2GB",
         "flops=1.23456789T bandwidth=1Mbit/s disk=3MB/s,1B/s launch=0.5ms"};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -55,6 +62,8 @@ static void test_prints_what_it_read(void **state)
         meg_machine_print(&back, twice, sizeof twice);
         assert_string_equal(once, twice);
         assert_true(m.inside.latency == back.inside.latency && m.flops == back.flops);
+        assert_memory_equal(&m.memory_of, &back.memory_of, sizeof m.memory_of);
+        assert_int_equal(m.memory, back.memory);
         assert_memory_equal(&m.inside.at, &back.inside.at, sizeof m.inside.at);
     }
 }

@@ -7,8 +7,8 @@
  * that blocks of 8 channels are tested on machines with AVX-512, too.
  */
 #include "device/cpu/common/cpu.h"
-#include "device/cpu/simd/simd.h"
 #include "device/cpu/simd/conv/thin.h"
+#include "device/cpu/simd/simd.h"
 #include "ops/attrs.h"
 #include "plain_op.h"
 

@@ -14,7 +14,7 @@ static const double tolerance = 2e-6;
 typedef struct sample {
     const char *op, *shapes, *attrs;
     bool halos; /* takes operands with halos as they are */
-    int grain; /* of cuts along pixels */
+    int grain;  /* of cuts along pixels */
 } sample;
 
 static const sample list[] = {

@@ -44,10 +44,11 @@ static meg_graph *build(const sample *s)
 /* The words of the plan but for those that are in `more`, and these. */
 static void join(const char *words, const char *more, char out[512])
 {
-    char word[MEG_TEXT], value[MEG_TEXT], old[MEG_TEXT];
+    char word[MEG_TEXT];
+    meg_excerpt value;
     snprintf(out, 512, "%s", words);
-    for (const char *at = more; meg_options_next(&at, word, value) > 0;)
-        meg_options_take(out, word, old, sizeof old);
+    for (const char *at = more; meg_options_next(&at, word, &value) > 0;)
+        meg_options_drop(out, word);
     strcat(strcat(out, " "), more);
 }
 

@@ -43,8 +43,8 @@ static meg_cut random_cut(meg_pool *pool, dice *d, int pieces, int stages)
                            .kept = roll(d, 5)};
         int64_t bytes = roll(d, 10);
         for (int to = i + 1; to < pieces && flows < 4 * (i + 1); to += 1 + roll(d, 2 * pieces))
-            f[flows++] =
-                (meg_flow){.from = i, .to = to, .value = 3 * i + roll(d, 2), .bytes = bytes};
+            f[flows++] = (meg_flow){
+                .from = i, .to = to, .value = 3 * i + roll(d, 2), .bytes = bytes};
     }
     for (int s = 0; s < stages; s++)
         frames[s] = 1 + roll(d, 4);
@@ -310,12 +310,14 @@ static void test_monotone(void **state)
 /* ---- a U-Net: three down, three up, each with a skip ---- */
 
 static const meg_piece UNET[] = {
-    {"down1", 4, 10, 0, 40, 0, {0}, {0}}, {"down2", 4, 20, 0, 20, 0, {0}, {0}}, {"mid", 4, 40, 0, 10, 0, {0}, {0}},
-    {"up2", 4, 20, 0, 20, 0, {0}, {0}},   {"up1", 4, 10, 0, 40, 0, {0}, {0}},
+    {"down1", 4, 10, 0, 40, 0, {0}, {0}}, {"down2", 4, 20, 0, 20, 0, {0}, {0}},
+    {"mid", 4, 40, 0, 10, 0, {0}, {0}},   {"up2", 4, 20, 0, 20, 0, {0}, {0}},
+    {"up1", 4, 10, 0, 40, 0, {0}, {0}},
 };
 static const meg_flow SKIPS[] = {
-    {0, 1, 0, 8, 0, 0, 0, 0}, {1, 2, 1, 4, 0, 0, 0, 0}, {2, 3, 2, 4, 0, 0, 0, 0}, {3, 4, 3, 8, 0, 0, 0, 0},
-    {1, 3, 1, 4, 0, 0, 0, 0}, {0, 4, 0, 8, 0, 0, 0, 0}, {0, 4, 9, 1, 0, 0, 0, 0},
+    {0, 1, 0, 8, 0, 0, 0, 0}, {1, 2, 1, 4, 0, 0, 0, 0}, {2, 3, 2, 4, 0, 0, 0, 0},
+    {3, 4, 3, 8, 0, 0, 0, 0}, {1, 3, 1, 4, 0, 0, 0, 0}, {0, 4, 0, 8, 0, 0, 0, 0},
+    {0, 4, 9, 1, 0, 0, 0, 0},
 };
 
 static meg_cut unet(int stages)
@@ -385,9 +387,10 @@ static void test_picture(void **state)
 static void test_messages(void **state)
 {
     (void)state;
-    static const meg_piece p[] = {
-        {"a", 1, 0, 0, 0, 0, {0}, {0}}, {"b", 1, 0, 0, 0, 0, {0}, {0}},
-        {"c", 1, 0, 0, 0, 0, {0}, {0}}, {"d", 1, 0, 0, 0, 0, {0}, {0}}};
+    static const meg_piece p[] = {{"a", 1, 0, 0, 0, 0, {0}, {0}},
+                                  {"b", 1, 0, 0, 0, 0, {0}, {0}},
+                                  {"c", 1, 0, 0, 0, 0, {0}, {0}},
+                                  {"d", 1, 0, 0, 0, 0, {0}, {0}}};
     static const meg_flow f[] = {
         {0, 1, 0, 2, 0, 0, 0, 0}, {1, 2, 1, 50, 0, 0, 0, 0}, {2, 3, 2, 40, 0, 0, 0, 0}};
     meg_cut c = {.model = "net",

@@ -131,7 +131,7 @@ static double exhaustive(const answer *a)
     meg_error e;
     meg_shape *shape;
     double least = INFINITY;
-    assert_int_equal(meg_plan_options_read(&e, a->ask.options, &given), MEG_OK);
+    assert_int_equal(meg_plan_options_read(pool, &e, a->ask.options, &given), MEG_OK);
     int count = meg_search_shapes(&a->ask, pool, &given, a->found.one, &shape);
     for (int i = 0; i < count; i++)
         try_all(a, &shape[i], 0, shape[i].words, &least);

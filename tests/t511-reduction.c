@@ -18,7 +18,9 @@ static void reductions_are_right(void **unused)
     (void)unused;
     for (int size = 1; size <= 8; size++)
         for (int rendezvous = 0; rendezvous < 2; rendezvous++)
-            run_ranks(&(meg_threads_options){.ranks = size, .per_node = 3, .rendezvous = rendezvous}, all, &(int64_t){20011});
+            run_ranks(
+                &(meg_threads_options){.ranks = size, .per_node = 3, .rendezvous = rendezvous}, all,
+                &(int64_t){20011});
     /* more pieces than a window has */
     run_ranks(&(meg_threads_options){.ranks = 3, .rendezvous = true}, all, &(int64_t){1000001});
 }

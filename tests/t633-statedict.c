@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-#define GOLDEN MEG_SOURCE_DIR "/tests/golden/torch/"
+#define GOLDEN  MEG_SOURCE_DIR "/tests/golden/torch/"
 #define CORNERS MEG_SOURCE_DIR "/tests/golden/onnx/corners/"
 
 static int64_t tensor(const meg_safetensors *f, const char *name, meg_saved *out)
@@ -76,10 +76,9 @@ static job begin(void)
     job j = {0};
     said(NULL, meg_open("device=ref64 log=quiet", &j.ctx));
     said(j.ctx, meg_graph_load(j.ctx, GOLDEN "tokens.onnx", "", &j.graph));
-    said(j.ctx, meg_data_open(j.ctx,
-                              "npy:images=" GOLDEN "x.npy labels=" GOLDEN
-                              "y.npy tokens=1 classes=7",
-                              &j.data));
+    said(j.ctx, meg_data_open(
+                    j.ctx, "npy:images=" GOLDEN "x.npy labels=" GOLDEN "y.npy tokens=1 classes=7",
+                    &j.data));
     said(j.ctx, meg_plan_new(j.graph, j.data, "batch=4 optimizer=sgd keep_grads=1", &j.plan));
     said(j.ctx, meg_trainer_new(j.plan, j.data, "lr=0 shuffle=no", &j.trainer));
     return j;
@@ -150,8 +149,10 @@ static void refusals(void **state)
     meg_saved_file other = {.count = 9, .tensor = all};
     assert_int_equal(meg_safetensors_write(&e, path, &other), MEG_OK);
     assert_int_not_equal(meg_trainer_load(j.trainer, path), MEG_OK);
-    assert_non_null(strstr(meg_message(j.ctx), "fc.weight has another shape than tokens needs: (2, 8), not (4, 4"));
-    all[0] = (meg_saved){"fc.weight", MEG_F32, 4, {4, 1, 4, 1}, zeros}; /* extents of 1 say nothing */
+    assert_non_null(strstr(meg_message(j.ctx),
+                           "fc.weight has another shape than tokens needs: (2, 8), not (4, 4"));
+    all[0] = (meg_saved){
+        "fc.weight", MEG_F32, 4, {4, 1, 4, 1}, zeros}; /* extents of 1 say nothing */
     assert_int_equal(meg_safetensors_write(&e, path, &other), MEG_OK);
     said(j.ctx, meg_trainer_load(j.trainer, path));
     all[4].dtype = MEG_I32;

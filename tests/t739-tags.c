@@ -77,7 +77,8 @@ static void tags_are_dense(void **state)
     check_dense("resnet-cifar", "depth=110 image=3x16x16", "batch=16 norm=2 stages=4 micro=8", 4);
     check_dense("resnet-cifar", "depth=20 image=3x16x16", "batch=4 mesh=2x2", 4);
     check_dense("resnet-cifar", "depth=20 image=3x16x16", "batch=8 zero=3 replicas=4", 4);
-    check_dense("gpt", "tokens=8 classes=32 layers=12 heads=2 width=8", "batch=8 stages=2 micro=4", 2);
+    check_dense("gpt", "tokens=8 classes=32 layers=12 heads=2 width=8", "batch=8 stages=2 micro=4",
+                2);
     check_dense("unet", "image=1x32x32 width=4", "batch=8 stages=4 micro=4 schedule=chimera", 4);
 }
 
@@ -91,8 +92,8 @@ static void few_are_refused(void **state)
     meg_device *d = NULL;
     meg_engine *x = NULL;
     char want[64];
-    assert_int_equal(
-        meg_comm_threads(&e, &(meg_threads_options){.ranks = 2, .tags = 12}, comm), MEG_OK);
+    assert_int_equal(meg_comm_threads(&e, &(meg_threads_options){.ranks = 2, .tags = 12}, comm),
+                     MEG_OK);
     assert_int_equal(meg_device_open(&e, "ref64", 1, &d), MEG_OK);
     for (int r = 0; r < 2; r++) {
         meg_plan *p = plan(g, "batch=8 norm=2 stages=2 micro=4", r, 2);

@@ -192,12 +192,51 @@ static void test_mismatches(void **state)
     end(&j);
 }
 
+/* Names of layers of 300 bytes each, and a cut into stages that names them all. */
+static void test_long_words(void **state)
+{
+    (void)state;
+    enum {
+        LAYERS = 16,
+        NAME = 300
+    };
+    meg_context *ctx = open_context("device=ref threads=1");
+    job j = {.ctx = ctx};
+    char name[NAME + 8], *text = NULL;
+    size_t size = 0;
+    FILE *words = open_memstream(&text, &size);
+    fputs("batch=4 micro=2 goal=given level=layer schedule=interleaved stages=16 chunks=16 assign=",
+          words);
+    must(&j, meg_graph_new(ctx, "net", &j.net));
+    meg_val x = meg_input(j.net, "image", "Nx3x1x1");
+    for (int i = 0; i < LAYERS; i++) {
+        char options[NAME + 64];
+        snprintf(name, sizeof name, "%0*d", NAME, i);
+        snprintf(options, sizeof options, "units=3 name=%s", name);
+        x = meg_layer(j.net, "dense", options, x);
+        if (i > 0) fprintf(words, "%s%s", i > 1 ? "," : "", name);
+    }
+    must(&j, meg_graph_done(j.net, "softmax_xent", x));
+    must(&j, meg_data_open(ctx, "synthetic:image=3x1x1 classes=3 count=8", &j.data));
+    fclose(words);
+    assert_true(size > (LAYERS - 1) * NAME);
+    must(&j, meg_plan_new(j.net, j.data, text, &j.plan));
+    must(&j, meg_trainer_new(j.plan, j.data, "", &j.trainer));
+    must(&j, meg_train(j.trainer, 2, NULL));
+    meg_plan *wrong = NULL;
+    text[size - 1]++; /* the last name is another */
+    assert_int_equal(meg_plan_new(j.net, j.data, text, &wrong), MEG_EARG);
+    says(ctx, "has no layer");
+    free(text);
+    end(&j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contexts),   cmocka_unit_test(test_layers),
         cmocka_unit_test(test_graphs),     cmocka_unit_test(test_training),
-        cmocka_unit_test(test_mismatches),
+        cmocka_unit_test(test_mismatches), cmocka_unit_test(test_long_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

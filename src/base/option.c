@@ -1,9 +1,8 @@
 /* Option strings: see option.h.
  *
- * A value runs to the next blank; one that holds blanks is quoted, dir="my data". Each kind of
- * parameter is one row of KINDS: how it is read, how it is written, what help calls it. A value
- * spelled like the default is always allowed, so a default may lie outside the range ("0: auto"),
- * and may be empty for a list ("": no axes given).
+ * Each kind of parameter is one row of KINDS: how it is read, how it is written, what help calls it. A
+ * value spelled like the default is always allowed, so a default may lie outside the range ("0:
+ * auto"), and may be empty for a list ("": no axes given).
  */
 #include "base/option.h"
 #include "base/nearest.h"
@@ -16,21 +15,16 @@
 
 static const char BLANKS[] = " \t\r\n";
 
-typedef struct pair {               /* one `word=value` inside an option string */
-    const char *word, *value, *end; /* value: NULL of a bare word; end: where scanning goes on */
-    int word_length, value_length;
-    bool open; /* a quote without its end */
-} pair;
-
 typedef struct site { /* where a value stands, for messages */
     const char *what;
     const meg_param *param;
+    meg_pool *pool; /* of strings; NULL: they are constants */
 } site;
 
 typedef struct kind {
     const char *form; /* for help texts */
     meg_status (*read)(meg_error *e, const site *s, const char *text, void *out);
-    void (*print)(const meg_param *p, const void *in, char *text, size_t size);
+    size_t (*print)(const meg_param *p, const void *in, char *text, size_t size);
 } kind;
 
 typedef union any { /* room for a value of any kind */
@@ -39,56 +33,24 @@ typedef union any { /* room for a value of any kind */
     bool yes;
     int choice;
     char text[MEG_TEXT];
+    const char *string;
     meg_axes axes;
     meg_pads pads;
 } any;
 
-/* ---- pairs ---- */
-
-static bool next_pair(const char *at, pair *p)
-{
-    at += strspn(at, BLANKS);
-    if (!*at) return false;
-    size_t length = strcspn(at, "= \t\r\n");
-    *p = (pair){.word = at, .word_length = (int)length, .end = at + length};
-    if (*p->end != '=') return true;
-
-    const char *value = p->end + 1;
-    if (*value == '"' || *value == '\'') {
-        const char *close = strchr(value + 1, *value);
-        p->open = !close;
-        p->value = value + 1;
-        p->value_length = (int)(close ? (size_t)(close - value - 1) : strlen(value + 1));
-        p->end = close ? close + 1 : p->value + p->value_length;
-        return true;
-    }
-    p->value = value;
-    p->value_length = (int)strcspn(value, BLANKS);
-    p->end = value + p->value_length;
-    return true;
-}
-
-static bool word_is(const pair *p, const char *word)
-{
-    return strlen(word) == (size_t)p->word_length &&
-           memcmp(p->word, word, (size_t)p->word_length) == 0;
-}
-
-static bool find_pair(const char *text, const char *word, pair *p)
-{
-    for (const char *at = text; next_pair(at, p); at = p->end)
-        if (word_is(p, word)) return true;
-    return false;
-}
+enum {
+    NUMBERS = 512 /* more than any value but strings takes */
+};
 
 /* Where the word of `p`, a pair of `text`, occurs first. */
-static const char *first_place(const char *text, const pair *p)
+static const char *first_place(const char *text, const meg_given *p)
 {
-    pair q = *p;
-    for (const char *at = text; next_pair(at, &q); at = q.end)
-        if (q.word_length == p->word_length && memcmp(q.word, p->word, (size_t)q.word_length) == 0)
+    meg_given q = *p;
+    for (const char *at = text; meg_given_next(at, &q); at = q.end)
+        if (q.word.length == p->word.length &&
+            memcmp(q.word.at, p->word.at, (size_t)q.word.length) == 0)
             break;
-    return q.word;
+    return q.word.at;
 }
 
 /* ---- reading ---- */
@@ -242,6 +204,20 @@ static meg_status read_text(meg_error *e, const site *s, const char *text, void 
     return MEG_OK;
 }
 
+static meg_status read_string(meg_error *e, const site *s, const char *text, void *out)
+{
+    (void)e;
+    if (s->pool) {
+        size_t size = strlen(text) + 1;
+        text = memcpy(meg_pool_alloc(s->pool, size), text, size);
+    } else if (text != s->param->initial) {
+        fprintf(stderr, "megalith: %s: %s= needs a pool\n", s->what, s->param->name);
+        abort();
+    }
+    *(const char **)out = text;
+    return MEG_OK;
+}
+
 static meg_status read_axes(meg_error *e, const site *s, const char *text, void *out)
 {
     meg_axes axes = {0};
@@ -283,77 +259,87 @@ static meg_status read_pads(meg_error *e, const site *s, const char *text, void 
 
 /* ---- writing ---- */
 
-static void print_int(const meg_param *p, const void *in, char *text, size_t size)
+static size_t print_int(const meg_param *p, const void *in, char *text, size_t size)
 {
     (void)p;
-    snprintf(text, size, "%" PRId64, *(const int64_t *)in);
+    return (size_t)snprintf(text, size, "%" PRId64, *(const int64_t *)in);
 }
 
-static void print_real(const meg_param *p, const void *in, char *text, size_t size)
+static size_t print_real(const meg_param *p, const void *in, char *text, size_t size)
 {
     (void)p;
     double value = *(const double *)in;
+    char all[64] = "";
     for (int digits = 6; digits <= 17; digits++) { /* the fewest that give the same number */
-        snprintf(text, size, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) return;
+        snprintf(all, sizeof all, "%.*g", digits, value);
+        if (strtod(all, NULL) == value) break;
     }
+    return (size_t)snprintf(text, size, "%s", all);
 }
 
-static void print_size(const meg_param *p, const void *in, char *text, size_t size)
+static size_t print_size(const meg_param *p, const void *in, char *text, size_t size)
 {
     (void)p;
     int64_t value = *(const int64_t *)in;
     const unit *best = UNITS;
     for (const unit *u = UNITS; u->name; u++)
         if (value && u->name[0] && u->name[1] == 'i' && value % u->bytes == 0) best = u;
-    snprintf(text, size, "%" PRId64 "%s", value / best->bytes, best->name);
+    return (size_t)snprintf(text, size, "%" PRId64 "%s", value / best->bytes, best->name);
 }
 
-static void print_bool(const meg_param *p, const void *in, char *text, size_t size)
+static size_t print_bool(const meg_param *p, const void *in, char *text, size_t size)
 {
     (void)p;
-    snprintf(text, size, "%s", *(const bool *)in ? "yes" : "no");
+    return (size_t)snprintf(text, size, "%s", *(const bool *)in ? "yes" : "no");
 }
 
-static void print_choice(const meg_param *p, const void *in, char *text, size_t size)
+static size_t print_choice(const meg_param *p, const void *in, char *text, size_t size)
 {
     const char *at = p->choices;
     for (int i = *(const int *)in; i > 0; i--)
         at += strcspn(at, "|") + 1;
-    snprintf(text, size, "%.*s", (int)strcspn(at, "|"), at);
+    return (size_t)snprintf(text, size, "%.*s", (int)strcspn(at, "|"), at);
 }
 
-static void print_text(const meg_param *p, const void *in, char *text, size_t size)
+static size_t print_text(const meg_param *p, const void *in, char *text, size_t size)
 {
     (void)p;
     const char *value = in;
     bool quoted = !*value || *value == '"' || *value == '\'' || strpbrk(value, BLANKS);
     const char *quote = !quoted ? "" : strchr(value, '"') ? "'" : "\"";
-    snprintf(text, size, "%s%s%s", quote, value, quote);
+    return (size_t)snprintf(text, size, "%s%s%s", quote, value, quote);
 }
 
-static void print_axes(const meg_param *p, const void *in, char *text, size_t size)
+static size_t print_string(const meg_param *p, const void *in, char *text, size_t size)
+{
+    return print_text(p, *(const char *const *)in, text, size);
+}
+
+static size_t print_axes(const meg_param *p, const void *in, char *text, size_t size)
 {
     (void)p;
     const meg_axes *axes = in;
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < axes->count && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, i ? "x" : "", axes->at[i]);
+    char all[NUMBERS] = "";
+    int used = 0;
+    for (int i = 0; i < axes->count; i++)
+        used += snprintf(all + used, sizeof all - (size_t)used, "%s%" PRId64, i ? "x" : "",
+                         axes->at[i]);
+    return (size_t)snprintf(text, size, "%s", all);
 }
 
-static void print_pads(const meg_param *p, const void *in, char *text, size_t size)
+static size_t print_pads(const meg_param *p, const void *in, char *text, size_t size)
 {
     (void)p;
     const meg_pads *pads = in;
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < pads->count && used < size; i++) {
-        used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, i ? "x" : "",
-                                 pads->before[i]);
-        if (pads->after[i] == pads->before[i] || used >= size) continue;
-        used += (size_t)snprintf(text + used, size - used, ":%" PRId64, pads->after[i]);
+    char all[NUMBERS] = "";
+    int used = 0;
+    for (int i = 0; i < pads->count; i++) {
+        used += snprintf(all + used, sizeof all - (size_t)used, "%s%" PRId64, i ? "x" : "",
+                         pads->before[i]);
+        if (pads->after[i] == pads->before[i]) continue;
+        used += snprintf(all + used, sizeof all - (size_t)used, ":%" PRId64, pads->after[i]);
     }
+    return (size_t)snprintf(text, size, "%s", all);
 }
 
 static const kind KINDS[] = {
@@ -363,25 +349,26 @@ static const kind KINDS[] = {
     [MEG_PARAM_BOOL] = {"yes|no", read_bool, print_bool},
     [MEG_PARAM_CHOICE] = {NULL, read_choice, print_choice},
     [MEG_PARAM_TEXT] = {"TEXT", read_text, print_text},
+    [MEG_PARAM_STRING] = {"TEXT", read_string, print_string},
     [MEG_PARAM_AXES] = {"N[xN..]", read_axes, print_axes},
     [MEG_PARAM_PADS] = {"N[:N][xN..]", read_pads, print_pads},
 };
 
 /* ---- tables ---- */
 
-static meg_status unknown(meg_error *e, const meg_param *table, const char *what, const pair *p)
+static meg_status unknown(meg_error *e, const meg_form *f, const meg_given *p)
 {
     char known[700] = "", word[64], hint[MEG_HINT];
     size_t used = 0;
-    snprintf(word, sizeof word, "%.*s", p->word_length, p->word);
+    snprintf(word, sizeof word, "%.*s", p->word.length, p->word.at);
     meg_nearest n = meg_nearest_to(word);
-    for (const meg_param *q = table; q && q->name; q++) {
+    for (const meg_param *q = f->table; q && q->name; q++) {
         meg_nearest_try(&n, q->name);
         if (used < sizeof known)
             used += (size_t)snprintf(known + used, sizeof known - used, " %s", q->name);
     }
     meg_nearest_hint(&n, hint);
-    return meg_fail(e, MEG_EARG, "%s: unknown word '%s'%s; known:%s", what, word, hint,
+    return meg_fail(e, MEG_EARG, "%s: unknown word '%s'%s; known:%s", f->what, word, hint,
                     used ? known : " none");
 }
 
@@ -392,121 +379,116 @@ const meg_param *meg_param_find(const meg_param *table, const char *word)
     return NULL;
 }
 
-static meg_status assign(meg_error *e, const meg_param *table, const char *what, const pair *p,
-                         void *out)
+static meg_status assign(meg_error *e, const meg_form *f, const meg_given *p, void *out)
 {
-    const meg_param *param = table;
-    while (param && param->name && !word_is(p, param->name))
+    const meg_param *param = f->table;
+    while (param && param->name && !meg_excerpt_is(p->word, param->name))
         param++;
-    if (!param || !param->name) return unknown(e, table, what, p);
+    if (!param || !param->name) return unknown(e, f, p);
 
-    MEG_CHECK(e, !p->open, MEG_EARG, "%s: %s: the quote is not closed", what, param->name);
-    MEG_CHECK(e, p->value || param->kind == MEG_PARAM_BOOL, MEG_EARG,
-              "%s: '%s' has no value: write %s=...", what, param->name, param->name);
-    MEG_CHECK(e, p->value_length < MEG_TEXT, MEG_EARG,
-              "%s: the value of %s has %d characters; at most %d are allowed", what, param->name,
-              p->value_length, MEG_TEXT - 1);
-    char value[MEG_TEXT];
-    if (p->value) snprintf(value, sizeof value, "%.*s", p->value_length, p->value);
-    else snprintf(value, sizeof value, "yes");
-    site s = {what, param};
-    return KINDS[param->kind].read(e, &s, value, (char *)out + param->offset);
+    MEG_CHECK(e, !p->open, MEG_EARG, "%s: %s: the quote is not closed", f->what, param->name);
+    MEG_CHECK(e, p->value.at || param->kind == MEG_PARAM_BOOL, MEG_EARG,
+              "%s: '%s' has no value: write %s=...", f->what, param->name, param->name);
+    MEG_CHECK(e, p->value.length < MEG_TEXT || param->kind == MEG_PARAM_STRING, MEG_EARG,
+              "%s: the value of %s has %d characters; at most %d are allowed", f->what, param->name,
+              p->value.length, MEG_TEXT - 1);
+    char *value = p->value.at ? strndup(p->value.at, (size_t)p->value.length) : strdup("yes");
+    MEG_CHECK(e, value, MEG_ENOMEM, "%s: no memory for %s=", f->what, param->name);
+    site s = {f->what, param, f->pool};
+    meg_status status = KINDS[param->kind].read(e, &s, value, (char *)out + param->offset);
+    free(value);
+    return status;
 }
 
 static void set_initial(const meg_param *p, void *out)
 {
     meg_error e;
-    site s = {"default", p};
+    site s = {"default", p, NULL};
     meg_status status = KINDS[p->kind].read(&e, &s, p->initial, out);
     if (status == MEG_OK) return;
     fprintf(stderr, "megalith: bad table: %s\n", e.message);
     abort();
 }
 
-meg_status meg_options_parse(meg_error *e, const meg_param *table, const char *what,
-                             const char *text, void *out)
+meg_status meg_options_fill(meg_error *e, const meg_form *f, const char *text, void *out)
 {
-    pair p;
+    meg_given p;
     if (!text) text = "";
-    for (const meg_param *q = table; q && q->name; q++)
+    for (const meg_param *q = f->table; q && q->name; q++)
         if (q->initial) set_initial(q, (char *)out + q->offset);
 
-    for (const char *at = text; next_pair(at, &p); at = p.end) {
-        MEG_TRY(e, assign(e, table, what, &p, out));
-        MEG_CHECK(e, first_place(text, &p) == p.word, MEG_EARG, "%s: '%.*s' is given twice", what,
-                  p.word_length, p.word);
+    for (const char *at = text; meg_given_next(at, &p); at = p.end) {
+        MEG_TRY(e, assign(e, f, &p, out));
+        MEG_CHECK(e, first_place(text, &p) == p.word.at, MEG_EARG, "%s: '%.*s' is given twice",
+                  f->what, p.word.length, p.word.at);
     }
-    for (const meg_param *q = table; q && q->name; q++)
-        MEG_CHECK(e, q->initial || find_pair(text, q->name, &p), MEG_EARG,
-                  "%s: '%s' is missing: write %s=... (%s)", what, q->name, q->name,
+    for (const meg_param *q = f->table; q && q->name; q++)
+        MEG_CHECK(e, q->initial || meg_given_find(text, q->name, &p), MEG_EARG,
+                  "%s: '%s' is missing: write %s=... (%s)", f->what, q->name, q->name,
                   q->doc ? q->doc : "required");
     return MEG_OK;
 }
 
-meg_status meg_options_set(meg_error *e, const meg_param *table, const char *what, const char *word,
-                           const char *value, void *out)
+meg_status meg_options_parse(meg_error *e, const meg_param *table, const char *what,
+                             const char *text, void *out)
 {
-    pair p = {.word = word, .word_length = (int)strlen(word), .value = value};
-    if (value) p.value_length = (int)strlen(value);
-    MEG_TRY(e, assign(e, table, what, &p, out));
-    return MEG_OK;
+    return meg_options_fill(e, &(meg_form){table, what, NULL}, text, out);
 }
 
-bool meg_options_take(char *text, const char *word, char *value, size_t size)
+meg_status meg_options_set(meg_error *e, const meg_form *f, const char *word, const char *value,
+                           void *out)
 {
-    pair p;
-    if (!text || !find_pair(text, word, &p)) return false;
-    if (!p.value || p.open || (size_t)p.value_length >= size) return false;
-    memcpy(value, p.value, (size_t)p.value_length);
-    value[p.value_length] = '\0';
-    memmove(text + (p.word - text), p.end, strlen(p.end) + 1);
-    return true;
+    meg_given p = {.word = {word, (int)strlen(word)}, .value = {value, 0}};
+    if (value) p.value.length = (int)strlen(value);
+    return assign(e, f, &p, out);
 }
 
-bool meg_options_has(const char *text, const char *word)
+/* As a text in which numbers are spelled one way. */
+static bool is_default(const meg_param *p, const void *in)
 {
-    pair p;
-    return text && find_pair(text, word, &p);
+    char now[NUMBERS], initial[NUMBERS];
+    any fresh;
+    if (!p->initial) return false;
+    if (p->kind == MEG_PARAM_STRING) return strcmp(*(const char *const *)in, p->initial) == 0;
+    set_initial(p, &fresh);
+    KINDS[p->kind].print(p, in, now, sizeof now);
+    KINDS[p->kind].print(p, &fresh, initial, sizeof initial);
+    return strcmp(now, initial) == 0;
 }
 
-int meg_options_next(const char **at, char word[MEG_TEXT], char value[MEG_TEXT])
-{
-    pair p;
-    if (!next_pair(*at, &p)) return 0;
-    if (p.open || p.word_length >= MEG_TEXT || p.value_length >= MEG_TEXT) return -1;
-    snprintf(word, MEG_TEXT, "%.*s", p.word_length, p.word);
-    snprintf(value, MEG_TEXT, "%.*s", p.value ? p.value_length : 3, p.value ? p.value : "yes");
-    *at = p.end;
-    return 1;
-}
-
-void meg_options_print(const meg_param *table, const void *in, char *text, size_t size)
+size_t meg_options_print(const meg_param *table, const void *in, char *text, size_t size)
 {
     size_t used = 0;
     if (size) text[0] = '\0';
     for (const meg_param *p = table; p && p->name; p++) {
-        char now[MEG_TEXT + 2], initial[MEG_TEXT + 2];
-        any fresh;
-        KINDS[p->kind].print(p, (const char *)in + p->offset, now, sizeof now);
-        if (p->initial) {
-            set_initial(p, &fresh);
-            KINDS[p->kind].print(p, &fresh, initial, sizeof initial);
-            if (strcmp(now, initial) == 0) continue;
-        }
-        if (used >= size) return;
-        used += (size_t)snprintf(text + used, size - used, "%s%s=%s", used ? " " : "", p->name,
-                                 now);
+        const void *at = (const char *)in + p->offset;
+        if (is_default(p, at)) continue;
+        size_t left = used < size ? size - used : 0;
+        used += (size_t)snprintf(left ? text + used : NULL, left, "%s%s=", used ? " " : "",
+                                 p->name);
+        left = used < size ? size - used : 0;
+        used += KINDS[p->kind].print(p, at, left ? text + used : NULL, left);
     }
+    return used;
+}
+
+char *meg_options_text(meg_pool *pool, const meg_param *table, const void *in)
+{
+    size_t size = meg_options_print(table, in, NULL, 0) + 1;
+    char *text = meg_pool_alloc(pool, size);
+    meg_options_print(table, in, text, size);
+    return text;
 }
 
 bool meg_param_same(const meg_param *p, const char *a, const char *b)
 {
     const char *const value[] = {a, b};
-    char text[2][2 * MEG_TEXT];
+    char text[2][NUMBERS];
+    if (p->kind == MEG_PARAM_STRING) return strcmp(a, b) == 0;
     for (int i = 0; i < 2; i++) {
         meg_error e;
         any room;
-        site s = {"", p};
+        site s = {"", p, NULL};
         if (strlen(value[i]) >= MEG_TEXT) return false;
         if (KINDS[p->kind].read(&e, &s, value[i], &room) != MEG_OK) return false;
         KINDS[p->kind].print(p, &room, text[i], sizeof text[i]);
@@ -536,6 +518,14 @@ void meg_options_help(const meg_param *table, FILE *out)
         else if (*p->initial) fprintf(out, " (default %s)", initial_text(p));
         fputc('\n', out);
     }
+}
+
+const char *meg_brief(const char *value, char out[MEG_BRIEF])
+{
+    size_t length = strlen(value), most = MEG_BRIEF - 1 - strlen("...");
+    bool whole = length <= most + strlen("...");
+    snprintf(out, MEG_BRIEF, "%.*s%s", (int)(whole ? length : most), value, whole ? "" : "...");
+    return out;
 }
 
 /* ---- bytes ---- */

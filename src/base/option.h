@@ -4,6 +4,8 @@
 #ifndef MEG_BASE_OPTION_H
 #define MEG_BASE_OPTION_H
 
+#include "base/pairs.h"
+#include "base/pool.h"
 #include "base/status.h"
 
 #include <stddef.h>
@@ -14,14 +16,15 @@ typedef enum meg_param_kind {
     MEG_PARAM_BYTES,  /* int64_t: 4096, 64KiB, 1.5GiB, 2GB                                */
     MEG_PARAM_BOOL,   /* bool: 0 1 no yes false true off on; a bare word means yes        */
     MEG_PARAM_CHOICE, /* int: index of the word in `choices` ("auto|none|all")            */
-    MEG_PARAM_TEXT,   /* char[MEG_TEXT]                                                   */
+    MEG_PARAM_TEXT,   /* char[MEG_TEXT]: a name, as tables have them                      */
+    MEG_PARAM_STRING, /* const char *: of any length; the pool of a meg_form owns it      */
     MEG_PARAM_AXES,   /* meg_axes: "3" or "3x5" or "1x3x3"                                */
     MEG_PARAM_PADS    /* meg_pads: "1", "1x2", and before:after per axis, "0:1x2:2"       */
 } meg_param_kind;
 
 enum {
-    MEG_TEXT = 256,
-    MEG_AXES_MAX = 5
+    MEG_AXES_MAX = 5,
+    MEG_BRIEF = 96
 };
 
 typedef struct meg_axes { /* one number for all axes, or one each */
@@ -44,25 +47,22 @@ typedef struct meg_param {
     double lo, hi;       /* allowed range of numbers (each of an axes list); both 0: any */
 } meg_param;
 
-/* Fills `out` (a struct that the table describes) from the defaults, then from `text` (NULL: "").
- * `what` names the thing in messages: "conv: unknown word 'filter'; known: filters kernel ...". */
+typedef struct meg_form { /* what an option string is read by */
+    const meg_param *table;
+    const char *what; /* names the thing in messages: "conv: unknown word 'filter'; known: ..." */
+    meg_pool *pool;   /* of strings; they live as long as it does */
+} meg_form;
+
+/* Fills `out` (a struct that the table describes) from the defaults, then from `text` (NULL: ""). */
+meg_status meg_options_fill(meg_error *e, const meg_form *f, const char *text, void *out);
+
+/* Likewise, for tables without strings. */
 meg_status meg_options_parse(meg_error *e, const meg_param *table, const char *what,
                              const char *text, void *out);
 
 /* Sets one parameter; the struct must have been filled before. */
-meg_status meg_options_set(meg_error *e, const meg_param *table, const char *what, const char *word,
-                           const char *value, void *out);
-
-/* Cuts the pair `word=value` out of `text` into `value`, if it is there; what remains stays valid.
- * For words that are not the table's own ("name=" of a layer). */
-bool meg_options_take(char *text, const char *word, char *value, size_t size);
-
-/* Walks an option string: copies the next word and its value ("yes" of a bare word) and moves `at`
- * past them. 1: there was one; 0: the end; -1: a quote without its end, or one of them too long. */
-int meg_options_next(const char **at, char word[MEG_TEXT], char value[MEG_TEXT]);
-
-/* Has an option string this word? */
-bool meg_options_has(const char *text, const char *word);
+meg_status meg_options_set(meg_error *e, const meg_form *f, const char *word, const char *value,
+                           void *out);
 
 /* The row of a word; NULL: the table has none. */
 const meg_param *meg_param_find(const meg_param *table, const char *word);
@@ -70,11 +70,16 @@ const meg_param *meg_param_find(const meg_param *table, const char *word);
 /* Do two values of a word mean the same? "4KiB" is "4096". Values that cannot be read do not. */
 bool meg_param_same(const meg_param *p, const char *a, const char *b);
 
-/* Writes the pairs that differ from their defaults, in table order: "filters=8 kernel=3". */
-void meg_options_print(const meg_param *table, const void *in, char *text, size_t size);
+/* Writes the pairs that differ from their defaults, in table order: "filters=8 kernel=3". Returns how long they are,
+ * as snprintf does. */
+size_t meg_options_print(const meg_param *table, const void *in, char *text, size_t size);
+char *meg_options_text(meg_pool *pool, const meg_param *table, const void *in);
 
 /* Writes one line of help per parameter, indented by two. */
 void meg_options_help(const meg_param *table, FILE *out);
+
+/* A value for messages: its beginning, if it is long. */
+const char *meg_brief(const char *value, char out[MEG_BRIEF]);
 
 meg_status meg_parse_bytes(meg_error *e, const char *what, const char *text, int64_t *out);
 void meg_print_bytes(int64_t bytes, char text[32]); /* "1.38 GiB", for people */

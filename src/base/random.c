@@ -37,8 +37,8 @@ uint64_t meg_hash_word(uint64_t hash, uint64_t word)
     return (hash ^ word) * 0x100000001b3u + (hash >> 29);
 }
 
-/* A bijection that spreads every bit over all (the finaliser of MurmurHash3); 0 stays 0. */
-static uint64_t mix(uint64_t x)
+/* The finaliser of MurmurHash3. */
+uint64_t meg_hash_mix(uint64_t x)
 {
     x = (x ^ x >> 33) * 0xff51afd7ed558ccd;
     x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53;
@@ -66,7 +66,7 @@ void meg_random_bits(meg_stream s, uint64_t index, uint32_t out[4])
     out[1] = (uint32_t)(index >> 32);
     out[2] = (uint32_t)s.step;
     out[3] = (uint32_t)(s.step >> 32);
-    philox(out, s.seed ^ mix(s.name));
+    philox(out, s.seed ^ meg_hash_mix(s.name));
 }
 
 static double unit(uint32_t high, uint32_t low)

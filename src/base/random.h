@@ -18,6 +18,7 @@ uint64_t meg_hash(const char *text); /* FNV-1a, 64 bit */
 /* The same of bytes, which goes on from another hash: that of nothing is meg_hash(""). */
 uint64_t meg_hash_bytes(uint64_t hash, const void *data, size_t bytes);
 uint64_t meg_hash_word(uint64_t hash, uint64_t word); /* of numbers, one after the other */
+uint64_t meg_hash_mix(uint64_t x); /* a bijection that spreads every bit over all; 0 stays 0 */
 
 void meg_random_bits(meg_stream s, uint64_t index, uint32_t out[4]);
 double meg_random_uniform(meg_stream s, uint64_t index); /* [0, 1), 53 bits */

@@ -39,7 +39,7 @@ static bool is_yes_or_no(const char *text)
     static const meg_param one[] = {{"flag", MEG_PARAM_BOOL, 0, "no", NULL, NULL, 0, 0}, {0}};
     meg_error e;
     bool value;
-    return meg_options_set(&e, one, "", "flag", text, &value) == MEG_OK;
+    return meg_options_set(&e, &(meg_form){one, "", NULL}, "flag", text, &value) == MEG_OK;
 }
 
 /* The value after a word: what follows "=", else the next argument; of a flag only if that is a yes
@@ -178,7 +178,8 @@ meg_status meg_arguments_settle(meg_arguments *a, meg_error *e)
     const meg_command *c = a->command;
     void *settings = meg_pool_alloc(a->pool, c->settings_bytes + 1);
     a->settings = settings;
-    return meg_options_parse(e, c->params, c->name, a->text[MEG_TO_COMMAND], settings);
+    const meg_form form = {c->params, c->name, a->pool};
+    return meg_options_fill(e, &form, a->text[MEG_TO_COMMAND], settings);
 }
 
 void meg_arguments_free(meg_arguments *a)
@@ -189,10 +190,9 @@ void meg_arguments_free(meg_arguments *a)
 
 const char *meg_arguments_value(const meg_arguments *a, meg_target target, const char *word)
 {
-    char value[MEG_TEXT];
-    char *text = meg_pool_text(a->pool, "%s", a->text[target]);
-    if (!meg_options_take(text, word, value, sizeof value)) return NULL;
-    return meg_pool_text(a->pool, "%s", value);
+    meg_given p;
+    if (!meg_given_find(a->text[target], word, &p) || !p.value.at || p.open) return NULL;
+    return meg_pool_text(a->pool, "%.*s", p.value.length, p.value.at);
 }
 
 bool meg_arguments_has(const meg_arguments *a, meg_target target, const char *word)

@@ -22,11 +22,8 @@ meg_status meg_picture_begin(meg_picture *p, meg_session *s, const char *path)
 /* One rank alone has no forecast: its plan is what it is. */
 meg_status meg_picture_foresee(meg_session *s)
 {
-    const char *words = NULL;
-    char text[2048];
     if (!meg_session_speaks(s) || s->ctx->foresight) return MEG_OK;
-    meg_plan_words(s->plan, text, sizeof text);
-    words = meg_pool_text(s->arguments->pool, "%s", text);
+    const char *words = meg_plan_words(s->plan, s->arguments->pool);
     return meg_session_said(s, meg_context_foresee(s->graph, s->data, words, s->plan->world.ranks));
 }
 

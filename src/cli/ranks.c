@@ -130,18 +130,19 @@ int meg_ranks_machines(const meg_session *s, int64_t bytes)
 /* --word value, as a command line has it. */
 static void print_words(const meg_advice *a, bool imaginary, FILE *out)
 {
-    char word[MEG_TEXT], value[MEG_TEXT];
+    char word[MEG_TEXT];
+    meg_excerpt value;
     if (a->ranks > 1) fprintf(out, " %s %d", imaginary ? "--ranks" : "-np", a->ranks);
-    for (const char *at = a->words; meg_options_next(&at, word, value) > 0;)
-        fprintf(out, " --%s %s", word, value);
+    for (const char *at = a->words; meg_options_next(&at, word, &value) > 0;)
+        fprintf(out, " --%s %.*s", word, value.length, value.at);
 }
 
 static void print_advice(const meg_session *s, int64_t bytes, FILE *out)
 {
-    char words[2048], text[32];
+    char text[32];
     meg_advice list[MEG_ADVICES];
     bool imaginary = !(s->arguments->command->takes & MEG_TAKES_RANKS);
-    meg_plan_words(s->plan, words, sizeof words);
+    const char *words = meg_plan_words(s->plan, s->arguments->pool);
     int count = meg_context_ways(s->graph, s->data,
                                  &(meg_too_large){words, s->plan->world.ranks, bytes}, list);
     if (count == 0)

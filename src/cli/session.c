@@ -58,9 +58,8 @@ static meg_status same_words(meg_session *s)
     meg_token *same = meg_pool_alloc(a->pool, ((size_t)count + 1) * sizeof *same);
     for (int i = 0; i < count; i++) {
         const meg_param one[2] = {a->command->params[i]};
-        char text[MEG_TEXT + 64];
-        meg_options_print(one, a->settings, text, sizeof text);
-        bool name = one->kind == MEG_PARAM_TEXT;
+        const char *text = meg_options_text(a->pool, one, a->settings);
+        bool name = one->kind == MEG_PARAM_TEXT || one->kind == MEG_PARAM_STRING;
         same[i].what = meg_pool_text(a->pool, "another %s--%s", name ? "use of " : "", one->name);
         same[i].value = name ? *text != '\0' : meg_hash(text);
     }
@@ -77,7 +76,8 @@ static meg_status check_words(const meg_arguments *a, meg_error *e, const meg_lo
     const meg_command *c = a->command;
     const meg_ruled ruled = {c->name, c->params, c->rules, all, a};
     if (!log && c->takes & MEG_TAKES_TRAINER)
-        MEG_TRY(e, meg_trainer_read(e, NULL, a->text[MEG_TO_TRAINER], NULL, &scratch));
+        MEG_TRY(e, meg_trainer_read(&(meg_trainer_words){.pool = a->pool}, e,
+                                    a->text[MEG_TO_TRAINER], &scratch));
     return meg_rules_check(e, log, &ruled);
 }
 
@@ -186,14 +186,13 @@ static meg_status patterns_of(meg_session *s, const char *wanted, const char **a
 {
     const meg_arguments *a = s->arguments;
     const char *at = a->text[MEG_TO_KINDS];
-    char word[MEG_TEXT], value[MEG_TEXT];
-    int more;
+    char word[MEG_TEXT];
+    meg_excerpt value;
     *all = "";
-    while ((more = meg_options_next(&at, word, value)) > 0)
+    while (meg_options_next(&at, word, &value) > 0)
         if (strcmp(word, wanted) == 0)
-            *all = meg_pool_text(a->pool, "%s%s%s", *all, **all ? "," : "", value);
-    MEG_CHECK(s->error, more == 0, MEG_EARG, "--%s: names of more than %d bytes: use *", wanted,
-              MEG_TEXT - 1);
+            *all = meg_pool_text(a->pool, "%s%s%.*s", *all, **all ? "," : "", value.length,
+                                 value.at);
     return MEG_OK;
 }
 
@@ -313,13 +312,14 @@ meg_status meg_session_words(meg_session *s, const meg_wording *w, const char **
 static meg_status plan_words(meg_session *s, const char *more, int ranks, const char **out)
 {
     const char *at = s->arguments->text[MEG_TO_PLAN_FILE];
-    char word[MEG_TEXT], value[MEG_TEXT];
+    char word[MEG_TEXT];
+    meg_excerpt value;
     meg_wording w = {NULL, more, ranks};
-    while (meg_options_next(&at, word, value) > 0) {
+    while (meg_options_next(&at, word, &value) > 0) {
         MEG_CHECK(s->error, !w.plan, MEG_EARG,
-                  "--plan %s and --plan %s: there can be only one (compare takes several)", w.plan,
-                  value);
-        w.plan = meg_pool_text(s->arguments->pool, "%s", value);
+                  "--plan %s and --plan %.*s: there can be only one (compare takes several)",
+                  w.plan, value.length, value.at);
+        w.plan = meg_pool_text(s->arguments->pool, "%.*s", value.length, value.at);
     }
     return meg_session_words(s, &w, out);
 }

@@ -14,21 +14,21 @@ enum {
 };
 
 static const meg_param OPTIONS[] = {
-    {"options", MEG_PARAM_TEXT, 0, "", "the model's words as one text: \"depth=56 classes=100\"",
+    {"options", MEG_PARAM_STRING, 0, "", "the model's words as one text: \"depth=56 classes=100\"",
      NULL, 0, 0},
     {0},
 };
 
 static const meg_param PLAN_FILE[] = {
-    {"plan", MEG_PARAM_TEXT, 0, "",
+    {"plan", MEG_PARAM_STRING, 0, "",
      "a plan file, as `plan --save` writes it, or a name: `megalith list plans`", NULL, 0, 0},
     {0},
 };
 
 static const meg_param KINDS[] = {
-    {"freeze", MEG_PARAM_TEXT, 0, "",
+    {"freeze", MEG_PARAM_STRING, 0, "",
      "weights that are not trained, by name: layer1.*,bn1.weight; may be given again", NULL, 0, 0},
-    {"train", MEG_PARAM_TEXT, 0, "", "those that are, after all; wins over --freeze", NULL, 0, 0},
+    {"train", MEG_PARAM_STRING, 0, "", "those that are, after all; wins over --freeze", NULL, 0, 0},
     {0},
 };
 

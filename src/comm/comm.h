@@ -27,7 +27,8 @@ meg_status meg_comm_alone(meg_error *e, meg_comm **out);
  * which rank? */
 bool meg_comm_launched(int *rank);
 bool meg_comm_has(const char *library); /* Can meg_comm_open use it? */
-const char *meg_comm_mpi(int i);    /* those it may be able to: "openmpi", "mpich"; NULL past the end */
+const char *
+meg_comm_mpi(int i); /* those it may be able to: "openmpi", "mpich"; NULL past the end */
 
 typedef struct meg_threads_options {
     int ranks;

@@ -12,9 +12,9 @@
  * most of all on virtual machines, whose halted processors others take. Where ranks outnumber the
  * processors, those that only look keep the processor from those that work: there it is HASTY.
  */
+#include "base/clock.h"
 #include "base/pool.h"
 #include "comm/kind.h"
-#include "base/clock.h"
 #include "comm/waker.h"
 
 #include <mpi.h>

@@ -22,7 +22,7 @@ MEG_REGISTRY_FIND(meg_reader, meg_reader_find, meg_reader_at)
 
 static MEG_REGISTRY_NAME(name_at, meg_reader_at)
 
-static meg_status unknown(meg_error *e, const char *name)
+    static meg_status unknown(meg_error *e, const char *name)
 {
     size_t length = strlen(name), tail = strlen(".npy");
     const char *end = name + (length > tail ? length - tail : 0);
@@ -41,15 +41,17 @@ meg_status meg_dataset_open(meg_error *e, const char *source, meg_dataset *out)
     if (!reader) return unknown(e, name);
 
     meg_dataset d = {.reader = reader};
-    snprintf(d.source, sizeof d.source, "%s", source);
-    void *settings = calloc(1, reader->settings_bytes + 1);
-    MEG_CHECK(e, settings, MEG_ENOMEM, "%s: no memory", name);
+    bool longer = strlen(source) >= sizeof d.source;
+    snprintf(d.source, sizeof d.source, longer ? "%.250s..." : "%s", source);
+    meg_pool *pool = meg_pool_new();
+    void *settings = meg_pool_alloc(pool, reader->settings_bytes + 1);
     const char *options = source[length] ? source + length + 1 : "";
-    meg_status status = meg_options_parse(e, reader->params, reader->name, options, settings);
+    meg_status status = meg_options_fill(e, &(meg_form){reader->params, reader->name, pool},
+                                         options, settings);
     const meg_ruled ruled = {reader->name, reader->params, reader->rules, options, settings};
     if (status == MEG_OK) status = meg_rules_check(e, NULL, &ruled);
     if (status == MEG_OK) status = reader->open(e, settings, &d);
-    free(settings);
+    meg_pool_free(pool);
     if (status != MEG_OK) return meg_trail(e, status, __func__);
     *out = d;
     return MEG_OK;

@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -18,13 +19,13 @@ enum {
     CLASSES = 10,
     IDX_RANK = 3,
     SIDE_MAX = 32768,
-    PATH_BYTES = MEG_TEXT + 64
+    PATH_BYTES = PATH_MAX + 64
 };
 static const double MEAN = 0.2860, DEVIATION = 0.3530;
 
 typedef struct settings {
     int split;
-    char dir[MEG_TEXT];
+    const char *dir;
 } settings;
 
 typedef struct state {
@@ -41,7 +42,7 @@ typedef struct idx { /* one file while it is read */
 static const meg_param PARAMS[] = {
     {"split", MEG_PARAM_CHOICE, offsetof(settings, split), "train", "which part",
      .choices = "train|test"},
-    {"dir", MEG_PARAM_TEXT, offsetof(settings, dir), "/usr/share/datasets/fashion-mnist",
+    {"dir", MEG_PARAM_STRING, offsetof(settings, dir), "/usr/share/datasets/fashion-mnist",
      "folder of the four .gz files", .choices = NULL},
     {0},
 };

@@ -16,7 +16,7 @@
 #include <string.h>
 
 typedef struct settings {
-    char images[MEG_TEXT], labels[MEG_TEXT], map[MEG_TEXT];
+    const char *images, *labels, *map;
     int64_t classes, ignore;
     double scale;
     bool tokens;
@@ -49,11 +49,11 @@ typedef struct state {
 } state;
 
 static const meg_param PARAMS[] = {
-    {"images", MEG_PARAM_TEXT, offsetof(settings, images), NULL,
+    {"images", MEG_PARAM_STRING, offsetof(settings, images), NULL,
      "file of (n, c[, d, h, w]) numbers: x.npy, x.npz, data.npz:x, a.npy,b.npy, part-*.npy, "
      "@list.txt",
      .choices = NULL},
-    {"labels", MEG_PARAM_TEXT, offsetof(settings, labels), "",
+    {"labels", MEG_PARAM_STRING, offsetof(settings, labels), "",
      "likewise of (n[, d, h, w]) whole numbers, or of (n, c[, d, h, w]) real targets; not given: "
      "in the .npz of the images",
      .choices = NULL},
@@ -61,7 +61,7 @@ static const meg_param PARAMS[] = {
      "axes of images and of real targets; auto: channels first", .choices = LAYOUT_NAMES},
     {"tokens", MEG_PARAM_BOOL, offsetof(settings, tokens), "no",
      "images are rows of tokens, (n, w)", .choices = NULL},
-    {"map", MEG_PARAM_TEXT, offsetof(settings, map), "",
+    {"map", MEG_PARAM_STRING, offsetof(settings, map), "",
      "which labels are which classes: 0:0,255:1 or 1..10:0; -1: does not count", .choices = NULL},
     {"ignore", MEG_PARAM_INT, offsetof(settings, ignore), "-1", "a label that does not count",
      .lo = INT32_MIN, .hi = INT32_MAX},

@@ -97,15 +97,24 @@ static meg_status add_lines(meg_error *e, names *n, const char *path)
     return status;
 }
 
+/* A list, or a name or pattern. */
+static meg_status add_entry(meg_error *e, names *n, const char *text, size_t length)
+{
+    char *one = strndup(text, length);
+    if (!one) abort();
+    meg_status status = MEG_OK;
+    if (*one == '@') status = add_lines(e, n, one + 1);
+    else if (*one) status = add_one(e, n, one);
+    free(one);
+    return status;
+}
+
 static meg_status add_all(meg_error *e, names *n, const char *text)
 {
-    char one[MEG_TEXT];
     if (exists(text)) return names_add(n, text), MEG_OK; /* a name may hold a comma */
     while (*text) {
         size_t length = strcspn(text, ",");
-        snprintf(one, sizeof one, "%.*s", (int)length, text);
-        if (*one == '@') MEG_TRY(e, add_lines(e, n, one + 1));
-        else if (*one) MEG_TRY(e, add_one(e, n, one));
+        MEG_TRY(e, add_entry(e, n, text, length));
         text += length + (text[length] == ',');
     }
     return MEG_OK;

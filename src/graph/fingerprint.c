@@ -8,7 +8,8 @@
 
 static void add_text(uint64_t *hash, const char *text)
 {
-    *hash = meg_hash_bytes(*hash, text, strlen(text) + 1); /* its end, too: "ab", "c" is not "a", "bc" */
+    *hash = meg_hash_bytes(*hash, text,
+                           strlen(text) + 1); /* its end, too: "ab", "c" is not "a", "bc" */
 }
 
 static void add_number(uint64_t *hash, int64_t number)

@@ -102,7 +102,8 @@ static meg_status train_one(meg_graph *g, meg_error *e, const meg_freezing *c, c
 }
 
 /* After all was chosen. */
-static meg_status check_frozen(meg_graph *g, meg_error *e, const meg_freezing *c, const char *pattern)
+static meg_status check_frozen(meg_graph *g, meg_error *e, const meg_freezing *c,
+                               const char *pattern)
 {
     (void)c;
     for (int i = 0; i < g->values; i++)

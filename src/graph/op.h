@@ -117,16 +117,19 @@ typedef struct meg_op {
     bool report;      /* is no part of what the network is: fingerprints leave it out */
 
     /* What plans and devices ask of an operator, so that they need not know any by name. */
-    size_t relu_at;  /* 1 + offset of the attribute (bool) by which it rectifies its output; 0: none */
-    size_t norm_at;  /* 1 + offset of the attribute (int64_t), the samples that it normalises together,
+    size_t
+        relu_at; /* 1 + offset of the attribute (bool) by which it rectifies its output; 0: none */
+    size_t
+        norm_at; /* 1 + offset of the attribute (int64_t), the samples that it normalises together,
                         of the whole batch's; 0: it does not look at other samples */
-    bool rectifier;  /* is relu: may melt into what makes its input */
-    bool flattens;   /* is no work of its own in front of an operator that... */
-    bool takes_all;  /* ...reads channels and space as one axis */
-    bool linear;     /* in its input's channels: filters may be cut, or the sum over channels */
-    bool selects;    /* channels of its input: parts of a product that is cut by heads */
-    bool by_pixels;  /* each pixel for itself, or their sum: need not be taken apart to be cut there */
-    bool adds;       /* its inputs of equal shape get the same gradient */
+    bool rectifier; /* is relu: may melt into what makes its input */
+    bool flattens;  /* is no work of its own in front of an operator that... */
+    bool takes_all; /* ...reads channels and space as one axis */
+    bool linear;    /* in its input's channels: filters may be cut, or the sum over channels */
+    bool selects;   /* channels of its input: parts of a product that is cut by heads */
+    bool
+        by_pixels; /* each pixel for itself, or their sum: need not be taken apart to be cut there */
+    bool adds;     /* its inputs of equal shape get the same gradient */
     bool looks_up;   /* its first input are numbers of rows of its second */
     bool by_sigmoid; /* a loss of logits whose chances are their sigmoids */
 

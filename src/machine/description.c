@@ -77,6 +77,10 @@ static meg_status load_osu(meg_error *e, const char *folder, const char *name, m
 
 /* ---- links ---- */
 
+enum {
+    LINK_TEXT = 96 * (MEG_LINK_POINTS + 3) /* more than a link takes when it is written */
+};
+
 static meg_status add_point(meg_error *e, const char *what, const char *item, meg_link *l)
 {
     const char *colon = strchr(item, ':');
@@ -227,9 +231,9 @@ double meg_link_seconds(const meg_link *l, int64_t bytes)
 
 typedef struct words { /* as they are written; links may be longer than other texts */
     char name[MEG_TEXT], device[MEG_TEXT], file[MEG_TEXT];
-    char flops[MEG_TEXT], bandwidth[MEG_TEXT], launch[MEG_TEXT];
-    char inside[MEG_TEXT], between[MEG_TEXT], disk[MEG_TEXT];
-    int64_t nodes, ranks, cores, memory;
+    char flops[MEG_TEXT], bandwidth[MEG_TEXT], launch[MEG_TEXT], disk[MEG_TEXT];
+    const char *inside, *between, *memory;
+    int64_t nodes, ranks, cores;
 } words;
 
 #define AT(field) offsetof(words, field)
@@ -242,16 +246,17 @@ static const meg_param PARAMS[] = {
     {"ranks", MEG_PARAM_INT, AT(ranks), "1", "ranks of a node", NULL, 1, 1 << 16},
     {"cores", MEG_PARAM_INT, AT(cores), "0", "cores of a node (0: one for each rank)", NULL, 0,
      1 << 16},
-    {"memory", MEG_PARAM_BYTES, AT(memory), "0", "memory of a rank (0: not said)", NULL, 0, 0},
+    {"memory", MEG_PARAM_STRING, AT(memory), "0",
+     "memory of a rank (0: not said); of those on node 0, 1, ...: 16GiB,64GiB", NULL, 0, 0},
     {"device", MEG_PARAM_TEXT, AT(device), "",
      "what a rank computes with: avx2, avx512, v100 .. (as this machine)", NULL, 0, 0},
     {"flops", MEG_PARAM_TEXT, AT(flops), "0",
      "operations a second of a rank, 15.7T (0: prices of this machine)", NULL, 0, 0},
     {"bandwidth", MEG_PARAM_TEXT, AT(bandwidth), "", "of its memory, 900GB/s", NULL, 0, 0},
     {"launch", MEG_PARAM_TEXT, AT(launch), "5us", "of a kernel", NULL, 0, 0},
-    {"inside", MEG_PARAM_TEXT, AT(inside), "",
+    {"inside", MEG_PARAM_STRING, AT(inside), "",
      "messages within a node: 1us,8GB/s, or osu:FILE,FILE of the OSU Micro-Benchmarks", NULL, 0, 0},
-    {"between", MEG_PARAM_TEXT, AT(between), "",
+    {"between", MEG_PARAM_STRING, AT(between), "",
      "messages between nodes: 2us,12GB/s,all:12GB/s, or osu:FILE,FILE", NULL, 0, 0},
     {"disk", MEG_PARAM_TEXT, AT(disk), "", "reading, writing: 1GB/s,500MB/s", NULL, 0, 0},
     {0},
@@ -273,21 +278,55 @@ static meg_status read_disk(meg_error *e, const char *text, meg_machine *m)
     return read_rate(e, "disk", comma ? comma + 1 : first, RATES, &m->write);
 }
 
+/* "16GiB", or of each node: "16GiB,64GiB"; the last of them stands for all further ones. */
+static meg_status read_memory(meg_error *e, const char *text, meg_machine *m)
+{
+    m->memory = m->memories = 0;
+    for (int i = 0; *text; i++) {
+        char item[64];
+        size_t length = strcspn(text, ",");
+        MEG_CHECK(e, i < MEG_MACHINE_MEMORIES && length < sizeof item, MEG_EDATA,
+                  "memory=: more than %d nodes, or no sizes", MEG_MACHINE_MEMORIES);
+        snprintf(item, sizeof item, "%.*s", (int)length, text);
+        MEG_TRY(e, meg_parse_bytes(e, "memory", item, &m->memory_of[i]));
+        MEG_CHECK(e, m->memory_of[i] > 0 || (i == 0 && !text[length]), MEG_EDATA,
+                  "memory=: a node without any: give each its size, or none");
+        if (m->memory_of[i] > m->memory) m->memory = m->memory_of[i];
+        m->memories = i + 1;
+        text += length + (text[length] == ',');
+    }
+    if (m->memories == 1) m->memories = 0;
+    return MEG_OK;
+}
+
+static void print_memory(const meg_machine *m, char *out, size_t size)
+{
+    size_t used = (size_t)snprintf(out, size, "%" PRId64, meg_machine_memory(m, 0));
+    for (int i = 1; i < m->memories; i++)
+        used += (size_t)snprintf(out + used, size - used, ",%" PRId64, m->memory_of[i]);
+}
+
+int64_t meg_machine_memory(const meg_machine *m, int64_t node)
+{
+    if (m->memories == 0) return m->memory;
+    return m->memory_of[node < m->memories ? node : m->memories - 1];
+}
+
 /* Numbers and names that were given replace those of `m`. */
 static void take_plain(const char *given, const words *w, meg_machine *m)
 {
     if (meg_options_has(given, "name")) memcpy(m->name, w->name, sizeof m->name);
     if (meg_options_has(given, "device")) memcpy(m->device, w->device, sizeof m->device);
     if (meg_options_has(given, "nodes")) m->nodes = w->nodes;
-    if (meg_options_has(given, "memory")) m->memory = w->memory;
     if (meg_options_has(given, "ranks")) m->ranks = m->cores = w->ranks;
     if (meg_options_has(given, "cores")) m->cores = w->cores ? w->cores : m->ranks;
 }
 
-/* So do rates and links. */
+/* So do memory, rates and links. */
 static meg_status take_rates(const place *p, const char *given, const words *w, meg_machine *m)
 {
     meg_error *e = p->error;
+    if (meg_options_has(given, "memory")) MEG_TRY(e, read_memory(e, w->memory, m));
     if (meg_options_has(given, "flops"))
         MEG_TRY(e, read_rate(e, "flops", w->flops, OPERATIONS, &m->flops));
     if (meg_options_has(given, "launch"))
@@ -318,12 +357,17 @@ static meg_status read_flat(const place *p, const char *flat, meg_machine *out)
 {
     words w;
     meg_machine m = meg_machine_default;
-    MEG_TRY(p->error, meg_options_parse(p->error, PARAMS, "machine", flat, &w));
-    if (*w.file) MEG_TRY(p->error, load(p, w.file, &m));
-    take_plain(flat, &w, &m);
-    MEG_TRY(p->error, take_rates(p, flat, &w, &m));
-    *out = m;
-    return MEG_OK;
+    meg_pool *pool = meg_pool_new();
+    meg_form form = {PARAMS, "machine", pool};
+    meg_status status = meg_options_fill(p->error, &form, flat, &w);
+    if (status == MEG_OK && *w.file) status = load(p, w.file, &m);
+    if (status == MEG_OK) {
+        take_plain(flat, &w, &m);
+        status = take_rates(p, flat, &w, &m);
+    }
+    meg_pool_free(pool);
+    if (status == MEG_OK) *out = m;
+    return status;
 }
 
 static meg_status read_text(const place *p, const char *what, const char *text, meg_machine *out)
@@ -374,14 +418,18 @@ meg_status meg_machine_load(meg_error *e, const char *path, meg_machine *out)
 
 void meg_machine_print(const meg_machine *m, char *out, size_t size)
 {
-    words w = {.nodes = m->nodes, .ranks = m->ranks, .cores = m->cores, .memory = m->memory};
+    char inside[LINK_TEXT], between[LINK_TEXT];
+    char memory[24 * MEG_MACHINE_MEMORIES];
+    words w = {.nodes = m->nodes, .ranks = m->ranks, .cores = m->cores, .memory = memory};
+    print_memory(m, memory, sizeof memory);
+    w.inside = inside, w.between = between;
     memcpy(w.name, m->name, sizeof w.name);
     memcpy(w.device, m->device, sizeof w.device);
     print(m->flops, OPERATIONS, w.flops, sizeof w.flops);
     print(m->launch, SECONDS, w.launch, sizeof w.launch);
     if (m->bandwidth > 0) print(m->bandwidth, RATES, w.bandwidth, sizeof w.bandwidth);
-    meg_link_print(&m->inside, w.inside, sizeof w.inside);
-    meg_link_print(&m->between, w.between, sizeof w.between);
+    meg_link_print(&m->inside, inside, sizeof inside);
+    meg_link_print(&m->between, between, sizeof between);
     if (m->read > 0) {
         print(m->read, RATES, w.disk, sizeof w.disk);
         strcat(w.disk, ",");

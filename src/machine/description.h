@@ -21,6 +21,7 @@
 
 enum {
     MEG_LINK_POINTS = 16,
+    MEG_MACHINE_MEMORIES = 64,
     MEG_MACHINE_TEXT_MAX = 1 << 16 /* bytes of a description */
 };
 
@@ -40,7 +41,9 @@ typedef struct meg_machine {
     char device
         [MEG_TEXT]; /* what a rank computes with, as `megalith doctor` has it; "": as this one */
     int64_t nodes, ranks, cores; /* ranks and cores of a node */
-    int64_t memory;              /* bytes of a rank; 0: not said */
+    int64_t memory; /* bytes of a rank, of those on node 0, 1, ...: the most; 0: not said */
+    int memories;   /* how many nodes are told apart; 0: none. The last stands for all behind it */
+    int64_t memory_of[MEG_MACHINE_MEMORIES];
     double flops, bandwidth; /* of a rank: operations, bytes a second; 0: this machine's prices */
     double launch;           /* seconds of a kernel that does nothing */
     meg_link inside, between;
@@ -61,6 +64,8 @@ void meg_machine_print(const meg_machine *m, char *out, size_t size);
 
 /* A link as it is written: "1us,8GB/s". */
 void meg_link_print(const meg_link *l, char *out, size_t size);
+/* Bytes of a rank on this node. */
+int64_t meg_machine_memory(const meg_machine *m, int64_t node);
 
 /* Bytes a second of one message of this size. */
 double meg_link_bandwidth(const meg_link *l, int64_t bytes);

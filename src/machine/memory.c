@@ -9,6 +9,7 @@
  */
 #include "machine/memory.h"
 #include "base/option.h"
+#include "base/random.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@
 
 enum {
     PATH = 4096,
-    LINE = 4096
+    LINE = 4096,
+    KIB = 1024
 };
 
 typedef struct version { /* of control groups */
@@ -64,7 +66,10 @@ static void look_up(const char *root, const version *v, const char *group, meg_m
         int64_t cache = file_number(folder, "memory.stat", v->cache);
         if (used < 0) used = 0;
         if (cache > 0 && cache < used) used -= cache;
-        if (limit >= 0 && limit < m->most) m->most = limit, m->limited = true;
+        if (limit >= 0 && limit < m->most) {
+            m->most = limit, m->limited = true;
+            m->owner = meg_hash(folder + top);
+        }
         if (limit >= 0 && limit - used < m->free) m->free = limit > used ? limit - used : 0;
         char *slash = strrchr(folder, '/');
         if (strlen(folder) <= top || !slash) return;
@@ -98,17 +103,22 @@ static void look_at_wish(meg_memory *m)
     meg_error ignored;
     int64_t bytes;
     if (!text || meg_parse_bytes(&ignored, "MEGALITH_MEMORY", text, &bytes) != MEG_OK) return;
-    if (bytes < m->most) m->most = bytes, m->limited = true;
+    if (bytes < m->most) m->most = bytes, m->limited = true, m->owner = meg_hash(text);
     if (bytes < m->free) m->free = bytes;
+}
+
+int64_t meg_memory_used(const char *root)
+{
+    char path[PATH];
+    snprintf(path, sizeof path, "%s/proc/self/status", root);
+    int64_t kib = number_in(path, "VmRSS");
+    return kib > 0 ? kib * KIB : 0;
 }
 
 meg_memory meg_memory_look(const char *root)
 {
-    enum {
-        KIB = 1024
-    };
     char path[PATH];
-    meg_memory m = {INT64_MAX, INT64_MAX, false};
+    meg_memory m = {INT64_MAX, INT64_MAX, false, 0};
     snprintf(path, sizeof path, "%s/proc/meminfo", root);
     int64_t total = number_in(path, "MemTotal"), swap = number_in(path, "SwapTotal");
     int64_t available = number_in(path, "MemAvailable"), rest = number_in(path, "SwapFree");

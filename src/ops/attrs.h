@@ -125,7 +125,7 @@ typedef enum meg_beyond {
     MEG_BEYOND_EDGE
 } meg_beyond;
 
-typedef struct meg_pick {        /* along one axis: output p reads begin + p*step (ops/common/picks.h) */
+typedef struct meg_pick { /* along one axis: output p reads begin + p*step (ops/common/picks.h) */
     int64_t begin, step, length; /* length: of the input */
     meg_beyond beyond;           /* what lies around the input */
 } meg_pick;
@@ -181,7 +181,8 @@ typedef struct meg_compare_attr {
     double value; /* that is compared with, if there is no second input */
 } meg_compare_attr;
 
-typedef struct meg_point_attr { /* the numbers of a row of ops/pointwise/functions.c, as its words name them */
+typedef struct
+    meg_point_attr { /* the numbers of a row of ops/pointwise/functions.c, as its words name them */
     double alpha, beta;
 } meg_point_attr;
 

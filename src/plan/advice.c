@@ -16,6 +16,7 @@ typedef struct search {
     const meg_advice_ask *ask;
     meg_plan_options options; /* of the plan that does not fit */
     bool normalises;
+    meg_pool *pool;
     int64_t need, limit; /* bytes of a rank: as planned, and at most */
     int tries, parts, kind;
     const meg_box *sample; /* of the network's input */
@@ -24,17 +25,14 @@ typedef struct search {
 /* ---- trying a plan ---- */
 
 /* The words of the plan with others in their place. */
-static bool join(const search *x, const char *words, char *out, size_t size)
+static const char *join(const search *x, const char *words)
 {
-    char word[MEG_TEXT], value[MEG_TEXT], old[MEG_TEXT];
-    const char *base = x->ask->options ? x->ask->options : "";
-    if (strlen(base) + strlen(words) + 2 > size) return false;
-    strcpy(out, base);
-    for (const char *at = words; meg_options_next(&at, word, value) > 0;)
-        meg_options_take(out, word, old, sizeof old);
-    strcat(out, " ");
-    strcat(out, words);
-    return true;
+    char word[MEG_TEXT];
+    meg_excerpt value;
+    char *base = meg_pool_text(x->pool, "%s", x->ask->options ? x->ask->options : "");
+    for (const char *at = words; meg_options_next(&at, word, &value) > 0;)
+        meg_options_drop(base, word);
+    return meg_pool_text(x->pool, "%s %s", base, words);
 }
 
 /* What a rank would need; 0: there is no such plan. */
@@ -73,11 +71,10 @@ int meg_machines_for(const int64_t need[], int ranks, int64_t bytes, int64_t *mo
 static bool fits(search *x, const char *words, int ranks, meg_advice *out)
 {
     const meg_advice_ask *q = x->ask;
-    char options[2048];
     int64_t need[RANKS_MOST], most = 0;
     if (ranks > RANKS_MOST || x->tries >= TRIES) return false;
     x->tries++;
-    if (!join(x, words, options, sizeof options)) return false;
+    const char *options = join(x, words);
     for (int r = 0; r < ranks; r++) {
         if (x->parts >= PARTS || (q->enough && q->enough(q->context, x->kind))) return false;
         need[r] = need_of(x, options, r, ranks);
@@ -263,8 +260,7 @@ static bool look(search *x)
 {
     const meg_advice_ask *q = x->ask;
     const meg_graph *g = q->graph;
-    char options[2048];
-    if (!join(x, "budget=0", options, sizeof options)) return false;
+    const char *options = join(x, "budget=0");
     for (int i = 0; i < 2; i++) {
         meg_plan *p = NULL;
         meg_error e = {0};
@@ -273,6 +269,7 @@ static bool look(search *x)
         if (!p) return false;
         if (p->arena > x->need) x->need = p->arena;
         x->options = p->options;
+        x->options.assign = x->options.mesh = ""; /* they are the plan's */
         meg_plan_destroy(p);
     }
     for (int i = 0; i < g->values && !x->sample; i++)
@@ -283,12 +280,14 @@ static bool look(search *x)
 
 static int64_t budget_of(const meg_advice_ask *q)
 {
-    char options[2048], value[MEG_TEXT];
+    meg_given p;
     meg_error e;
     int64_t bytes = 0;
-    snprintf(options, sizeof options, "%s", q->options ? q->options : "");
-    if (meg_options_take(options, "budget", value, sizeof value))
+    if (q->options && meg_given_find(q->options, "budget", &p) && p.value.length < MEG_TEXT) {
+        char value[MEG_TEXT];
+        snprintf(value, sizeof value, "%.*s", p.value.length, p.value.at ? p.value.at : "");
         meg_parse_bytes(&e, "budget", value, &bytes);
+    }
     return bytes;
 }
 
@@ -296,9 +295,12 @@ int meg_advise(const meg_advice_ask *ask, meg_advice out[MEG_ADVICES])
 {
     search x = {.ask = ask, .limit = ask->machine ? ask->machine : budget_of(ask)};
     int count = 0;
-    if (x.limit <= 0 || !look(&x)) return 0;
-    for (x.kind = 0; x.kind < MEG_ADVICES; x.kind++)
+    if (x.limit <= 0) return 0;
+    x.pool = meg_pool_new();
+    bool known = look(&x);
+    for (x.kind = 0; known && x.kind < MEG_ADVICES; x.kind++)
         if (KINDS[x.kind](&x, &out[count])) count++;
+    meg_pool_free(x.pool);
     return count;
 }
 

@@ -29,12 +29,11 @@ void meg_named_plan_names(char *out, size_t size)
 
 const char *meg_named_plan_join(const meg_named_plan *n, meg_pool *pool, const char *given)
 {
-    char word[MEG_TEXT], value[MEG_TEXT], theirs[MEG_TEXT];
+    char word[MEG_TEXT];
+    meg_excerpt value;
     const char *all = given;
-    for (const char *at = n->words; meg_options_next(&at, word, value) > 0;) {
-        char *copy = meg_pool_text(pool, "%s", given);
-        if (!meg_options_take(copy, word, theirs, sizeof theirs))
-            all = meg_pool_text(pool, "%s=%s %s", word, value, all);
-    }
+    for (const char *at = n->words; meg_options_next(&at, word, &value) > 0;)
+        if (!meg_options_has(given, word))
+            all = meg_pool_text(pool, "%s=%.*s %s", word, value.length, value.at, all);
     return all;
 }

@@ -16,9 +16,9 @@
 
 static MEG_REGISTRY_NAME(allreduce_name, meg_allreduce_at)
 
-/* ---- normalisation groups ---- */
+    /* ---- normalisation groups ---- */
 
-bool meg_graph_normalises(const meg_graph *g)
+    bool meg_graph_normalises(const meg_graph *g)
 {
     for (int i = 0; i < g->nodes; i++)
         if (g->node[i].op->norm_at) return true;
@@ -376,8 +376,8 @@ static meg_status make_whole(meg_plan *q, meg_error *e, const meg_plan *even)
     o->replications = 0;
     o->zero = MEG_ZERO_NOTHING;
     if (o->recompute == MEG_RECOMPUTE_BLOCKS) o->recompute = MEG_RECOMPUTE_CHEAP;
-    o->assign[0] = '\0';
-    strcpy(o->mesh, "1");
+    o->assign = "";
+    o->mesh = "1";
     if (!split) strcpy(o->schedule, "serial");
     MEG_TRY(e, meg_plan_stages(q, e, NULL));
     MEG_TRY(e, meg_plan_segments(q, e));

@@ -26,7 +26,8 @@ extern const meg_param meg_plan_params[];
 meg_status meg_plan_parse(meg_plan *p, meg_error *e, const char *text);
 
 /* The words of the plan; those of its optimizer are not looked at. */
-meg_status meg_plan_options_read(meg_error *e, const char *text, meg_plan_options *out);
+meg_status meg_plan_options_read(meg_pool *pool, meg_error *e, const char *text,
+                                 meg_plan_options *out);
 
 /* The last batch of an epoch over `samples` may be a partial one: it gets an entry of its own
  * (0: unknown, no tail). Evaluation needs none: missing samples have labels that do not count. */

@@ -4,8 +4,8 @@
  */
 #include "base/rule.h"
 #include "ops/optimizer/optimizer.h"
-#include "plan/plan.h"
 #include "plan/partition/segments.h"
+#include "plan/plan.h"
 
 #include <string.h>
 

@@ -25,13 +25,14 @@ typedef struct reader {
 
 /* ---- tables ---- */
 
-/* Reads a value into `room`, which takes one of any kind. */
-static meg_status read_value(meg_error *e, const meg_param *param, const char *what,
-                             const char *value, char room[MEG_TEXT])
+/* Can the value be read? */
+static meg_status try_value(meg_error *e, const meg_param *param, const meg_form *f,
+                            const char *value)
 {
+    _Alignas(16) char room[MEG_TEXT]; /* takes a value of any kind */
     meg_param one[] = {*param, {0}};
     one->offset = 0;
-    return meg_options_set(e, one, what, param->name, value, room);
+    return meg_options_set(e, &(meg_form){one, f->what, f->pool}, param->name, value, room);
 }
 
 /* The row of a word of the plan or of any optimizer. */
@@ -80,7 +81,8 @@ static meg_status read_ranks(reader *r, const char *value)
     static const meg_param one[] = {{"ranks", MEG_PARAM_INT, 0, NULL, NULL, NULL, 1, 1 << 20}, {0}};
     char what[MEG_TEXT];
     snprintf(what, sizeof what, "%.200s:%d", r->out->what, r->number);
-    return meg_options_set(r->error, one, what, "ranks", value, &r->out->ranks);
+    meg_form form = {one, what, NULL};
+    return meg_options_set(r->error, &form, "ranks", value, &r->out->ranks);
 }
 
 static meg_status read_goal(reader *r, const char *value)
@@ -90,8 +92,8 @@ static meg_status read_goal(reader *r, const char *value)
     snprintf(what, sizeof what, "%.200s:%d", r->out->what, r->number);
     goal.name = "chosen_for";
     goal.offset = 0;
-    return meg_options_set(r->error, (meg_param[]){goal, {0}}, what, goal.name, value,
-                           &r->out->chosen_for);
+    meg_form form = {(meg_param[]){goal, {0}}, what, NULL};
+    return meg_options_set(r->error, &form, goal.name, value, &r->out->chosen_for);
 }
 
 /* Words that say what a plan was made for; all others are its own. */
@@ -129,9 +131,10 @@ static meg_status unknown_word(const reader *r, const char *word)
                     r->number, word, hint, known);
 }
 
-static meg_status add_word(reader *r, const char *word, const char *value)
+static meg_status add_word(reader *r, const char *word, meg_excerpt seen)
 {
     meg_pool *pool = r->out->pool;
+    const char *value = meg_pool_text(pool, "%.*s", seen.length, seen.at);
     const struct descriptor *d = describes(word);
     if (!d && !find_any(word)) return unknown_word(r, word);
     for (size_t i = 0; i < r->count; i++)
@@ -139,18 +142,19 @@ static meg_status add_word(reader *r, const char *word, const char *value)
                   "%s:%d: '%s' is given again; line %d has it already", r->out->what, r->number,
                   word, r->list[i].number);
     r->list = meg_grow(r->list, &r->list_room, r->count + 1, sizeof *r->list);
-    r->list[r->count++] = (given){meg_pool_text(pool, "%s", word), meg_pool_text(pool, "%s", value),
-                                  r->number};
+    r->list[r->count++] = (given){meg_pool_text(pool, "%s", word), value, r->number};
     return d ? d->read(r, value) : MEG_OK;
 }
 
 static meg_status read_line(reader *r, const char *line)
 {
-    char word[MEG_TEXT], value[MEG_TEXT];
+    char word[MEG_TEXT];
+    meg_excerpt value;
     int state;
-    while ((state = meg_options_next(&line, word, value)) > 0)
+    while ((state = meg_options_next(&line, word, &value)) > 0)
         MEG_TRY(r->error, add_word(r, word, value));
-    if (state < 0) return wrong(r, r->number, "a quote without its end, or more than 255 letters");
+    if (state < 0)
+        return wrong(r, r->number, "a quote without its end, or a word of more than 255 letters");
     return MEG_OK;
 }
 
@@ -158,14 +162,12 @@ static meg_status read_line(reader *r, const char *line)
 static meg_status check_word(reader *r, const meg_optimizer *o, const given *w)
 {
     meg_plan_text *t = r->out;
-    char what[MEG_TEXT];
-    _Alignas(16) char room[MEG_TEXT];
     const meg_param *param = meg_param_find(meg_plan_params, w->word);
     if (!param) param = meg_param_find(o->params, w->word);
     MEG_CHECK(r->error, param, MEG_EDATA, "%s:%d: '%s' is not a word of optimizer=%s", t->what,
               w->number, w->word, o->name);
-    snprintf(what, sizeof what, "%.200s:%d", t->what, w->number);
-    MEG_TRY(r->error, read_value(r->error, param, what, w->value, room));
+    const meg_form form = {param, meg_pool_text(t->pool, "%.200s:%d", t->what, w->number), t->pool};
+    MEG_TRY(r->error, try_value(r->error, param, &form, w->value));
     bool plain = *w->value && !strpbrk(w->value, " \t'\"");
     const char *quote = plain ? "" : strchr(w->value, '"') ? "'" : "\"";
     t->options = meg_pool_text(t->pool, "%s%s%s=%s%s%s", t->options, *t->options ? " " : "",
@@ -260,20 +262,23 @@ meg_status meg_plan_text_fits(const meg_plan_text *t, meg_error *e, const meg_gr
 meg_status meg_plan_text_join(const meg_plan_text *t, meg_error *e, const char *extra,
                               const char **out)
 {
-    char word[MEG_TEXT], value[MEG_TEXT], held[MEG_TEXT];
+    char word[MEG_TEXT], brief[2][MEG_BRIEF];
+    meg_excerpt seen;
+    meg_given theirs;
     const char *all = t->options, *at = extra, *begin = at;
-    for (; meg_options_next(&at, word, value) > 0; begin = at) {
-        char *copy = meg_pool_text(t->pool, "%s", t->options);
-        if (!meg_options_take(copy, word, held, sizeof held)) {
+    for (; meg_options_next(&at, word, &seen) > 0; begin = at) {
+        if (!meg_given_find(t->options, word, &theirs)) {
             begin += strspn(begin, " ");
             all = meg_pool_text(t->pool, "%s%s%.*s", all, *all ? " " : "", (int)(at - begin),
                                 begin);
             continue;
         }
         const meg_param *param = find_any(word);
+        const char *value = meg_pool_text(t->pool, "%.*s", seen.length, seen.at);
+        const char *held = meg_pool_text(t->pool, "%.*s", theirs.value.length, theirs.value.at);
         MEG_CHECK(e, param && meg_param_same(param, value, held), MEG_EARG,
-                  "%s=%s was given, but %s has %s=%s: change one of them, or drop it", word, value,
-                  t->what, word, held);
+                  "%s=%s was given, but %s has %s=%s: change one of them, or drop it", word,
+                  meg_brief(value, brief[0]), t->what, word, meg_brief(held, brief[1]));
     }
     *out = meg_pool_text(t->pool, "%s%s", all, begin); /* what cannot be read: others say why */
     return MEG_OK;
@@ -318,26 +323,27 @@ static void write_headline(writer *w)
 
 static void write_words(writer *w, const meg_param *table, const void *settings)
 {
+    meg_pool *pool = meg_pool_new();
     for (; table && table->name; table++) {
-        char text[2 * MEG_TEXT];
         meg_param one[] = {*table, {0}};
         if (section_of(w->plan, table->name) != w->section) continue;
         one->initial = NULL; /* defaults are written, too: a later version may have others */
-        meg_options_print(one, settings, text, sizeof text);
         write_headline(w);
-        fprintf(w->out, "%s\n", text);
+        fprintf(w->out, "%s\n", meg_options_text(pool, one, settings));
     }
+    meg_pool_free(pool);
 }
 
 void meg_plan_text_write(const meg_plan *p, FILE *out)
 {
     fprintf(out, "%s\n", FIRST_LINE);
-    char name[MEG_TEXT];
-    snprintf(name, sizeof name, "%s", p->source->name);
+    char *name = strdup(p->source->name);
+    if (!name) abort();
     for (char *at = name; *at; at++) /* it is for people; a file's name may hold anything */
         if (*at <= ' ' || strchr("\"'#", *at)) *at = '_';
     fprintf(out, "graph=%s\nfingerprint=%016" PRIx64 "\nranks=%d\n", name,
             meg_graph_fingerprint(p->source), p->world.ranks);
+    free(name);
     meg_plan_options complete = p->options; /* whoever reads it has nothing to choose */
     complete.goal = MEG_GOAL_GIVEN;
     for (int i = 0; i < SECTIONS; i++) {

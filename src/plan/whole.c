@@ -122,6 +122,16 @@ int64_t meg_whole_bytes(const meg_whole *w)
     return most;
 }
 
+int64_t meg_whole_missing(const meg_whole *w, const int64_t limit[], int *rank)
+{
+    int64_t most = INT64_MIN;
+    for (int r = 0; r < w->ranks; r++) {
+        int64_t missing = w->arena[w->actor_of[r]] - limit[r];
+        if (missing > most) most = missing, *rank = r;
+    }
+    return most;
+}
+
 meg_status meg_whole_replay(const meg_whole *w, meg_error *e, const meg_machine *m, meg_replay *out)
 {
     const meg_replay_job job = {m, w->ranks, w->actors, w->actor, w->actor_of};

@@ -21,6 +21,9 @@ void meg_whole_free(meg_whole *w);
 
 int64_t meg_whole_bytes(const meg_whole *w); /* of the largest arena */
 
+/* How many bytes the rank lacks that is worst off, and which one that is; at most 0: all fit. limit: (ranks). */
+int64_t meg_whole_missing(const meg_whole *w, const int64_t limit[], int *rank);
+
 /* Of a train step; out->times is to be freed. */
 meg_status meg_whole_replay(const meg_whole *w, meg_error *e, const meg_machine *m,
                             meg_replay *out);

@@ -8,10 +8,6 @@
 
 #define AT(field) offsetof(meg_plan_options, field)
 
-enum {
-    OPTIONS = 4096 /* bytes of all words */
-};
-
 const meg_param meg_plan_params[] = {
     {"batch", MEG_PARAM_INT, AT(batch), "32", "samples per step", NULL, 1, 1 << 30},
     {"micro", MEG_PARAM_INT, AT(micro), "1", "micro-batches per step; must divide the batch", NULL,
@@ -35,9 +31,9 @@ const meg_param meg_plan_params[] = {
      0, 0},
     {"balance", MEG_PARAM_CHOICE, AT(balance), "compute", "what stages have alike",
      "compute|memory", 0, 0},
-    {"assign", MEG_PARAM_TEXT, AT(assign), "",
+    {"assign", MEG_PARAM_STRING, AT(assign), "",
      "the first layer, block or module of each further stage: layer2,layer3", NULL, 0, 0},
-    {"mesh", MEG_PARAM_TEXT, AT(mesh), "1",
+    {"mesh", MEG_PARAM_STRING, AT(mesh), "1",
      "ranks that share each layer: 2x2 (h x w), c2, n2h2, h3:1; of each stage: 2x2,1,1; another "
      "from a "
      "group on: 2x2/fc:n4",
@@ -92,18 +88,23 @@ static size_t pair_length(const char *text)
     return close ? (size_t)(close - text) + 1 : strlen(text);
 }
 
-/* Words of the plan to `own`, all others, the optimizer's, to `rest`. */
-static void split(const char *text, char *own, char *rest)
+/* Words of the plan, or (`rest`) all others, which are the optimizer's. */
+static char *pick(meg_pool *pool, const char *text, bool rest)
 {
-    own[0] = rest[0] = '\0';
+    char *out = meg_pool_alloc(pool, 2 * strlen(text) + 2),
+         *to = out; /* a blank behind each pair */
     while (*text) {
         text += strspn(text, " \t\r\n");
         size_t length = pair_length(text);
-        char *to = knows(meg_plan_params, text, strcspn(text, "= \t\r\n")) ? own : rest;
-        strncat(to, text, length);
-        strcat(to, " ");
+        if (knows(meg_plan_params, text, strcspn(text, "= \t\r\n")) != rest) {
+            memcpy(to, text, length);
+            to[length] = ' ';
+            to += length + 1;
+        }
         text += length;
     }
+    *to = '\0';
+    return out;
 }
 
 static MEG_REGISTRY_NAME(optimizer_name, meg_optimizer_at)
@@ -111,37 +112,35 @@ static MEG_REGISTRY_NAME(optimizer_name, meg_optimizer_at)
     /* A word that this optimizer has not may be one of another. */
     static meg_status check_whose(const meg_plan *p, meg_error *e, const char *text)
 {
-    char word[MEG_TEXT], value[MEG_TEXT];
-    while (meg_options_next(&text, word, value) > 0)
+    char word[MEG_TEXT];
+    meg_excerpt value;
+    while (meg_options_next(&text, word, &value) > 0)
         for (int i = 0; meg_optimizer_at(i); i++) {
             const meg_optimizer *o = meg_optimizer_at(i);
             if (meg_param_find(p->optimizer->params, word)) break;
-            MEG_CHECK(e, !meg_param_find(o->params, word), MEG_EARG,
-                      "%s=%s is a word of optimizer=%s, but the optimizer is %s: use optimizer=%s, "
-                      "or leave %s out",
-                      word, value, o->name, p->optimizer->name, o->name, word);
+            MEG_CHECK(
+                e, !meg_param_find(o->params, word), MEG_EARG,
+                "%s=%.*s is a word of optimizer=%s, but the optimizer is %s: use optimizer=%s, "
+                "or leave %s out",
+                word, value.length, value.at, o->name, p->optimizer->name, o->name, word);
         }
     return MEG_OK;
 }
 
-meg_status meg_plan_options_read(meg_error *e, const char *text, meg_plan_options *out)
+meg_status meg_plan_options_read(meg_pool *pool, meg_error *e, const char *text,
+                                 meg_plan_options *out)
 {
-    char own[OPTIONS], rest[OPTIONS];
-    if (!text) text = "";
-    MEG_CHECK(e, strlen(text) < sizeof own - 64, MEG_EARG, "plan: more than %zu bytes of options",
-              sizeof own - 64);
-    split(text, own, rest);
-    return meg_options_parse(e, meg_plan_params, "plan", own, out);
+    const meg_form form = {meg_plan_params, "plan", pool};
+    return meg_options_fill(e, &form, pick(pool, text ? text : "", false), out);
 }
 
 meg_status meg_plan_parse(meg_plan *p, meg_error *e, const char *text)
 {
-    char own[OPTIONS], rest[OPTIONS];
     if (!text) text = "";
-    MEG_TRY(e, meg_plan_options_read(e, text, &p->options));
+    const char *rest = pick(p->pool, text, true);
+    MEG_TRY(e, meg_plan_options_read(p->pool, e, text, &p->options));
     p->words = meg_pool_text(p->pool, "%s", text);
     p->chosen_for = MEG_GOAL_GIVEN;
-    split(text, own, rest);
     p->optimizer = meg_optimizer_find(p->options.optimizer);
     if (!p->optimizer)
         return meg_unknown(e, "unknown optimizer", p->options.optimizer, optimizer_name);

@@ -55,11 +55,8 @@ void meg_context_advise(const meg_graph *g, const meg_data *d, const meg_too_lar
         meg_comm_share(ctx->comm, &trouble, 0, message, (int64_t)size);
 }
 
-void meg_plan_words(const meg_plan *p, char *out, size_t size)
+const char *meg_plan_words(const meg_plan *p, meg_pool *pool)
 {
-    meg_options_print(meg_plan_params, &p->options, out, size);
-    size_t used = strlen(out);
-    if (used + 1 >= size) return;
-    out[used++] = ' ';
-    meg_options_print(p->optimizer->params, p->settings, out + used, size - used);
+    return meg_pool_text(pool, "%s %s", meg_options_text(pool, meg_plan_params, &p->options),
+                         meg_options_text(pool, p->optimizer->params, p->settings));
 }

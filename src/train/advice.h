@@ -20,6 +20,6 @@ int meg_context_ways(const meg_graph *g, const meg_data *d, const meg_too_large 
 void meg_context_advise(const meg_graph *g, const meg_data *d, const meg_too_large *plan);
 
 /* The words of a plan as they were understood, those of its optimizer too. */
-void meg_plan_words(const meg_plan *p, char *out, size_t size);
+const char *meg_plan_words(const meg_plan *p, meg_pool *pool);
 
 #endif

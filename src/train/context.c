@@ -69,7 +69,9 @@ meg_status meg_open(const char *options, meg_context **out)
     *out = ctx;
     if (!ctx) return MEG_ENOMEM;
     meg_error *e = &ctx->error, parsed = {0};
-    meg_options_parse(&parsed, meg_context_params, "context", options, &ctx->options);
+    ctx->pool = meg_pool_new();
+    const meg_form form = {meg_context_params, "context", ctx->pool};
+    meg_options_fill(&parsed, &form, options, &ctx->options);
     MEG_TRY(e, meg_comm_open(e, &ctx->comm));
     *e = parsed;
     MEG_TRY(e, meg_context_agree(ctx, parsed.status));
@@ -92,6 +94,8 @@ void meg_close(meg_context *ctx)
     meg_device_close(ctx->device);
     meg_prices_free(ctx->prices);
     meg_comm_free(ctx->comm);
+    meg_pool_free(ctx->pool);
+    free(ctx->limit);
     free(ctx);
 }
 

@@ -11,20 +11,22 @@
 
 typedef struct meg_context_options {
     char device[MEG_TEXT];
-    char machine[MEG_TEXT]; /* description or file; "": this one */
-    int64_t threads;        /* 0: as many as there are cores for this rank */
+    const char *machine; /* description or file; "": this one */
+    int64_t threads;     /* 0: as many as there are cores for this rank */
     int64_t seed;
     int log;
     bool pin;
-    char prices[MEG_TEXT]; /* "builtin", a file; "": the cache folder's */
+    const char *prices; /* "builtin", a file; "": the cache folder's */
 } meg_context_options;
 
 extern const meg_param meg_context_params[];
 
 struct meg_context {
+    meg_pool *pool; /* of the options' texts */
     meg_context_options options;
     meg_error error;
     meg_logger log;
+    int64_t *limit; /* (ranks) bytes that each may take; NULL: not asked yet (limits.h) */
     meg_comm *comm; /* of the job; NULL: it could not be opened */
     meg_device *device;
     bool probes;        /* where there is no book of prices, the machine may be measured */

@@ -7,6 +7,7 @@
 #include "machine/memory.h"
 #include "machine/prices.h"
 #include "machine/processors.h"
+#include "train/limits.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,7 +16,6 @@
 #include <unistd.h>
 
 static const double PATIENCE = 5; /* seconds of looking at plans, in the thread's own time */
-static const int64_t BESIDES = (int64_t)192 << 20; /* bytes of a process beside its arena */
 
 /* ---- the machine ---- */
 
@@ -32,7 +32,7 @@ static void describe_here(const meg_context *ctx, int ranks, meg_machine *out)
         cores *= out->ranks; /* of which each rank has a part, if there are enough */
     out->cores = online > 0 && cores > online ? online : cores;
     int64_t share = meg_memory_look("").most / (real ? out->ranks : 1);
-    out->memory = share > 4 * BESIDES ? share - BESIDES : share;
+    out->memory = meg_limits_left(share, meg_limits_besides());
     meg_disk disk;
     for (int i = 0; ctx->prices && meg_prices_link_at(ctx->prices, i); i++)
         if (meg_disk_scan(meg_prices_link_at(ctx->prices, i), &disk)) {
@@ -67,9 +67,21 @@ static bool enough(void *context)
     return meg_clock_thread() > *(const double *)context;
 }
 
-static int64_t limit_of(const meg_plan_options *o, const meg_machine *m)
+/* What each rank may have: the budget, what the description says of its node, or what was found on it. */
+static void set_limits(const meg_context *ctx, const meg_plan_options *o, meg_pool *pool,
+                       meg_search_ask *ask)
 {
-    return o->budget ? o->budget : m->memory;
+    const meg_machine *m = ask->machine;
+    bool here = ctx->limit && !*ctx->options.machine && ask->ranks == meg_comm_size(ctx->comm);
+    ask->memory = o->budget ? o->budget : m->memory;
+    if (o->budget || !(here || m->memories)) return;
+    int64_t *limit = meg_pool_alloc(pool, (size_t)ask->ranks * sizeof *limit);
+    ask->memory = 0;
+    for (int r = 0; r < ask->ranks; r++) {
+        limit[r] = here ? ctx->limit[r] : meg_machine_memory(m, r / m->ranks);
+        if (limit[r] > ask->memory) ask->memory = limit[r];
+    }
+    ask->limit = limit;
 }
 
 static char *text_of(const char *text)
@@ -88,13 +100,22 @@ static void tell(const meg_search *s, const meg_search_ask *ask, bool table, cha
     fclose(f);
 }
 
+/* A budget is one number for all ranks. */
+static int64_t least_limit(const meg_search_ask *ask)
+{
+    int64_t least = ask->memory;
+    for (int r = 0; ask->limit && r < ask->ranks; r++)
+        if (ask->limit[r] < least) least = ask->limit[r];
+    return least;
+}
+
 /* Words that were found, complete: those that fill the memory by themselves need to know how much there is. */
 static const char *words_of(const meg_search *s, const meg_search_ask *ask, int i)
 {
     const char *words = s->list[i].words;
     bool fills = s->fits && strstr(words, "recompute=segments") && ask->memory;
     if (!fills || meg_options_has(ask->options, "budget")) return words;
-    return meg_pool_text(s->pool, "%s budget=%" PRId64, words, ask->memory);
+    return meg_pool_text(s->pool, "%s budget=%" PRId64, words, least_limit(ask));
 }
 
 /* Candidates that can be run, in the order of forecast.h. */
@@ -124,12 +145,10 @@ static void list_best(const meg_search *s, const meg_search_ask *ask, char **out
 
 static char *nearest_of(const meg_search *s, const meg_search_ask *ask)
 {
-    char text[512] = "";
     const char *words = *s->list[0].words ? s->list[0].words : "the words as they are";
-    if (!s->fits)
-        snprintf(text, sizeof text, "; that is the nearest of %d plans for %d rank%s: %s", s->count,
-                 ask->ranks, ask->ranks == 1 ? "" : "s", words);
-    return text_of(text);
+    if (s->fits) return text_of("");
+    return text_of(meg_pool_text(s->pool, "; that is the nearest of %d plans for %d rank%s: %s",
+                                 s->count, ask->ranks, ask->ranks == 1 ? "" : "s", words));
 }
 
 static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, meg_forecast *out)
@@ -165,6 +184,7 @@ static meg_status replay(const meg_search_ask *ask, meg_error *e, meg_forecast *
 {
     meg_context *ctx = ask->graph->owner;
     meg_foresight *f;
+    int rank;
     MEG_TRY(e, meg_foresight_make(ask, e, ask->options, &f));
     out->options = text_of(ask->options);
     out->why = text_of("");
@@ -173,7 +193,8 @@ static meg_status replay(const meg_search_ask *ask, meg_error *e, meg_forecast *
     out->best = text_of("");
     out->nearest = text_of("");
     out->seconds = f->replay.seconds;
-    out->fits = ask->memory == 0 || meg_whole_bytes(&f->whole) <= ask->memory;
+    out->fits = ask->memory == 0 || (ask->limit ? meg_whole_missing(&f->whole, ask->limit, &rank) <= 0
+                                                : meg_whole_bytes(&f->whole) <= ask->memory);
     if (ctx->foresees) keep(ctx, f);
     else meg_foresight_free(f);
     return MEG_OK;
@@ -204,6 +225,16 @@ static meg_status ask_for(const meg_search_ask *ask, const wish *w, meg_error *e
     return choose ? search(ask, e, w->table, out) : replay(ask, e, out);
 }
 
+/* Budget and goal of the words. */
+static meg_status read_words(meg_error *e, const char *options, meg_plan_options *out)
+{
+    meg_pool *pool = meg_pool_new();
+    meg_status status = meg_plan_options_read(pool, e, options, out);
+    meg_pool_free(pool);
+    out->assign = out->mesh = "";
+    return status;
+}
+
 static meg_status forecast(const wish *w, meg_forecast *out)
 {
     const meg_graph *g = w->graph;
@@ -219,24 +250,26 @@ static meg_status forecast(const wish *w, meg_forecast *out)
     if (meg_comm_size(ctx->comm) == 1) MEG_TRY(e, meg_context_prices(ctx));
     meg_profile profile = meg_profile_priced(ctx->device, ctx->prices);
     MEG_TRY(e, meg_context_machine(ctx, e, ranks, &machine));
-    MEG_TRY(e, meg_plan_options_read(e, options, &read));
+    MEG_TRY(e, read_words(e, options, &read));
     meg_search_ask ask = {.graph = g,
                           .profile = &profile,
                           .machine = &machine,
                           .options = options,
                           .samples = d ? d->set.count : 0,
                           .ranks = ranks,
-                          .memory = limit_of(&read, &machine),
                           .goal = (meg_goal)read.goal,
                           .enough = enough,
                           .context = &until};
+    meg_pool *pool = meg_pool_new();
     meg_prices *described = prices_of(&machine);
     if (described) profile.prices = described;
+    set_limits(ctx, &read, pool, &ask);
     const meg_foresight *before = ctx->foresight;
     meg_status status = ask_for(&ask, w, e, out);
     bool kept = described && ctx->foresight && ctx->foresight != before;
     if (kept) ctx->foresight->described = described;
     else meg_prices_free(described);
+    meg_pool_free(pool);
     return status;
 }
 
@@ -280,6 +313,7 @@ meg_status meg_context_forecast_all(const meg_graph *g, const meg_data *d, const
     bool first = meg_comm_rank(c) == 0;
     meg_status status = MEG_OK;
     *out = (meg_forecast){0};
+    if (!ctx->limit) MEG_TRY(e, meg_limits_gather(c, e, &ctx->limit));
     if (first) status = meg_context_forecast(g, d, options, meg_comm_size(c), false, out);
     MEG_TRY(e, meg_context_agree(ctx, status));
     if (meg_comm_size(c) == 1) return MEG_OK;

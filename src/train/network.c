@@ -96,15 +96,10 @@ meg_val meg_input(meg_graph *g, const char *name, const char *shape)
 
 meg_val meg_join(meg_graph *g, const char *op, const char *options, int count, const meg_val x[])
 {
-    char text[1024], name[MEG_TEXT] = "";
     if (g->error.status != MEG_OK) return -1;
-    if (!options) options = "";
-    if (strlen(options) >= sizeof text) {
-        meg_fail(&g->error, MEG_EARG, "%s: more than %zu bytes of options", op, sizeof text - 1);
-        return -1;
-    }
-    strcpy(text, options);
-    meg_options_take(text, "name", name, sizeof name);
+    char *text = meg_pool_text(g->pool, "%s", options ? options : "");
+    char *name = meg_pool_text(g->pool, "%s", text); /* as long as the text, at most */
+    if (!meg_options_take(text, "name", name, strlen(text) + 1)) *name = '\0';
     return meg_graph_add(g, op, name, text, count, x);
 }
 

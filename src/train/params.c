@@ -10,15 +10,16 @@ const meg_param meg_context_params[] = {
      0},
     {"threads", MEG_PARAM_INT, AT(threads), "0",
      "of the cpu device (0: this rank's share of the cores)", NULL, 0, 4096},
-    {"machine", MEG_PARAM_TEXT, AT(machine), "",
+    {"machine", MEG_PARAM_STRING, AT(machine), "",
      "what plans are made for: a description or a file of one (without: this machine)", NULL, 0, 0},
     {"seed", MEG_PARAM_INT, AT(seed), "1", "of all random numbers", NULL, 0, 1e15},
     {"log", MEG_PARAM_CHOICE, AT(log), "warn", "what is said on stderr", "quiet|warn|info|debug", 0,
      0},
     {"pin", MEG_PARAM_BOOL, AT(pin), "yes",
      "each of a node's ranks keeps to its share of the cores", NULL, 0, 0},
-    {"prices", MEG_PARAM_TEXT, AT(prices), "",
-     "what kernels cost: a file of megalith probe, or builtin (default: of this machine, probed once)",
+    {"prices", MEG_PARAM_STRING, AT(prices), "",
+     "what kernels cost: a file of megalith probe, or builtin (default: of this machine, probed "
+     "once)",
      NULL, 0, 0},
     {NULL, 0, 0, NULL, NULL, NULL, 0, 0}};
 
@@ -42,7 +43,7 @@ const meg_param meg_trainer_params[] = {
     {"flip", MEG_PARAM_BOOL, AT(flip), "no", "augmentation: mirror at random", NULL, 0, 0},
     {"shard", MEG_PARAM_BYTES, AT(shard), "0",
      "saves weights as files of at most so many bytes, e.g. 5GB (0: as one)", NULL, 0, 0},
-    {"checkpoint", MEG_PARAM_TEXT, AT(checkpoint), "",
+    {"checkpoint", MEG_PARAM_STRING, AT(checkpoint), "",
      "folder for checkpoints; training goes on from the newest", NULL, 0, 0},
     {"checkpoint_every", MEG_PARAM_INT, AT(checkpoint_every), "0",
      "steps between checkpoints (0: an epoch); there is one at the end, too", NULL, 0, 1e15},

@@ -27,9 +27,9 @@ static bool is_learning(const char *word)
 /* The value of a word, or its default. */
 static const char *value_of(meg_pool *pool, const char *options, const meg_param *p)
 {
-    char value[MEG_TEXT], *copy = meg_pool_text(pool, "%s", options);
-    if (!meg_options_take(copy, p->name, value, sizeof value)) return p->initial;
-    return meg_pool_text(pool, "%s", value);
+    meg_given pair;
+    if (!meg_given_find(options, p->name, &pair)) return p->initial;
+    return pair.value.at ? meg_pool_text(pool, "%.*s", pair.value.length, pair.value.at) : "yes";
 }
 
 static const char *goal_name(meg_pool *pool, int goal)
@@ -71,9 +71,9 @@ static char *kept(const char *text)
 
 static void take(const meg_plan_text *t, const char *given, recalled *out)
 {
-    char goal[MEG_TEXT], *own = meg_pool_text(t->pool, "%s", given);
+    char *own = meg_pool_text(t->pool, "%s", given);
     const char *all, *found = "";
-    meg_options_take(own, "goal", goal, sizeof goal);
+    meg_options_drop(own, "goal");
     all = meg_pool_text(t->pool, "goal=given %s", own);
     for (const meg_param *p = meg_plan_params; p->name; p++) {
         if (is_learning(p->name) || meg_options_has(given, p->name)) continue;
@@ -136,11 +136,13 @@ static bool plan_again(const meg_graph *g, const meg_data *d, recalled *r, meg_f
         out->chosen_for = r->chosen_for;
         return true;
     }
-    char line[2048];
-    snprintf(line, sizeof line, "%.*s; they are not taken: %s\n", (int)strcspn(r->line, "\n"),
-             r->line, status == MEG_OK ? "they do not fit into the memory" : ctx->error.message);
+    meg_pool *pool = meg_pool_new();
+    char *line = kept(meg_pool_text(
+        pool, "%.*s; they are not taken: %s\n", (int)strcspn(r->line, "\n"), r->line,
+        status == MEG_OK ? "they do not fit into the memory" : ctx->error.message));
+    meg_pool_free(pool);
     free(r->line);
-    r->line = kept(line);
+    r->line = line;
     meg_forecast_free(out);
     return false;
 }
@@ -150,7 +152,9 @@ static bool is_given(const char *options)
 {
     meg_plan_options o;
     meg_error ignored = {0};
-    bool read = meg_plan_options_read(&ignored, options, &o) == MEG_OK;
+    meg_pool *pool = meg_pool_new();
+    bool read = meg_plan_options_read(pool, &ignored, options, &o) == MEG_OK;
+    meg_pool_free(pool);
     return !read || o.goal == MEG_GOAL_GIVEN; /* what cannot be read: others say why */
 }
 

@@ -96,11 +96,11 @@ static const meg_rule TRAINER[] = {
     {0},
 };
 
-meg_status meg_trainer_read(meg_error *e, const meg_logger *log, const char *text,
-                            const meg_dataset *set, meg_trainer_options *out)
+meg_status meg_trainer_read(const meg_trainer_words *w, meg_error *e, const char *text,
+                            meg_trainer_options *out)
 {
-    MEG_TRY(e, meg_options_parse(e, meg_trainer_params, "trainer", text, out));
-    const training state = {out, set};
+    MEG_TRY(e, meg_options_fill(e, &(meg_form){meg_trainer_params, "trainer", w->pool}, text, out));
+    const training state = {out, w->set};
     const meg_ruled ruled = {"trainer", meg_trainer_params, TRAINER, text, &state};
-    return meg_rules_check(e, log, &ruled);
+    return meg_rules_check(e, w->log, &ruled);
 }

@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 #include "base/clock.h"
 #include "base/random.h"
+#include "machine/memory.h"
 #include "train/advice.h"
 #include "train/content.h"
 #include "train/rules.h"
@@ -20,7 +21,8 @@
 static meg_status prepare(meg_trainer *t, const char *options)
 {
     meg_error *e = &t->ctx->error;
-    MEG_TRY(e, meg_trainer_read(e, &t->ctx->log, options, &t->data->set, &t->options));
+    const meg_trainer_words words = {t->pool, &t->ctx->log, &t->data->set};
+    MEG_TRY(e, meg_trainer_read(&words, e, options, &t->options));
     if (!meg_options_has(options, "lr")) t->options.schedule.lr = t->plan->optimizer->lr;
     int64_t batch = t->plan->entry[MEG_ENTRY_TRAIN].batch;
     int64_t tail = t->plan->entry[MEG_ENTRY_TRAIN_TAIL].batch, count = t->data->set.count;
@@ -42,7 +44,12 @@ static meg_status prepare(meg_trainer *t, const char *options)
     return reads ? meg_loader_new(e, &t->data->set, &o, &t->loader) : MEG_OK;
 }
 
-/* Ranks of one machine share its memory: the kernel would grant each what it asks for, and kill one when
+typedef struct need { /* of a rank */
+    int64_t bytes;
+    uint64_t owner; /* of the limit that it is under */
+} need;
+
+/* Ranks of one machine share its memory, or that of a control group: the kernel would grant each what it asks for, and kill one when
  * all have written to it. */
 static meg_status check_machine(meg_trainer *t)
 {
@@ -50,35 +57,41 @@ static meg_status check_machine(meg_trainer *t)
     meg_error *e = &t->ctx->error;
     int ranks = meg_comm_size(c), here = 0;
     const int *node = meg_comm_node(c);
-    int64_t *need = calloc((size_t)ranks, sizeof *need), sum = 0, most = meg_arena_most();
-    MEG_CHECK(e, need, MEG_ENOMEM, "no memory to compare %d ranks", ranks);
-    meg_status status = meg_comm_gather(c, e, &t->plan->arena, sizeof *need, need);
+    meg_memory m = meg_memory_look("");
+    need mine = {t->plan->arena, m.owner}, *all = calloc((size_t)ranks, sizeof *all);
+    int64_t sum = 0, most = m.most;
+    MEG_CHECK(e, all, MEG_ENOMEM, "no memory to compare %d ranks", ranks);
+    meg_status status = meg_comm_gather(c, e, &mine, sizeof mine, all);
     for (int r = 0; r < ranks; r++)
-        if (node[r] == node[meg_comm_rank(c)]) sum += need[r], here++;
-    free(need);
+        if (node[r] == node[meg_comm_rank(c)] && all[r].owner == m.owner)
+            sum += all[r].bytes, here++;
+    free(all);
     MEG_TRY(e, status);
     char text[2][32];
     meg_print_bytes(sum, text[0]);
     meg_print_bytes(most, text[1]);
     MEG_CHECK(e, here > 1 || sum <= most, MEG_ENOMEM,
-              "%s needs %" PRId64 " bytes (%s), but this machine has %s for it",
-              t->plan->source->name, sum, text[0], text[1]);
+              "%s needs %" PRId64 " bytes (%s), but this machine has %s for it: %" PRId64
+              " bytes are missing",
+              t->plan->source->name, sum, text[0], text[1], sum - most);
     MEG_CHECK(e, sum <= most, MEG_ENOMEM,
-              "%d ranks on one machine need %" PRId64 " bytes (%s), but it has %s", here, sum,
-              text[0], text[1]);
+              "%d ranks on one machine need %" PRId64 " bytes (%s), but it has %s: %" PRId64
+              " bytes are missing",
+              here, sum, text[0], text[1], sum - most);
     return MEG_OK;
 }
 
 /* Where the machine is too small, what would fit is said. */
 static meg_status check_fits(meg_trainer *t)
 {
-    char words[2048];
     const meg_plan *p = t->plan;
     meg_status status = meg_context_agree(t->ctx, check_machine(t));
     if (status != MEG_ENOMEM) return status;
-    meg_plan_words(p, words, sizeof words);
+    meg_pool *pool = meg_pool_new();
+    const char *words = meg_plan_words(p, pool);
     meg_context_advise(p->source, t->data,
                        &(meg_too_large){words, p->world.ranks, meg_arena_most()});
+    meg_pool_free(pool);
     return status;
 }
 
@@ -139,7 +152,7 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
                         {"another number of samples", (uint64_t)d->set.count}};
     MEG_TRY(&ctx->error, meg_context_same(ctx, same, 2));
     meg_trainer *t = calloc(1, sizeof *t);
-    if (t) *t = (meg_trainer){.ctx = ctx, .plan = p, .data = d};
+    if (t) *t = (meg_trainer){.ctx = ctx, .plan = p, .data = d, .pool = meg_pool_new()};
     meg_status status = t ? prepare(t, options)
                           : meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
     status = meg_context_agree(ctx, status);
@@ -158,6 +171,7 @@ void meg_trainer_free(meg_trainer *t)
     meg_checkpoints_close(t->checkpoints);
     meg_engine_free(t->engine);
     meg_loader_free(t->loader);
+    meg_pool_free(t->pool);
     free(t);
 }
 

@@ -12,9 +12,9 @@ typedef struct meg_trainer_options {
     meg_lr_schedule schedule;
     bool shuffle, flip;
     int64_t shift;
-    int64_t shard;             /* bytes of a file of saved weights, at most; 0: one file */
-    char checkpoint[MEG_TEXT]; /* folder; "": none */
-    int64_t checkpoint_every;  /* steps; 0: an epoch */
+    int64_t shard;            /* bytes of a file of saved weights, at most; 0: one file */
+    const char *checkpoint;   /* folder; "": none */
+    int64_t checkpoint_every; /* steps; 0: an epoch */
     int64_t keep;
     int resume; /* meg_resume */
 } meg_trainer_options;
@@ -58,6 +58,7 @@ struct meg_trainer {
     meg_context *ctx;
     meg_plan *plan;
     meg_data *data;
+    meg_pool *pool; /* of the options' texts */
     meg_trainer_options options;
     meg_engine *engine;
     meg_loader *loader; /* NULL: the rank needs neither samples nor labels */

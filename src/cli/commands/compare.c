@@ -59,10 +59,11 @@ static void enter(job *j, const char *words, const char *options, bool chosen)
 static const char *joined(const job *j, const char *given, const char *more)
 {
     meg_pool *pool = j->s.arguments->pool;
-    char word[MEG_TEXT], value[MEG_TEXT], old[MEG_TEXT], *text = meg_pool_text(pool, "%s", given);
-    meg_options_take(text, "goal", old, sizeof old);
-    for (const char *at = more; meg_options_next(&at, word, value) > 0;)
-        meg_options_take(text, word, old, sizeof old);
+    char word[MEG_TEXT], *text = meg_pool_text(pool, "%s", given);
+    meg_excerpt value;
+    meg_options_drop(text, "goal");
+    for (const char *at = more; meg_options_next(&at, word, &value) > 0;)
+        meg_options_drop(text, word);
     return meg_pool_text(pool, "%s %s goal=given", text, more);
 }
 
@@ -109,9 +110,10 @@ static meg_status enter_files(job *j)
 {
     meg_session *s = &j->s;
     const meg_arguments *a = s->arguments;
-    char word[MEG_TEXT], value[MEG_TEXT];
-    for (const char *at = a->text[MEG_TO_PLAN_FILE]; meg_options_next(&at, word, value) > 0;) {
-        const char *options, *path = meg_pool_text(a->pool, "%s", value);
+    char word[MEG_TEXT];
+    meg_excerpt value;
+    for (const char *at = a->text[MEG_TO_PLAN_FILE]; meg_options_next(&at, word, &value) > 0;) {
+        const char *options, *path = meg_pool_text(a->pool, "%.*s", value.length, value.at);
         meg_wording w = {path, meg_trial_words(a, path), meg_ranks(s->ctx)};
         MEG_TRY(s->error, meg_session_words(s, &w, &options));
         enter(j, path, options, false);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct settings {
-    char data[MEG_TEXT];
+    const char *data;
     int64_t ranks, rank;
     int entry;
     bool slots, json;
@@ -216,7 +216,7 @@ static const meg_param PARAMS[] = {
      "train|tail|eval", 0, 0},
     {"slots", MEG_PARAM_BOOL, AT(slots), "no", "with times, implementations and all slots", NULL, 0,
      0},
-    {"data", MEG_PARAM_TEXT, AT(data), "",
+    {"data", MEG_PARAM_STRING, AT(data), "",
      "data set that would be trained on: READER:WORDS; decides image, classes, last batch", NULL, 0,
      0},
     {"ranks", MEG_PARAM_INT, AT(ranks), "0",

@@ -14,7 +14,7 @@
 #include <string.h>
 
 typedef struct settings {
-    char input[MEG_TEXT], out[MEG_TEXT];
+    const char *input, *out;
     bool train;
 } settings;
 
@@ -59,7 +59,8 @@ static meg_status find(meg_session *s, const given *f, const char *name, meg_sav
     MEG_CHECK(s->error, at >= 0, MEG_EDATA, "%s: there is no input '%s'", s->graph->name, name);
     if (!f->numpy) return meg_safetensors_at(f->file, s->error, at, out);
     const meg_npy *a = &f->array;
-    *out = (meg_saved){.name = name, .rank = a->rank, .dtype = a->type->to_whole ? MEG_I32 : MEG_F32};
+    *out = (meg_saved){
+        .name = name, .rank = a->rank, .dtype = a->type->to_whole ? MEG_I32 : MEG_F32};
     memcpy(out->dims, a->dims, sizeof a->dims);
     return MEG_OK;
 }
@@ -92,8 +93,7 @@ static meg_status fill_numpy(meg_session *s, const meg_npy *a, meg_dtype dtype, 
         a->type->to_whole(whole, piece, count);
         for (int64_t i = 0; i < count; i++) {
             MEG_CHECK(s->error, whole[i] == (int32_t)whole[i], MEG_EDATA,
-                      "%s has the number %lld, but ids have 32 bits", a->name,
-                      (long long)whole[i]);
+                      "%s has the number %lld, but ids have 32 bits", a->name, (long long)whole[i]);
             ((int32_t *)to)[at + i] = (int32_t)whole[i];
         }
     }
@@ -127,7 +127,8 @@ static meg_status fill_all(meg_session *s, const given *f, meg_reference *r)
 /* Moves axis 1 behind the others, where the file has it. */
 static void turn(meg_pool *pool, meg_saved *t)
 {
-    int64_t samples = t->dims[0], channels = t->dims[1], inner = 1, bytes = meg_dtype_bytes(t->dtype);
+    int64_t samples = t->dims[0], channels = t->dims[1], inner = 1,
+            bytes = meg_dtype_bytes(t->dtype);
     for (int i = 2; i < t->rank; i++) {
         inner *= t->dims[i];
         t->dims[i - 1] = t->dims[i];
@@ -196,8 +197,9 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 #define AT(field) offsetof(settings, field)
 
 static const meg_param PARAMS[] = {
-    {"input", MEG_PARAM_TEXT, AT(input), NULL, "safetensors file with the inputs, or the only one as .npy or .npz", NULL, 0, 0},
-    {"out", MEG_PARAM_TEXT, AT(out), NULL, "safetensors file for the outputs", NULL, 0, 0},
+    {"input", MEG_PARAM_STRING, AT(input), NULL,
+     "safetensors file with the inputs, or the only one as .npy or .npz", NULL, 0, 0},
+    {"out", MEG_PARAM_STRING, AT(out), NULL, "safetensors file for the outputs", NULL, 0, 0},
     {"train", MEG_PARAM_BOOL, AT(train), "no", "as in training: batch statistics, dropout", NULL, 0,
      0},
     {0},

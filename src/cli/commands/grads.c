@@ -8,7 +8,7 @@
 #include <inttypes.h>
 
 typedef struct settings {
-    char weights[MEG_TEXT], input[MEG_TEXT], labels[MEG_TEXT], out[MEG_TEXT];
+    const char *weights, *input, *labels, *out;
 } settings;
 
 static bool takes_tokens(const meg_graph *g)
@@ -75,11 +75,11 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 #define AT(field) offsetof(settings, field)
 
 static const meg_param PARAMS[] = {
-    {"weights", MEG_PARAM_TEXT, AT(weights), "",
+    {"weights", MEG_PARAM_STRING, AT(weights), "",
      "safetensors file, e.g. a state dict of PyTorch; an ONNX file has its own", NULL, 0, 0},
-    {"input", MEG_PARAM_TEXT, AT(input), NULL, "npy file: images or tokens", NULL, 0, 0},
-    {"labels", MEG_PARAM_TEXT, AT(labels), NULL, "npy file: classes or targets", NULL, 0, 0},
-    {"out", MEG_PARAM_TEXT, AT(out), NULL, "safetensors file for gradients, running statistics",
+    {"input", MEG_PARAM_STRING, AT(input), NULL, "npy file: images or tokens", NULL, 0, 0},
+    {"labels", MEG_PARAM_STRING, AT(labels), NULL, "npy file: classes or targets", NULL, 0, 0},
+    {"out", MEG_PARAM_STRING, AT(out), NULL, "safetensors file for gradients, running statistics",
      NULL, 0, 0},
     {0},
 };

@@ -12,7 +12,8 @@
 #include <string.h>
 
 typedef struct settings {
-    char data[MEG_TEXT], save[MEG_TEXT], report[MEG_TEXT], trace[MEG_TEXT];
+    const char *data, *save;
+    char report[MEG_TEXT], trace[MEG_TEXT];
     int64_t ranks;
     bool alternatives, json;
 } settings;
@@ -141,10 +142,10 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 }
 
 static const meg_param PARAMS[] = {
-    {"data", MEG_PARAM_TEXT, offsetof(settings, data), "",
+    {"data", MEG_PARAM_STRING, offsetof(settings, data), "",
      "data set that would be trained on: READER:WORDS; decides image, classes, last batch", NULL, 0,
      0},
-    {"save", MEG_PARAM_TEXT, offsetof(settings, save), "",
+    {"save", MEG_PARAM_STRING, offsetof(settings, save), "",
      "writes the plan as a text for --plan, to be read and edited", NULL, 0, 0},
     {"ranks", MEG_PARAM_INT, offsetof(settings, ranks), "0",
      "as it would be on so many ranks, without starting them", NULL, 0, 1 << 20},

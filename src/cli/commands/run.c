@@ -9,7 +9,7 @@
 
 typedef struct settings {
     int64_t np, npernode;
-    char m[MEG_TEXT], mpi[MEG_TEXT];
+    const char *m, *mpi;
     bool dry_run;
 } settings;
 
@@ -67,8 +67,8 @@ static const meg_param PARAMS[] = {
     {"np", MEG_PARAM_INT, AT(np), NULL, "ranks", NULL, 1, 1 << 20},
     {"npernode", MEG_PARAM_INT, AT(npernode), "0", "ranks on each host (0: as it comes)", NULL, 0,
      1 << 20},
-    {"m", MEG_PARAM_TEXT, AT(m), "", "machinefile: one host a line", NULL, 0, 0},
-    {"mpi", MEG_PARAM_TEXT, AT(mpi), "", "openmpi or mpich (the first that is here)", NULL, 0, 0},
+    {"m", MEG_PARAM_STRING, AT(m), "", "machinefile: one host a line", NULL, 0, 0},
+    {"mpi", MEG_PARAM_STRING, AT(mpi), "", "openmpi or mpich (the first that is here)", NULL, 0, 0},
     {"dry_run", MEG_PARAM_BOOL, AT(dry_run), "no", "prints the command line, runs nothing", NULL, 0,
      0},
     {0},

@@ -1,9 +1,9 @@
 /* `megalith show MODEL`: what a network is made of, as a table or a drawing. */
+#include "base/files/outfile.h"
 #include "cli/report/drawing.h"
 #include "cli/session.h"
 #include "cli/words.h"
 #include "graph/op.h"
-#include "base/files/outfile.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ enum {
 
 typedef struct settings {
     int level, format;
-    char out[MEG_TEXT];
+    const char *out;
 } settings;
 
 typedef struct view {
@@ -276,8 +276,8 @@ static const meg_param PARAMS[] = {
      "what a line or box stands for, by the parts of names", "layer|block|module", 0, 0},
     {"format", MEG_PARAM_CHOICE, offsetof(settings, format), "text",
      "a table, or a drawing: for Graphviz, or for browsers", "text|dot|svg", 0, 0},
-    {"out", MEG_PARAM_TEXT, offsetof(settings, out), "", "file to write (default: stdout)", NULL, 0,
-     0},
+    {"out", MEG_PARAM_STRING, offsetof(settings, out), "", "file to write (default: stdout)", NULL,
+     0, 0},
     {0},
 };
 

@@ -26,8 +26,8 @@ enum {
 };
 
 typedef struct settings {
-    char data[MEG_TEXT], test[MEG_TEXT], save[MEG_TEXT], load[MEG_TEXT], trace[MEG_TEXT],
-        report[MEG_TEXT];
+    const char *data, *test, *save, *load, *trace;
+    char report[MEG_TEXT];
     int64_t steps, every;
     bool no_test, json;
 } settings;
@@ -343,18 +343,18 @@ static meg_status run(const meg_arguments *a, meg_error *e)
 #define AT(field) offsetof(settings, field)
 
 static const meg_param PARAMS[] = {
-    {"data", MEG_PARAM_TEXT, AT(data), "",
+    {"data", MEG_PARAM_STRING, AT(data), "",
      "READER:WORDS to train on, `megalith list readers` (fashion-mnist:split=train)", NULL, 0, 0},
-    {"test", MEG_PARAM_TEXT, AT(test), "",
+    {"test", MEG_PARAM_STRING, AT(test), "",
      "READER:WORDS to evaluate on (fashion-mnist:split=test; with --data: nothing)", NULL, 0, 0},
     {"no_test", MEG_PARAM_BOOL, AT(no_test), "no", "do not evaluate", NULL, 0, 0},
     {"steps", MEG_PARAM_INT, AT(steps), "0", "train so many steps (0: as many as epochs= says)",
      NULL, 0, 1e15},
-    {"save", MEG_PARAM_TEXT, AT(save), "",
+    {"save", MEG_PARAM_STRING, AT(save), "",
      "file for the weights, at the end: .onnx with the network, else safetensors", NULL, 0, 0},
-    {"load", MEG_PARAM_TEXT, AT(load), "", "safetensors file with weights to begin with", NULL, 0,
+    {"load", MEG_PARAM_STRING, AT(load), "", "safetensors file with weights to begin with", NULL, 0,
      0},
-    {"trace", MEG_PARAM_TEXT, AT(trace), "",
+    {"trace", MEG_PARAM_STRING, AT(trace), "",
      "file for a trace of all kernels and messages (ui.perfetto.dev)", NULL, 0, 0},
     {"report", MEG_PARAM_TEXT, AT(report), "",
      "HTML file with pictures: timelines, predicted and measured, memory, alternatives", NULL, 0,

@@ -284,8 +284,8 @@ static meg_status check_hosts(meg_error *e, const meg_launch *l, bool slurm, int
 static meg_status check_room(meg_error *e, const meg_launch *l)
 {
     enum {
-        TASKS = 4,  /* of a rank: MPI's, the device's and the loader's threads are tasks, too */
-        FEW = 64 /* ranks: whatever is planned for them is asked later */
+        TASKS = 4, /* of a rank: MPI's, the device's and the loader's threads are tasks, too */
+        FEW = 64   /* ranks: whatever is planned for them is asked later */
     };
     const int64_t each = 24 << 20; /* bytes */
     struct rlimit tasks;
@@ -296,13 +296,15 @@ static meg_status check_room(meg_error *e, const meg_launch *l)
     meg_print_bytes(memory, has);
     meg_print_bytes(l->np > INT64_MAX / each ? INT64_MAX : l->np * each, needs);
     MEG_CHECK(e, l->np <= fits, MEG_EARG,
-              "-np %" PRId64 " on one machine takes %s for the processes alone, but it has %s: use -np "
+              "-np %" PRId64
+              " on one machine takes %s for the processes alone, but it has %s: use -np "
               "%" PRId64 " or less, or name hosts (-m)",
               l->np, needs, has, fits);
     if (getrlimit(RLIMIT_NPROC, &tasks) != 0 || tasks.rlim_cur == RLIM_INFINITY) return MEG_OK;
     fits = (int64_t)tasks.rlim_cur / TASKS;
     MEG_CHECK(e, l->np <= fits, MEG_EARG,
-              "-np %" PRId64 " on one machine takes more processes and threads than its limit, %" PRId64
+              "-np %" PRId64
+              " on one machine takes more processes and threads than its limit, %" PRId64
               " (ulimit -u): use -np %" PRId64 " or less, or name hosts (-m)",
               l->np, (int64_t)tasks.rlim_cur, fits > 0 ? fits : 1);
     return MEG_OK;
@@ -346,7 +348,7 @@ meg_care meg_launch_care(const meg_arguments *a)
 meg_status meg_launch_ranks(meg_error *e, const char *text, int64_t *out)
 {
     static const meg_param np[] = {{"np", MEG_PARAM_INT, 0, NULL, NULL, NULL, 1, 1 << 20}, {0}};
-    return meg_options_set(e, np, "ranks", "np", text, out);
+    return meg_options_set(e, &(meg_form){np, "ranks", NULL}, "np", text, out);
 }
 
 meg_status meg_launch_self(meg_error *e, meg_pool *pool, char **out)

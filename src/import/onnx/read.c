@@ -28,15 +28,15 @@ enum {
 #define AT(field) offsetof(meg_onnx_options, field)
 
 const meg_param meg_onnx_params[] = {
-    {"loss", MEG_PARAM_TEXT, AT(loss), "softmax_xent",
+    {"loss", MEG_PARAM_STRING, AT(loss), "softmax_xent",
      "what the output is trained for; none: plain outputs", NULL, 0, 0},
-    {"output", MEG_PARAM_TEXT, AT(output), "", "the output to train, where there are several", NULL,
-     0, 0},
+    {"output", MEG_PARAM_STRING, AT(output), "", "the output to train, where there are several",
+     NULL, 0, 0},
     {"image", MEG_PARAM_AXES, AT(image), "0",
      "extents of a sample (3x224x224) where the file leaves them open", NULL, 0, 1 << 24},
-    {"freeze", MEG_PARAM_TEXT, AT(freeze), "", "weights that are not trained: names, *, commas",
+    {"freeze", MEG_PARAM_STRING, AT(freeze), "", "weights that are not trained: names, *, commas",
      NULL, 0, 0},
-    {"train", MEG_PARAM_TEXT, AT(train), "", "those that are, after all", NULL, 0, 0},
+    {"train", MEG_PARAM_STRING, AT(train), "", "those that are, after all", NULL, 0, 0},
     {0}};
 
 /* ---- needs ---- */
@@ -101,7 +101,8 @@ static void find_needs(meg_onnx_build *b)
             meg_onnx_symbol *s = meg_onnx_symbol_of(b, n->in[k]);
             if (!s) continue;
             s->needed = true;
-            if (k == 1 && meg_bytes_is(n->op, "CastLike")) continue; /* only its type is asked for */
+            if (k == 1 && meg_bytes_is(n->op, "CastLike"))
+                continue; /* only its type is asked for */
             s->uses++;
             s->user = i;
         }
@@ -172,7 +173,7 @@ static meg_status check_attributes(const meg_onnx_build *b, const meg_onnx_node 
         while (*at && !known) {
             size_t length = strcspn(at, " ");
             known = length && meg_bytes_equal(name, (meg_bytes){(const uint8_t *)at,
-                                                              (const uint8_t *)at + length});
+                                                                (const uint8_t *)at + length});
             at += length + (at[length] == ' ');
         }
         if (!known)
@@ -236,7 +237,8 @@ static bool of_keras(const meg_onnx_build *b)
                  meg_bytes_is(b->file->producer, "keras");
     for (size_t i = 0; i < b->file->inputs && !found; i++) {
         meg_bytes s = b->file->input[i].name;
-        found = meg_bytes_bytes(s) >= (int64_t)strlen(name) && memcmp(s.at, name, strlen(name)) == 0;
+        found = meg_bytes_bytes(s) >= (int64_t)strlen(name) &&
+                memcmp(s.at, name, strlen(name)) == 0;
     }
     return found;
 }
@@ -341,19 +343,29 @@ static const char *model_name(meg_onnx_file *f)
     return meg_pool_text(f->pool, "%.*s", (int)(dot ? dot - name : (ptrdiff_t)strlen(name)), name);
 }
 
+static meg_status load(meg_onnx_build *b, const char *path, meg_graph **out)
+{
+    meg_error *e = b->error;
+    MEG_TRY(e, meg_onnx_open(e, path, &b->file));
+    b->graph = meg_graph_create(model_name(b->file));
+    b->graph->file = b->file;
+    b->graph->close_file = close_file;
+    meg_status status = build(b);
+    if (b->graph->error.status != MEG_OK)
+        status = meg_fail(e, b->graph->error.status, "%s: %s", path, b->graph->error.message);
+    if (status == MEG_OK) *out = b->graph;
+    else meg_graph_destroy(b->graph);
+    return status;
+}
+
 meg_status meg_onnx_load(meg_error *e, const char *path, const char *options,
                          const meg_onnx_listener *listener, meg_graph **out)
 {
     meg_onnx_build b = {.error = e, .listener = listener};
-    MEG_TRY(e, meg_options_parse(e, meg_onnx_params, "onnx", options, &b.options));
-    MEG_TRY(e, meg_onnx_open(e, path, &b.file));
-    b.graph = meg_graph_create(model_name(b.file));
-    b.graph->file = b.file;
-    b.graph->close_file = close_file;
-    meg_status status = build(&b);
-    if (b.graph->error.status != MEG_OK)
-        status = meg_fail(e, b.graph->error.status, "%s: %s", path, b.graph->error.message);
-    if (status == MEG_OK) *out = b.graph;
-    else meg_graph_destroy(b.graph);
+    meg_pool *pool = meg_pool_new(); /* of the options' texts */
+    meg_status status = meg_options_fill(e, &(meg_form){meg_onnx_params, "onnx", pool}, options,
+                                         &b.options);
+    if (status == MEG_OK) status = load(&b, path, out);
+    meg_pool_free(pool);
     return status;
 }

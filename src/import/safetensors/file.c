@@ -119,9 +119,10 @@ meg_status meg_safetensors_numbers(const meg_safetensors *f, meg_error *e, int i
 {
     const meg_saved_entry *t = NULL;
     MEG_TRY(e, entry_of(f, e, i, &t));
-    MEG_CHECK(e, t->type->number, MEG_EUNSUPPORTED,
-              "%s: tensor '%.100s' has type %.20s; supported: F64 F32 F16 BF16, whole numbers, BOOL",
-              f->path, t->name, t->dtype);
+    MEG_CHECK(
+        e, t->type->number, MEG_EUNSUPPORTED,
+        "%s: tensor '%.100s' has type %.20s; supported: F64 F32 F16 BF16, whole numbers, BOOL",
+        f->path, t->name, t->dtype);
     *out = (meg_saved_numbers){.rank = t->rank,
                                .whole = t->type->whole,
                                .data = t->data,

@@ -8,7 +8,7 @@
 typedef struct meg_saved_type {
     const char *name;
     int64_t bytes;
-    int ours; /* meg_dtype, or -1 */
+    int ours;                                        /* meg_dtype, or -1 */
     double (*number)(const char *at, int64_t bytes); /* NULL: not read as a number */
     bool whole;                                      /* numbers, or truths */
 } meg_saved_type;

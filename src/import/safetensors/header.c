@@ -4,8 +4,8 @@
  */
 #include "import/safetensors/file.h"
 
-#include "base/half.h"
 #include "base/files/json.h"
+#include "base/half.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -5,9 +5,9 @@
  */
 #include "import/safetensors/safetensors.h"
 
-#include "base/pool.h"
 #include "base/files/json.h"
 #include "base/files/outfile.h"
+#include "base/pool.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  * where w, one per channel, 1 if not given, is what a positive weighs. `count` is the number of
  * targets of the whole step (label_count). A target of NaN is none: no loss, no gradient.
  */
-#include "ops/loss/loss.h"
 #include "ops/common/shape.h"
+#include "ops/loss/loss.h"
 
 enum {
     TARGETS = MEG_X + 1,

@@ -1,7 +1,7 @@
 /* How many pixels have their largest logit at their label; the first of equal ones counts.
  * Pixels with the ignored label are never right. One element; for reports, without gradient. */
-#include "ops/loss/loss.h"
 #include "ops/common/shape.h"
+#include "ops/loss/loss.h"
 
 enum {
     LABELS = MEG_X + 1

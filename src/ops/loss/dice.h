@@ -11,8 +11,8 @@
 #ifndef MEG_OPS_LOSS_DICE_H
 #define MEG_OPS_LOSS_DICE_H
 
-#include "ops/loss/loss.h"
 #include "ops/common/shape.h"
+#include "ops/loss/loss.h"
 
 enum {
     MEG_DICE_BOTH,  /* sum of p t */

@@ -1,7 +1,7 @@
 /* z, the sum over the classes of exp(x - top), per pixel: the second phase of the softmax loss. Its
  * inputs are the logits and their top, which gets no gradient (see top.c). */
-#include "ops/loss/loss.h"
 #include "ops/common/shape.h"
+#include "ops/loss/loss.h"
 
 #ifndef MEG_F64
 static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])

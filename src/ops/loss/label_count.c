@@ -5,8 +5,8 @@
  *               as much as its class weighs
  *     reals     (targets) those that are NaN do not count
  */
-#include "ops/loss/loss.h"
 #include "ops/common/shape.h"
+#include "ops/loss/loss.h"
 
 enum {
     WEIGHTS = MEG_X + 1 /* (1, c); may be absent */

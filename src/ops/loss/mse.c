@@ -5,8 +5,8 @@
  * `count` is the number of targets of the whole step (label_count), so shares simply add up. Where
  * the target is NaN there is none: no loss, no gradient.
  */
-#include "ops/loss/loss.h"
 #include "ops/common/shape.h"
+#include "ops/loss/loss.h"
 
 enum {
     TARGETS = MEG_X + 1,

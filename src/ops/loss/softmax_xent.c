@@ -8,8 +8,8 @@
  * gradient. All classes of a pixel are looked at together; a plan that cuts them replaces this node
  * by its phases: top, expsum, xent.
  */
-#include "ops/loss/loss.h"
 #include "ops/common/shape.h"
+#include "ops/loss/loss.h"
 
 enum {
     LABELS = MEG_X + 1,

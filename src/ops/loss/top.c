@@ -1,8 +1,8 @@
 /* The largest logit of every pixel: the first phase of the softmax loss. It only keeps exp() in
  * range; the loss does not depend on it, so it carries no gradient, and a maximum needs no adjoint.
  */
-#include "ops/loss/loss.h"
 #include "ops/common/shape.h"
+#include "ops/loss/loss.h"
 
 #ifndef MEG_F64
 static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])

@@ -6,8 +6,8 @@
  * A label that is ignored or outside of the classes has no loss. The gradient of top, which cancels
  * with that through z, is left out of both (see top.c).
  */
-#include "ops/loss/loss.h"
 #include "ops/common/shape.h"
+#include "ops/loss/loss.h"
 
 enum {
     TOP = MEG_X + 1,

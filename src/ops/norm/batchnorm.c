@@ -7,8 +7,8 @@
  * The variance is a second sum, of (x - mean)^2: E[x^2] - E[x]^2 cancels. What is stored is what
  * forward normalises with, so that replay gives the same bits.
  */
-#include "ops/norm/norm.h"
 #include "ops/common/shape.h"
+#include "ops/norm/norm.h"
 
 #include <inttypes.h>
 

@@ -1,9 +1,9 @@
 /* Mean of every set of elements (cells.h): the first phase of the normalisations and, over the
  * pixels of one sample and channel, the global average pool. A part of the sum is divided by the
  * whole count, so that partial means simply add up. */
-#include "ops/norm/cells.h"
 #include "ops/common/runs.h"
 #include "ops/common/shape.h"
+#include "ops/norm/cells.h"
 
 #ifndef MEG_F64
 const meg_param meg_mean_params[] = {

@@ -1,8 +1,8 @@
 /* The last phase of the normalisations inside a sample: with a mean and a variance of every set
  * that are values of their own, whoever summed them. It reduces nothing itself, so every axis may
  * be cut; what backward sends to mean and variance goes on through these nodes. */
-#include "ops/norm/setnorm.h"
 #include "ops/common/shape.h"
+#include "ops/norm/setnorm.h"
 
 enum {
     MEAN = MEG_X + 1,

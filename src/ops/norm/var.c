@@ -1,9 +1,9 @@
 /* Biased variance of every set of elements (cells.h) around the mean that is its second input: the
  * second phase of the normalisations. The gradient of the mean is zero in total, but that of a part
  * of the sum is not. */
-#include "ops/norm/cells.h"
 #include "ops/common/runs.h"
 #include "ops/common/shape.h"
+#include "ops/norm/cells.h"
 
 #ifndef MEG_F64
 static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[MEG_OUTPUTS])

@@ -11,8 +11,8 @@
 #ifndef MEG_OPS_OPTIMIZER_ADAM_H
 #define MEG_OPS_OPTIMIZER_ADAM_H
 
-#include "ops/optimizer/optimizer.h"
 #include "ops/common/real.h"
+#include "ops/optimizer/optimizer.h"
 
 #include <tgmath.h> /* sqrt of `real` */
 

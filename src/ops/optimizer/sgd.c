@@ -7,8 +7,8 @@
  * Without momentum there is no buffer. Settings are rounded to `real` once; the loops are plain
  * enough for the compiler's vectors.
  */
-#include "ops/optimizer/optimizer.h"
 #include "ops/common/real.h"
+#include "ops/optimizer/optimizer.h"
 
 typedef struct sgd_settings {
     double momentum, weight_decay;

@@ -6,8 +6,8 @@
  * The kernels walk lines along w and, per line, the taps that meet it; the channels run inside, so
  * that what a tap costs to find is paid once for all of them.
  */
-#include "ops/window/convolution.h"
 #include "ops/common/shape.h"
+#include "ops/window/convolution.h"
 
 #include <math.h>
 

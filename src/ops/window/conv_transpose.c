@@ -7,8 +7,8 @@
  * group, taps); so do PyTorch's files. The kernels are conv's with the two sides of the window
  * exchanged.
  */
-#include "ops/window/convolution.h"
 #include "ops/common/shape.h"
+#include "ops/window/convolution.h"
 
 #include <math.h>
 

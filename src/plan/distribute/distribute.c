@@ -271,19 +271,21 @@ static meg_status check_use(const meg_plan *p, const meg_entry *e, meg_error *er
         if (cuts_anything(e, a, &dim, &best)) continue;
         const meg_value *x = &e->graph->value[best];
         int64_t most = x->shape.hi[a];
+        char brief[MEG_BRIEF];
         MEG_CHECK(
             error, most > 1, MEG_EARG,
             "mesh=%s: %d parts along %c, but no layer there has more than one, %s among them: "
             "leave %c out",
-            p->options.mesh, dim, letter, x->name, letter);
+            meg_brief(p->options.mesh, brief), dim, letter, x->name, letter);
         char grain[48] = "", parts[48];
         bool grainy = say_grain(e, x, a, grain, parts);
         return meg_fail(
             error, MEG_EARG,
             "mesh=%s: %d parts along %c, but no layer there can be cut so; the largest, "
             "%s (%s), has an extent of %" PRId64 "%s: use %s, or leave %c out",
-            p->options.mesh, dim, letter, x->name, e->graph->node[x->maker].op->name, most, grain,
-            grainy ? parts : instead(p, x, a, dim), letter);
+            meg_brief(p->options.mesh, brief), dim, letter, x->name,
+            e->graph->node[x->maker].op->name, most, grain, grainy ? parts : instead(p, x, a, dim),
+            letter);
     }
     return MEG_OK;
 }

@@ -68,7 +68,8 @@ typedef struct meg_positions {
     int makes, takes; /* those that take what this position makes, and this one; -1: none */
 } meg_positions;
 meg_positions meg_entry_takers(const meg_entry *e, int from, int to, int position);
-meg_positions meg_entry_peers(const meg_entry *e, int segment, int position); /* of the same samples */
+meg_positions meg_entry_peers(const meg_entry *e, int segment,
+                              int position); /* of the same samples */
 /* The messages that bring them a value: its halo, or what a move brings. */
 meg_transfer meg_entry_transfer(meg_pool *pool, const meg_entry *e, int value, int direction,
                                 meg_positions to);

@@ -135,13 +135,14 @@ static meg_status check_tags(const meg_station *t, meg_error *e)
 static meg_status check_sums(const meg_plan *p, const meg_station *t, meg_error *e)
 {
     const meg_allreduce_kind *kind = meg_allreduce_find(p->options.allreduce);
+    char brief[MEG_BRIEF];
     for (int i = 0; i < t->instrs && !kind->step; i++) {
         const meg_instr *in = &t->instr[i];
         bool sum = in->code == MEG_REDUCE && in->half == MEG_HALF_BOTH;
         MEG_CHECK(e, !sum || t->entry->team[in->peer].count == p->world.ranks, MEG_EARG,
                   "allreduce=%s works on all ranks, but mesh=%s has sums over some of them: use "
                   "allreduce=ring",
-                  kind->name, p->options.mesh);
+                  kind->name, meg_brief(p->options.mesh, brief));
     }
     return MEG_OK;
 }

@@ -147,7 +147,7 @@ meg_instr meg_lower_instr(meg_code code, const meg_node *v, meg_pass pass);
 void meg_lower_emit(meg_lower *l, const meg_instr *i);
 void meg_lower_describe(meg_lower *l, const meg_node *v, meg_pass pass, meg_spec *s);
 void meg_lower_work(meg_instr *i, const meg_spec *s); /* what it is priced by, when it is emitted */
-void meg_lower_price(meg_lower *l, meg_instr *i);     /* the same; an instruction other than a kernel */
+void meg_lower_price(meg_lower *l, meg_instr *i); /* the same; an instruction other than a kernel */
 int meg_lower_copy(meg_lower *l, int slot, meg_format to, int64_t bytes, const meg_node *user);
 void meg_lower_fill(meg_lower *l, int into, int slot); /* copies where the boxes meet */
 /* Another box: zero where the slot has nothing. */
@@ -211,7 +211,8 @@ typedef struct meg_weighed { /* a station's blocks, as it was lowered without re
 } meg_weighed;
 
 meg_weighed meg_lower_weigh(const meg_lower *l);
-void meg_lower_run_again(meg_lower *l, int node); /* the node's rerun, if it is in one, and not yet */
+void meg_lower_run_again(meg_lower *l,
+                         int node); /* the node's rerun, if it is in one, and not yet */
 
 /* ---- gradients.c ---- */
 

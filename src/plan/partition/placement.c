@@ -91,11 +91,12 @@ static meg_status place_stages(meg_plan *p, meg_error *e)
 static void name_words(const meg_plan *p, char *out, size_t size)
 {
     const meg_plan_options *o = &p->options;
+    char brief[MEG_BRIEF];
     size_t used = (size_t)snprintf(out, size, "stages=%" PRId64, o->stages);
     if (o->chunks > 1)
         used += (size_t)snprintf(out + used, size - used, " chunks=%" PRId64, o->chunks);
     if (p->each > o->stages / o->chunks)
-        used += (size_t)snprintf(out + used, size - used, " mesh=%s", o->mesh);
+        used += (size_t)snprintf(out + used, size - used, " mesh=%s", meg_brief(o->mesh, brief));
     if (o->replicas) snprintf(out + used, size - used, " replicas=%" PRId64, o->replicas);
 }
 

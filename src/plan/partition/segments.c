@@ -19,16 +19,18 @@ typedef struct words { /* where in mesh= we are */
     meg_groups *groups;
     const char *at;
     int stage;
+    char brief[MEG_BRIEF]; /* mesh=, for messages */
 } words;
 
 static meg_status bad(const words *w, const char *why)
 {
+    char rest[MEG_BRIEF];
     return meg_fail(w->e, MEG_EARG,
                     "mesh=%s: %s at %s%s%s: use letters n c d h w with numbers (h2w2; h3:1 for "
                     "unequal parts), or 2x2 for h x w, 2x2x2 for d x h x w; ',' between stages, "
                     "'/group:' before a further "
                     "segment of a stage",
-                    w->plan->options.mesh, why, *w->at ? "'" : "", *w->at ? w->at : "its end",
+                    w->brief, why, *w->at ? "'" : "", *w->at ? meg_brief(w->at, rest) : "its end",
                     *w->at ? "'" : "");
 }
 
@@ -98,8 +100,7 @@ static meg_status read_mesh(words *w, meg_segment *s)
     for (int a = 0; a < MEG_AXES; a++)
         size *= s->dim[a];
     if (*w->at && *w->at != ',' && *w->at != '/') return bad(w, "no mesh");
-    MEG_CHECK(w->e, size <= 1 << 20, MEG_EARG, "mesh=%s: more than %d ranks", w->plan->options.mesh,
-              1 << 20);
+    MEG_CHECK(w->e, size <= 1 << 20, MEG_EARG, "mesh=%s: more than %d ranks", w->brief, 1 << 20);
     s->size = (int)size;
     return MEG_OK;
 }
@@ -119,8 +120,8 @@ static meg_status find_group(words *w, int *out)
         if (strlen(s->name) != length || strncmp(s->name, w->at, length) != 0) continue;
         *out = s->node[0];
         MEG_CHECK(w->e, p->stage[*out] == w->stage, MEG_EARG,
-                  "mesh=%s: %s is in stage %d, not in stage %d", p->options.mesh, s->name,
-                  p->stage[*out], w->stage);
+                  "mesh=%s: %s is in stage %d, not in stage %d", w->brief, s->name, p->stage[*out],
+                  w->stage);
         w->at += length;
         if (*w->at != ':') return bad(w, "no ':' behind the group");
         w->at++;
@@ -130,7 +131,7 @@ static meg_status find_group(words *w, int *out)
     return meg_fail(
         w->e, MEG_EARG,
         "mesh=%s: %s has no group '%s'%s at level=%s: `megalith show %s --level %s` lists them",
-        p->options.mesh, p->source->name, asked, hint, level[p->options.level], p->source->name,
+        w->brief, p->source->name, asked, hint, level[p->options.level], p->source->name,
         level[p->options.level]);
 }
 
@@ -160,7 +161,7 @@ static meg_status read_stage(words *w)
             w->e, first > before, MEG_EARG,
             "mesh=%s: %.*s does not come after the group before it: name them in the network's "
             "order",
-            p->options.mesh, (int)strcspn(group, ":"), group);
+            w->brief, (int)strcspn(group, ":"), group);
         before = first;
         MEG_CHECK(w->e, p->segments < MEG_SEGMENTS, MEG_EARG, "mesh: more than %d segments",
                   MEG_SEGMENTS);
@@ -179,12 +180,12 @@ static meg_status read_stages(words *w)
     for (w->stage = 0; w->stage < p->options.stages; w->stage++) {
         if (all) w->at = text;
         else if (w->stage > 0 && *w->at++ != ',')
-            return meg_fail(w->e, MEG_EARG, "mesh=%s is for %d stages, but stages=%" PRId64, text,
-                            w->stage, p->options.stages);
+            return meg_fail(w->e, MEG_EARG, "mesh=%s is for %d stages, but stages=%" PRId64,
+                            w->brief, w->stage, p->options.stages);
         MEG_TRY(w->e, read_stage(w));
     }
-    MEG_CHECK(w->e, *w->at == '\0', MEG_EARG, "mesh=%s has more stages than stages=%" PRId64, text,
-              p->options.stages);
+    MEG_CHECK(w->e, *w->at == '\0', MEG_EARG, "mesh=%s has more stages than stages=%" PRId64,
+              w->brief, p->options.stages);
     return MEG_OK;
 }
 
@@ -194,6 +195,7 @@ meg_status meg_plan_segments(meg_plan *p, meg_error *e)
     p->segment = meg_pool_alloc(p->pool, MEG_SEGMENTS * sizeof *p->segment);
     p->segment_of = meg_pool_alloc(p->pool, ((size_t)p->source->nodes + 1) * sizeof(int));
     words w = {.plan = p, .e = e, .groups = meg_groups_new(p->source, (meg_level)o->level)};
+    meg_brief(o->mesh, w.brief);
     meg_status status = read_stages(&w);
     meg_groups_free(w.groups);
     return status;

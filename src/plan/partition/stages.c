@@ -140,7 +140,7 @@ static meg_status find_piece(const view *v, meg_error *e, const char *name, size
     meg_nearest n = meg_nearest_to(asked);
     for (int i = 0; i < v->cut.pieces; i++) {
         const char *has = v->cut.piece[i].name;
-        if (strcmp(has, asked) == 0) {
+        if (strlen(has) == length && memcmp(has, name, length) == 0) {
             *out = i;
             return MEG_OK;
         }

@@ -43,14 +43,15 @@ typedef struct meg_plan_options {
     int64_t replicas, stages, chunks, replications; /* 0: as many as there are ranks for */
     int64_t bucket;                                 /* bytes */
     int level, balance;                             /* of stages */
-    char schedule[MEG_TEXT], assign[MEG_TEXT], allreduce[MEG_TEXT], mesh[MEG_TEXT];
-    int64_t wide;    /* halos in a row that come in one exchange */
-    int channels;    /* meg_channels */
-    int zero;        /* meg_zero */
-    int recompute;   /* meg_recompute */
-    int goal;        /* meg_goal: of a search; the plan itself does not look at it */
-    bool keep_grads; /* gradients stay readable after the step */
-    bool phases;     /* reducing operators as several nodes, as a plan that cuts them has them */
+    char schedule[MEG_TEXT], allreduce[MEG_TEXT];
+    const char *assign, *mesh; /* as long as there are stages for */
+    int64_t wide;              /* halos in a row that come in one exchange */
+    int channels;              /* meg_channels */
+    int zero;                  /* meg_zero */
+    int recompute;             /* meg_recompute */
+    int goal;                  /* meg_goal: of a search; the plan itself does not look at it */
+    bool keep_grads;           /* gradients stay readable after the step */
+    bool phases; /* reducing operators as several nodes, as a plan that cuts them has them */
     char optimizer[MEG_TEXT];
 } meg_plan_options;
 

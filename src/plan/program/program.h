@@ -77,8 +77,8 @@ typedef struct meg_instr {
     int node;               /* -1: none */
     int slot[MEG_OPERANDS]; /* -1: no such operand */
     meg_mask written;       /* operands it writes */
-    double flops, traffic; /* of a kernel: see meg_spec */
-    double seconds;        /* by the profile's prices */
+    double flops, traffic;  /* of a kernel: see meg_spec */
+    double seconds;         /* by the profile's prices */
     char impl[48];
     int peer; /* SEND, RECV: a rank; REDUCE: a team of the entry */
     int tag;  /* of these: see tags.h; SEND, RECV: plus the micro-batch */
@@ -139,7 +139,8 @@ typedef struct meg_station {
     meg_instr *instr;
     size_t slot_room, instr_room;
     meg_block block[MEG_BLOCKS];
-    const int *again; /* node: the rerun that backward runs forward again; -1: none; NULL: no node */
+    const int
+        *again; /* node: the rerun that backward runs forward again; -1: none; NULL: no node */
     int loss[MEG_LOSSES]; /* slots of the totals; -1: another station's */
     int correct;          /* likewise */
     int64_t temporary;    /* bytes */

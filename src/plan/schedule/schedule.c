@@ -174,9 +174,9 @@ const meg_row *meg_row_at(int i)
 
 static MEG_REGISTRY_NAME(name_at, meg_row_at)
 
-static MEG_REGISTRY_FIND(meg_row, row_of, meg_row_at)
+    static MEG_REGISTRY_FIND(meg_row, row_of, meg_row_at)
 
-meg_status meg_row_find(meg_error *e, const char *name, const meg_row **out)
+        meg_status meg_row_find(meg_error *e, const char *name, const meg_row **out)
 {
     const meg_row *found = row_of(name);
     if (!found) return meg_unknown(e, "there is no schedule", name, name_at);

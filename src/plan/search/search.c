@@ -7,10 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    WORDS_MAX = 4096
-};
-
 static const double SIMPLER = 1.03; /* so much slower may the plan with fewer words be */
 
 /* Words that a search may set. */
@@ -19,10 +15,7 @@ static const char *const FREE[] = {"replicas", "stages",    "chunks",    "schedu
                                    "zero",     "recompute", "allreduce", "bucket",   "balance"};
 
 /* What saves memory, in the order in which it costs time. */
-static const char *const SAVERS[] = {"balance=memory",
-                                     "zero=1",
-                                     "zero=3",
-                                     "recompute=segments",
+static const char *const SAVERS[] = {"balance=memory", "zero=1", "zero=3", "recompute=segments",
                                      "zero=1 recompute=segments balance=memory"};
 
 /* What may save time; tried one by one on the best shapes. */
@@ -48,10 +41,9 @@ typedef struct search {
 
 bool meg_search_wanted(const char *options, int ranks)
 {
-    char goal[MEG_TEXT], copy[WORDS_MAX];
-    snprintf(copy, sizeof copy, "%s", options ? options : "");
-    bool has = meg_options_take(copy, "goal", goal, sizeof goal);
-    if (has && strcmp(goal, "given") == 0) return false;
+    meg_given goal;
+    if (options && meg_given_find(options, "goal", &goal) && meg_excerpt_is(goal.value, "given"))
+        return false;
     for (size_t i = 0; i < sizeof FREE / sizeof *FREE && ranks > 0; i++)
         if (!meg_options_has(options, FREE[i])) return true;
     return false;
@@ -59,29 +51,38 @@ bool meg_search_wanted(const char *options, int ranks)
 
 /* ---- one candidate ---- */
 
+/* A budget is one number for all ranks. */
+static int64_t least_limit(const search *x)
+{
+    int64_t least = x->ask->memory;
+    for (int r = 0; x->ask->limit && r < x->ask->ranks; r++)
+        if (x->ask->limit[r] < least) least = x->ask->limit[r];
+    return least;
+}
+
 /* The given words with more. Memory is judged here, not by the plan: it needs a budget where it fills what there
  * is by itself. */
 static const char *join(const search *x, const char *words, bool budget)
 {
     char *text = meg_pool_text(x->out->pool, "%s", x->ask->options ? x->ask->options : "");
-    char old[MEG_TEXT];
-    bool given = meg_options_take(text, "budget", old, sizeof old);
-    meg_options_take(text, "goal", old, sizeof old);
+    bool given = meg_options_drop(text, "budget");
+    meg_options_drop(text, "goal");
     budget = budget && x->ask->memory && (given || strstr(words, "recompute=segments"));
     return meg_pool_text(x->out->pool, "%s goal=given budget=%" PRId64 " %s", text,
-                         budget ? x->ask->memory : 0, words);
+                         budget ? least_limit(x) : 0, words);
 }
 
 static bool fits(const search *x, const meg_candidate *c)
 {
-    return x->ask->memory == 0 || c->bytes <= x->ask->memory;
+    return x->ask->memory == 0 || c->missing <= 0;
 }
 
 /* Does it have the mesh, the stages, ... that a word is about? */
 static bool applies(const meg_shape *s, const char *more)
 {
-    char word[MEG_TEXT], value[MEG_TEXT];
-    for (const char *at = more; meg_options_next(&at, word, value) > 0;) {
+    char word[MEG_TEXT];
+    meg_excerpt value;
+    for (const char *at = more; meg_options_next(&at, word, &value) > 0;) {
         if (strcmp(word, "wide") == 0 && !s->pixels) return false;
         if (strcmp(word, "channels") == 0 && !s->channels) return false;
         if (strcmp(word, "balance") == 0 && s->stages == 1) return false;
@@ -94,17 +95,19 @@ static bool applies(const meg_shape *s, const char *more)
 
 static bool all_free(const search *x, const char *words)
 {
-    char word[MEG_TEXT], value[MEG_TEXT];
-    for (const char *at = words; meg_options_next(&at, word, value) > 0;)
+    char word[MEG_TEXT];
+    meg_excerpt value;
+    for (const char *at = words; meg_options_next(&at, word, &value) > 0;)
         if (!meg_search_free_word(x->ask, word)) return false;
     return true;
 }
 
 static int count_words(const char *words)
 {
-    char word[MEG_TEXT], value[MEG_TEXT];
+    char word[MEG_TEXT];
+    meg_excerpt value;
     int count = 0;
-    for (const char *at = words; meg_options_next(&at, word, value) > 0;)
+    for (const char *at = words; meg_options_next(&at, word, &value) > 0;)
         count++;
     return count;
 }
@@ -136,6 +139,8 @@ static void look(search *x, meg_candidate *c)
     }
     if (status == MEG_OK) {
         c->bytes = meg_whole_bytes(&whole);
+        c->missing = c->bytes - q->memory;
+        if (q->limit) c->missing = meg_whole_missing(&whole, q->limit, &c->tightest);
         c->verdict = fits(x, c) ? MEG_SLOWER : MEG_TOO_LARGE;
         if (meg_whole_replay(&whole, &x->error, q->machine, &r) == MEG_OK) {
             c->seconds = r.seconds;
@@ -184,10 +189,11 @@ static bool enough(const search *x)
 /* Words, and more of them, which take the place of those that are there. */
 static const char *both(const search *x, const char *words, const char *more)
 {
-    char word[MEG_TEXT], value[MEG_TEXT], old[MEG_TEXT];
+    char word[MEG_TEXT];
+    meg_excerpt value;
     char *text = meg_pool_text(x->out->pool, "%s", words);
-    for (const char *at = more; meg_options_next(&at, word, value) > 0;)
-        meg_options_take(text, word, old, sizeof old);
+    for (const char *at = more; meg_options_next(&at, word, &value) > 0;)
+        meg_options_drop(text, word);
     size_t length = strlen(text);
     while (length > 0 && text[length - 1] == ' ')
         text[--length] = '\0';
@@ -277,7 +283,7 @@ static int by_verdict(const void *a, const void *b)
     const meg_candidate *x = a, *y = b;
     if (x->verdict != y->verdict) return x->verdict < y->verdict ? -1 : 1;
     double s = x->seconds > 0 ? x->seconds : x->bound, t = y->seconds > 0 ? y->seconds : y->bound;
-    if (x->verdict == MEG_TOO_LARGE) s = (double)x->bytes, t = (double)y->bytes;
+    if (x->verdict == MEG_TOO_LARGE) s = (double)x->missing, t = (double)y->missing;
     return s < t ? -1 : s > t;
 }
 
@@ -290,14 +296,14 @@ static meg_status look_at_one(search *x, meg_error *e, meg_plan_options *given)
                                        "mesh",     "wide",   "replications", "channels", "zero",
                                        "balance",  "micro",  "allreduce",    "bucket"};
     const meg_search_ask *q = x->ask;
-    char *text = meg_pool_text(x->out->pool, "%s", join(x, "", false)), old[MEG_TEXT];
+    char *text = meg_pool_text(x->out->pool, "%s", join(x, "", false));
     meg_plan *p = NULL;
     for (size_t i = 0; i < sizeof many / sizeof *many; i++)
-        meg_options_take(text, many[i], old, sizeof old);
+        meg_options_drop(text, many[i]);
     MEG_TRY(e, meg_plan_make(q->graph, e, q->profile, text, 0, &p));
     x->out->one = p->seconds;
     meg_plan_destroy(p);
-    return meg_plan_options_read(e, join(x, "", false), given);
+    return meg_plan_options_read(x->out->pool, e, join(x, "", false), given);
 }
 
 typedef struct finalist {

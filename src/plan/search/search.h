@@ -25,6 +25,8 @@ typedef struct meg_search_ask {
     int64_t samples;
     int ranks;
     int64_t memory; /* bytes that a rank may have; 0: no limit */
+    const int64_t
+        *limit; /* (ranks) where they differ, of which `memory` is the largest; NULL: they do not */
     meg_goal goal;
     bool (*enough)(void *context); /* stop looking; NULL: look at all */
     void *context;
@@ -46,6 +48,8 @@ typedef struct meg_candidate {
     double seconds;         /* by replay; 0: not looked at */
     meg_replay_times times; /* of the rank that is busiest */
     int64_t bytes;          /* of the rank that needs most; 0: not looked at */
+    int64_t missing;        /* to the rank that lacks most; at most 0: none */
+    int tightest;           /* that rank, where limits differ */
     meg_standing verdict;
     const char *why; /* "": the figures say it */
 } meg_candidate;

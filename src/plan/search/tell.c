@@ -48,9 +48,9 @@ void meg_search_reason(const meg_search *s, const meg_candidate *c, const meg_se
         fprintf(out, "not replayed: at least %.4f s", c->bound);
         break;
     case MEG_TOO_LARGE:
-        meg_print_bytes(c->bytes - ask->memory, bytes);
-        fprintf(out, "does not fit: %s (%" PRId64 " bytes) are missing", bytes,
-                c->bytes - ask->memory);
+        meg_print_bytes(c->missing, bytes);
+        fprintf(out, "does not fit: %s (%" PRId64 " bytes) are missing", bytes, c->missing);
+        if (ask->limit) fprintf(out, " to rank %d", c->tightest);
         break;
     case MEG_ILLEGAL:
         fprintf(out, "impossible: %s", c->why);
@@ -74,11 +74,18 @@ static void print_one(const meg_search *s, const meg_candidate *c, const meg_sea
 
 static void print_head(const meg_search *s, const meg_search_ask *ask, FILE *out)
 {
-    char memory[32] = "any";
+    char memory[32] = "any", least[40] = "";
     if (ask->memory) meg_print_bytes(ask->memory, memory);
-    fprintf(out, "auto: %d plan%s for %d rank%s with %s of memory each, %d of them replayed\n",
-            s->count, s->count == 1 ? "" : "s", ask->ranks, ask->ranks == 1 ? "" : "s", memory,
-            s->looked);
+    int64_t smallest = ask->memory;
+    for (int r = 0; ask->limit && r < ask->ranks; r++)
+        if (ask->limit[r] < smallest) smallest = ask->limit[r];
+    if (smallest < ask->memory) {
+        meg_print_bytes(smallest, least);
+        strcat(least, " to ");
+    }
+    fprintf(out, "auto: %d plan%s for %d rank%s with %s%s of memory each, %d of them replayed\n",
+            s->count, s->count == 1 ? "" : "s", ask->ranks, ask->ranks == 1 ? "" : "s", least,
+            memory, s->looked);
 }
 
 void meg_search_tell(const meg_search *s, const meg_search_ask *ask, FILE *out)

@@ -10,15 +10,17 @@
 #ifndef MEG_TRAIN_CHECKPOINT_SHELF_H
 #define MEG_TRAIN_CHECKPOINT_SHELF_H
 
-#include "base/option.h"
+#include "base/status.h"
+
+#include <limits.h>
 
 enum {
-    MEG_SHELF_PATH = MEG_TEXT + 64
+    MEG_SHELF_PATH = PATH_MAX + 64
 };
 
 typedef struct meg_shelf {
-    char path[MEG_TEXT];
-    int lock; /* -1: none */
+    char path[PATH_MAX]; /* longer ones no system takes */
+    int lock;            /* -1: none */
 } meg_shelf;
 
 /* Makes the folder if need be, takes its lock (a job that is just dying is waited for), removes what

@@ -136,8 +136,7 @@ static bool same_numbers(const meg_saved_numbers *t, const meg_value *v)
 {
     int64_t a[MEG_SAVED_RANK], b[MEG_SAVED_RANK];
     int count = extents(t->rank, t->dims, a);
-    return count == extents(v->rank, v->dims, b) &&
-           memcmp(a, b, (size_t)count * sizeof *a) == 0;
+    return count == extents(v->rank, v->dims, b) && memcmp(a, b, (size_t)count * sizeof *a) == 0;
 }
 
 static void shape_text(char *out, size_t size, int rank, const int64_t dims[])

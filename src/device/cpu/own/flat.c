@@ -3,8 +3,8 @@
  * same box one loop over memory, padding included, is the whole kernel; add and relu also take them
  * with halos, and then go row by row.
  */
-#include "device/cpu/common/rows.h"
 #include "device/cpu/common/onednn.h"
+#include "device/cpu/common/rows.h"
 #include "ops/attrs.h"
 
 #include <stdlib.h>
@@ -171,7 +171,8 @@ static void run_backward(const meg_prepared *k, void *const at[MEG_OPERANDS], co
     }
     if (job.outputs > 0) run_job(o, &job, x, y);
     for (int i = 0; i < inputs; i++)
-        meg_cpu_clear_halo(at[MEG_DX + i], &k->request.box[MEG_DX + i], &k->request.work.out, block);
+        meg_cpu_clear_halo(at[MEG_DX + i], &k->request.box[MEG_DX + i], &k->request.work.out,
+                           block);
 }
 
 /* Sets how rows lie; false: all operands cover just the work. */

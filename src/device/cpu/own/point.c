@@ -178,7 +178,9 @@ static void set_numbers(meg_simd_point *job, const meg_node *v)
 {
     const meg_clip_attr *clip = v->attr;
     const meg_point_attr *point = v->attr;
-    float alpha = v->op == &meg_op_celu || v->op == &meg_op_elu || v->op == &meg_op_selu ? (float)point->alpha : 0;
+    float alpha = v->op == &meg_op_celu || v->op == &meg_op_elu || v->op == &meg_op_selu
+                      ? (float)point->alpha
+                      : 0;
     if (v->op == &meg_op_clip) job->lo = (float)clip->lo, job->hi = (float)clip->hi;
     if (v->op == &meg_op_compare) job->lo = (float)((const meg_compare_attr *)v->attr)->value;
     if (v->op == &meg_op_leaky_relu) job->lo = (float)((const meg_leaky_attr *)v->attr)->slope;

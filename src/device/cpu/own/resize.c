@@ -121,4 +121,5 @@ static bool prepare(meg_device *d, const meg_request *r, const meg_spec *s, meg_
 }
 
 const meg_cpu_op meg_cpu_resize = {MEG_KERNEL, &meg_op_resize, describe, prepare};
-const meg_cpu_op meg_cpu_adaptive_avgpool = {MEG_KERNEL, &meg_op_adaptive_avgpool, describe, prepare};
+const meg_cpu_op meg_cpu_adaptive_avgpool = {MEG_KERNEL, &meg_op_adaptive_avgpool, describe,
+                                             prepare};

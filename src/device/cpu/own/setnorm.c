@@ -1,9 +1,9 @@
 /* Group, instance and layer normalisation on the cpu device. Values and their gradients are
  * blocked; weights and statistics are as they are. A weight per element (layernorm axes=all), which
  * would have to be blocked too, is left to plain C. */
+#include "ops/norm/setnorm.h"
 #include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
-#include "ops/norm/setnorm.h"
 
 #include <stdlib.h>
 

@@ -264,7 +264,7 @@ struct meg_thin;
 struct meg_winograd;
 struct meg_tile;
 
-#define MEG_SIMD_RUN(name, job) struct job;
+#define MEG_SIMD_RUN(name, job)   struct job;
 #define MEG_SIMD_BYTES(name, job) struct job;
 #include "device/cpu/simd/kernels.def"
 #undef MEG_SIMD_RUN
@@ -273,7 +273,7 @@ struct meg_tile;
 typedef struct meg_simd {
     const char *name; /* "avx512" */
     int block;
-#define MEG_SIMD_RUN(name, job) void (*name)(const struct job *j);
+#define MEG_SIMD_RUN(name, job)   void (*name)(const struct job *j);
 #define MEG_SIMD_BYTES(name, job) int64_t (*name)(const struct job *j);
 #include "device/cpu/simd/kernels.def"
 #undef MEG_SIMD_RUN

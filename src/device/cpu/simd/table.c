@@ -4,7 +4,7 @@
 #define MEG_TEXT_OF(word) #word
 #define MEG_NAME_OF(word) MEG_TEXT_OF(word)
 
-#define MEG_SIMD_RUN(name, job) void MEG_SIMD(name)(const struct job *j);
+#define MEG_SIMD_RUN(name, job)   void MEG_SIMD(name)(const struct job *j);
 #define MEG_SIMD_BYTES(name, job) int64_t MEG_SIMD(name)(const struct job *j);
 #include "device/cpu/simd/kernels.def"
 #undef MEG_SIMD_RUN
@@ -13,7 +13,7 @@
 const meg_simd MEG_SIMD(simd) = {
     .name = MEG_NAME_OF(MEG_ISA),
     .block = MEG_BLOCK,
-#define MEG_SIMD_RUN(name, job) .name = MEG_SIMD(name),
+#define MEG_SIMD_RUN(name, job)   .name = MEG_SIMD(name),
 #define MEG_SIMD_BYTES(name, job) .name = MEG_SIMD(name),
 #include "device/cpu/simd/kernels.def"
 #undef MEG_SIMD_RUN

@@ -41,7 +41,7 @@ typedef struct meg_onnx_names { /* for a message */
 
 typedef struct meg_onnx_symbol {
     meg_bytes name;
-    meg_bytes label;                   /* of a weight: what it was called before its axes moved */
+    meg_bytes label;                  /* of a weight: what it was called before its axes moved */
     meg_onnx_kind kind;               /* of an initializer, and what else is known of it: */
     const meg_onnx_said *said;        /* NULL: nothing */
     bool guessed;                     /* its kind is only a guess, by its name */

@@ -35,14 +35,15 @@ static void read_own(const meg_onnx_build *b, meg_bytes text)
     meg_bytes line;
     while (meg_next_line(&text, &line)) {
         meg_bytes kind = meg_next_word(&line), dims = meg_next_word(&line),
-                 order = meg_next_word(&line);
+                  order = meg_next_word(&line);
         meg_onnx_said *said = meg_pool_alloc(b->file->pool, sizeof *said);
         if (line.at < line.end) line.at++;
         meg_onnx_symbol *s = meg_onnx_symbol_of(b, line);
         if (!meg_onnx_is_initializer(s)) continue;
-        s->kind = meg_bytes_is(kind, "parameter") || meg_bytes_is(kind, "state") ? MEG_ONNX_PARAMETER
-                  : meg_bytes_is(kind, "fixed")                                 ? MEG_ONNX_BUFFER
-                                                                               : MEG_ONNX_CONSTANT;
+        s->kind = meg_bytes_is(kind, "parameter") || meg_bytes_is(kind, "state")
+                      ? MEG_ONNX_PARAMETER
+                  : meg_bytes_is(kind, "fixed") ? MEG_ONNX_BUFFER
+                                                : MEG_ONNX_CONSTANT;
         s->unsaved = s->kind == MEG_ONNX_CONSTANT;
         said->turned = meg_bytes_is(order, "turned");
         if (read_extents(dims, s->constant->size, said)) s->said = said;
@@ -53,7 +54,7 @@ meg_status meg_onnx_find_kinds(meg_onnx_build *b)
 {
     meg_bytes own = meg_onnx_graph_note(b->file, "megalith.kinds");
     meg_bytes sign = meg_onnx_graph_note(b->file,
-                                        "pkg.torch.export.ExportedProgram.graph_signature");
+                                         "pkg.torch.export.ExportedProgram.graph_signature");
     if (own.at < own.end) read_own(b, own);
     else if (sign.at < sign.end) return meg_onnx_read_exported(b, sign);
     else if (meg_bytes_is(b->file->producer, "pytorch")) meg_onnx_read_script(b);

@@ -5,10 +5,10 @@
 #include "base/option.h"
 
 typedef struct meg_onnx_options {
-    char loss[MEG_TEXT];   /* added to the one output; "none": plain outputs */
-    char output[MEG_TEXT]; /* which one; "": all */
-    meg_axes image;        /* extents of a sample where the file leaves them open; {1, {0}}: none */
-    char freeze[MEG_TEXT], train[MEG_TEXT]; /* patterns over names of weights: graph/freeze.h */
+    const char *loss;   /* added to the one output; "none": plain outputs */
+    const char *output; /* which one; "": all */
+    meg_axes image;     /* extents of a sample where the file leaves them open; {1, {0}}: none */
+    const char *freeze, *train; /* patterns over names of weights: graph/freeze.h */
 } meg_onnx_options;
 
 /* Is told what a model lost on its way into the file. */

@@ -1,6 +1,6 @@
 /* The symbols of an ONNX file, by their names: a hash table, filled before anything else is looked at. */
-#include "import/onnx/build/build.h"
 #include "base/random.h"
+#include "import/onnx/build/build.h"
 
 static uint64_t hash(meg_bytes s)
 {

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 
 typedef struct target { /* a line of the signature */
-    meg_bytes argument;  /* what calls name it, p_conv_weight */
-    meg_bytes name;      /* what the model does, conv.weight */
+    meg_bytes argument; /* what calls name it, p_conv_weight */
+    meg_bytes name;     /* what the model does, conv.weight */
     meg_onnx_kind kind;
     bool unsaved;                  /* a buffer that is not persistent, a constant */
     bool found;                    /* there is an initializer for it, */
@@ -184,7 +184,8 @@ static void read_notes(const meg_onnx_build *b, const signature *sign)
         const meg_onnx_info *info = &b->file->info[i];
         meg_onnx_symbol *s = meg_onnx_symbol_of(b, info->name);
         if (!meg_onnx_is_initializer(s) || s->label.at) continue;
-        meg_bytes kind = meg_onnx_info_note(info, "pkg.torch.export.graph_signature.InputSpec.kind");
+        meg_bytes kind = meg_onnx_info_note(info,
+                                            "pkg.torch.export.graph_signature.InputSpec.kind");
         if (kind.at < kind.end) s->kind = kind_of(kind), s->label = s->name;
         else
             read_folded(b, sign, s,

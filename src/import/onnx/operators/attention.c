@@ -49,7 +49,8 @@ static bool is_link(const meg_onnx_node *n)
 
 static bool is_plain_matmul(const meg_onnx_node *n)
 {
-    return meg_bytes_is(n->op, "MatMul") && n->inputs == 2 && n->outputs == 1 && !meg_onnx_is_own(n);
+    return meg_bytes_is(n->op, "MatMul") && n->inputs == 2 && n->outputs == 1 &&
+           !meg_onnx_is_own(n);
 }
 
 static void add_node(const meg_onnx_build *b, meg_onnx_attention *a, const meg_onnx_node *n)

@@ -156,7 +156,8 @@ static meg_status pad_transpose(const meg_onnx_build *b, const meg_onnx_node *n,
     int64_t want[MEG_ONNX_RANK];
     const meg_value *v = &b->graph->value[x];
     meg_bytes automatic = meg_onnx_text(n, "auto_pad");
-    bool lower = meg_bytes_is(automatic, "SAME_LOWER"), upper = meg_bytes_is(automatic, "SAME_UPPER");
+    bool lower = meg_bytes_is(automatic, "SAME_LOWER"),
+         upper = meg_bytes_is(automatic, "SAME_UPPER");
     bool shape = meg_onnx_has(n, "output_shape");
     MEG_TRY(b->error, list_or(b, n, "output_padding", w->count, 0, extra));
     if (!shape && !lower && !upper) return MEG_OK;

@@ -444,7 +444,7 @@ static meg_status read_pad(meg_onnx_build *b, const meg_onnx_node *n)
         meg_onnx_attr(&l, "%s%" PRId64 ":%" PRId64, i > (rank > 2) ? "x" : "", before[i], after[i]);
     const char *words = meg_bytes_is(mode, "reflect") ? "reflect"
                         : meg_bytes_is(mode, "edge")  ? "edge"
-                                                     : "constant";
+                                                      : "constant";
     meg_onnx_attr(&l, " mode=%s value=%.9g", words, value);
     return meg_onnx_add(b, n, &l);
 }

@@ -36,7 +36,7 @@ typedef struct meg_onnx_node {
     meg_bytes op, domain, name, body;
     int inputs, outputs;
     meg_bytes *in, *out; /* an empty one: absent */
-    bool subgraph;      /* has a graph among its attributes */
+    bool subgraph;       /* has a graph among its attributes */
 } meg_onnx_node;
 
 typedef struct meg_onnx_port { /* an input or output of the graph */

@@ -76,8 +76,8 @@ int64_t meg_bytes_bytes(meg_bytes s)
 
 bool meg_bytes_is(meg_bytes s, const char *text)
 {
-    return meg_bytes_equal(s,
-                          (meg_bytes){(const uint8_t *)text, (const uint8_t *)text + strlen(text)});
+    return meg_bytes_equal(
+        s, (meg_bytes){(const uint8_t *)text, (const uint8_t *)text + strlen(text)});
 }
 
 bool meg_bytes_equal(meg_bytes a, meg_bytes b)

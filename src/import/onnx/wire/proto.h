@@ -34,7 +34,7 @@ typedef struct meg_field {
     uint32_t number;
     meg_wire_type wire;
     uint64_t value; /* of varints and fixed numbers */
-    meg_bytes body;  /* of MEG_WIRE_BYTES */
+    meg_bytes body; /* of MEG_WIRE_BYTES */
 } meg_field;
 
 /* For printf's "%.*s": names of a file may be any bytes and of any length. */

@@ -103,7 +103,7 @@ void meg_onnx_unmap(meg_onnx_file *f)
 
 /* ---- reading ---- */
 
-typedef struct parts {            /* of a TensorProto, as met */
+typedef struct parts {             /* of a TensorProto, as met */
     meg_bytes raw, list, location; /* list: the only packed one, if there is no other */
     int lists;
     uint64_t offset, length;
@@ -199,7 +199,8 @@ static meg_status open_external(meg_onnx_file *f, meg_error *e, const meg_onnx_t
     MEG_CHECK(e, fits, MEG_EDATA,
               "%s: the numbers of '%.*s' lie beyond the end of %s: was it cut short?", f->path,
               MEG_SPAN_TEXT(t->name), name);
-    *out = (meg_bytes){all.at + p->offset, p->has_length ? all.at + p->offset + p->length : all.end};
+    *out = (meg_bytes){all.at + p->offset,
+                       p->has_length ? all.at + p->offset + p->length : all.end};
     return MEG_OK;
 }
 
@@ -247,7 +248,8 @@ static meg_status find_data(meg_onnx_file *f, meg_error *e, meg_bytes body, cons
     return MEG_OK;
 }
 
-meg_status meg_onnx_tensor_read(meg_onnx_file *f, meg_error *e, meg_bytes body, meg_onnx_tensor *out)
+meg_status meg_onnx_tensor_read(meg_onnx_file *f, meg_error *e, meg_bytes body,
+                                meg_onnx_tensor *out)
 {
     meg_onnx_tensor t = {.size = 1};
     parts p = {0};
@@ -296,7 +298,8 @@ double meg_onnx_number(const meg_onnx_tensor *t, int64_t i)
     if (t->type == MEG_ONNX_DOUBLE) memcpy(&number, data + 8 * i, 8);
     if (t->type == MEG_ONNX_FLOAT16 || t->type == MEG_ONNX_BFLOAT16) {
         memcpy(&narrow, data + 2 * i, 2);
-        number = (double)(t->type == MEG_ONNX_FLOAT16 ? meg_float_of_half(narrow) : meg_brain(narrow));
+        number = (double)(t->type == MEG_ONNX_FLOAT16 ? meg_float_of_half(narrow)
+                                                      : meg_brain(narrow));
     }
     return number;
 }

@@ -8,8 +8,8 @@
  *     net.onnx.data    weights, each at a multiple of 64 bytes
  */
 #include "import/onnx/write/write.h"
-#include "import/onnx/write/writers.h"
 #include "base/files/outfile.h"
+#include "import/onnx/write/writers.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

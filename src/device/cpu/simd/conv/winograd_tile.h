@@ -12,8 +12,8 @@
 #ifndef MEG_DEVICE_CPU_SIMD_CONV_WINOGRAD_TILE_H
 #define MEG_DEVICE_CPU_SIMD_CONV_WINOGRAD_TILE_H
 
-#include "device/cpu/simd/vec.h"
 #include "device/cpu/simd/conv/winograd.h"
+#include "device/cpu/simd/vec.h"
 
 enum {
     TILE = MEG_WINOGRAD_TILE,
