@@ -5,7 +5,7 @@
 #define TESTS_CLASSES_CHECK_H
 
 #include "canonical.h"
-#include "plan/program/digest.h"
+#include "plan/digest.h"
 #include "plan/proof.h"
 
 #include <stdlib.h>

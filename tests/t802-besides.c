@@ -61,7 +61,7 @@ static int measure(const char *const c[4])
     int64_t besides = peak() - meg_plan_bytes(p);
     fprintf(stderr, "%s: %lld MiB beside the arena, said %lld\n", c[0], (long long)(besides / MIB),
             (long long)(said / MIB));
-    return besides > said || said > besides + MEG_LIMITS_LATER;
+    return besides > said || said > besides + MEG_LIMITS_LATER + MEG_LIMITS_GRAIN;
 }
 
 static void test_besides(void **state)

@@ -61,13 +61,13 @@ export MEGALITH_MEMORY=20MiB
 says 0 '"machines": 1' plan cnn --batch 32 --json
 says 0 '2 machines like this one (20.00 MiB) hold these ranks' plan cnn --batch 64 --ranks 2
 export MEGALITH_MEMORY=4MiB
-says 1 'cnn needs [0-9]* bytes .*but this machine has 4.00 MiB for it; what fits: micro=' \
+says 1 'cnn needs [0-9]* bytes .*but this machine has 4.00 MiB for it: [0-9]* bytes are missing; what fits: micro=' \
     train cnn --batch 32 --data synthetic:count=64
 words=$(sed -n 's/.*what fits: \(micro=[^(]*\) (.*/\1/p' out | sed 's/\([a-z]*\)=\([^ ]*\)/--\1 \2/g')
 says 0 '^trained cnn' train cnn --batch 32 --data synthetic:count=64 --steps 1 $words
 if command -v mpirun > /dev/null; then
     export MEGALITH_MEMORY=10MiB
-    says 1 '2 ranks on one machine need [0-9]* bytes .*but it has 10.00 MiB; what fits: ' \
+    says 1 '2 ranks on one machine need [0-9]* bytes .*but it has 10.00 MiB: [0-9]* bytes are missing; what fits: ' \
         train cnn -np 2 --batch 32 --data synthetic:count=64 --goal given
     has out 'the same words on 2 ranks on 2 such machines '
     has out 'micro=[0-9]* norm=[0-9]* on 2 ranks ([0-9.]* MiB in all;' # of both, not of each

@@ -1,7 +1,7 @@
 /* Proving a job: see prove.h. */
 #include "exec/prove.h"
 #include "base/random.h"
-#include "plan/program/digest.h"
+#include "plan/digest.h"
 #include "plan/proof.h"
 
 #include <stdlib.h>

@@ -80,8 +80,8 @@ static void set_limits(const meg_context *ctx, const meg_plan_options *o, meg_po
     for (int r = 0; r < ask->ranks; r++) {
         limit[r] = here ? ctx->limit[r] : meg_machine_memory(m, r / m->ranks);
         if (limit[r] > ask->memory) ask->memory = limit[r];
+        if (limit[r] != limit[0]) ask->limit = limit;
     }
-    ask->limit = limit;
 }
 
 static char *text_of(const char *text)

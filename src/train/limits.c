@@ -6,7 +6,8 @@
 
 int64_t meg_limits_besides(void)
 {
-    return meg_memory_used("") + MEG_LIMITS_LATER;
+    int64_t grains = (meg_memory_used("") + MEG_LIMITS_GRAIN - 1) / MEG_LIMITS_GRAIN;
+    return grains * MEG_LIMITS_GRAIN + MEG_LIMITS_LATER;
 }
 
 int64_t meg_limits_left(int64_t share, int64_t besides)

@@ -8,7 +8,9 @@
 #include "comm/comm.h"
 
 enum {
-    MEG_LIMITS_LATER = 64 << 20 /* bytes of a process that come when it trains (t802-besides) */
+    MEG_LIMITS_LATER = 64 << 20, /* bytes of a process that come when it trains (t802-besides) */
+    MEG_LIMITS_GRAIN =
+        8 << 20 /* ranks that differ by less are alike, and runs give the same plan */
 };
 
 /* Bytes of this process beside its arena; before it has one. */

@@ -81,7 +81,8 @@ static void print_head(const meg_search *s, const meg_search_ask *ask, FILE *out
         if (ask->limit[r] < smallest) smallest = ask->limit[r];
     if (smallest < ask->memory) {
         meg_print_bytes(smallest, least);
-        strcat(least, " to ");
+        if (strcmp(least, memory) == 0) *least = '\0';
+        else strcat(least, " to ");
     }
     fprintf(out, "auto: %d plan%s for %d rank%s with %s%s of memory each, %d of them replayed\n",
             s->count, s->count == 1 ? "" : "s", ask->ranks, ask->ranks == 1 ? "" : "s", least,

@@ -13,8 +13,8 @@
  *
  * (Multiset hashing: Clarke et al., Incremental multiset hash functions, ASIACRYPT 2003; nobody attacks this one.)
  */
-#ifndef MEG_PLAN_PROGRAM_DIGEST_H
-#define MEG_PLAN_PROGRAM_DIGEST_H
+#ifndef MEG_PLAN_DIGEST_H
+#define MEG_PLAN_DIGEST_H
 
 #include "plan/program/events.h"
 

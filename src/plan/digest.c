@@ -1,5 +1,5 @@
 /* Digests: see digest.h. */
-#include "plan/program/digest.h"
+#include "plan/digest.h"
 #include "base/random.h"
 
 #include <stdlib.h>
