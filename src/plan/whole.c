@@ -1,18 +1,41 @@
 /* The plan of a whole job: see whole.h. */
 #include "plan/whole.h"
 #include "plan/classes.h"
+#include "plan/distribute/distribute.h"
+#include "plan/partition/placement.h"
 
 #include <stdlib.h>
 
 enum {
-    EACH = 16 /* of so many ranks each is its own actor: where its peers sit counts, too */
+    EACH = 16,       /* of so many ranks each is its own actor: where its peers sit counts, too */
+    NOTE = 2,        /* instructions that a note is worth, in work */
+    ATTEMPTS = 8,    /* lowerings of a rank whose blocks are run again, about */
+    BEGIN = 2        /* instructions that a node is worth while what ranks have in common is made */
 };
 
 /* Rank r has the plan p. */
 static void add_actor(meg_whole *w, const meg_plan *p)
 {
+    bool again = p->options.recompute == MEG_RECOMPUTE_BLOCKS;
+    int instrs = 0;
+    for (int i = 0; i < MEG_ENTRIES; i++)
+        for (int k = 0; k < p->entry[i].stations; k++)
+            instrs += p->entry[i].station[k].instrs;
     meg_actor_make(p, MEG_ENTRY_TRAIN, &w->actor[w->actors]);
+    w->work += (double)instrs * (again ? ATTEMPTS : 1) + NOTE * w->actor[w->actors].events.notes;
     w->arena[w->actors++] = p->arena;
+}
+
+static meg_whole whole_new(int ranks, const meg_graph *g)
+{
+    size_t count = (size_t)ranks;
+    meg_whole w = {.ranks = ranks,
+                   .actor_of = calloc(count, sizeof *w.actor_of),
+                   .actor = calloc(count, sizeof *w.actor),
+                   .arena = calloc(count, sizeof *w.arena),
+                   .work = BEGIN * g->nodes};
+    if (!w.actor_of || !w.actor || !w.arena) abort();
+    return w;
 }
 
 /* Ranks whose class has an actor already get it; others become one. */
@@ -35,19 +58,69 @@ static meg_status add_ranks(meg_whole *w, meg_error *e, meg_plan *p)
 meg_status meg_whole_make(const meg_graph *g, meg_error *e, const meg_plan_input *in,
                           meg_whole *out)
 {
-    size_t ranks = (size_t)in->world->ranks;
     meg_world last = {in->world->ranks - 1, in->world->ranks};
     meg_plan_input mine = *in;
     meg_plan *p = NULL;
     *out = (meg_whole){0};
     mine.world = &last;
     MEG_TRY(e, meg_plan_from(g, e, &mine, &p));
-    *out = (meg_whole){.ranks = last.ranks,
-                       .actor_of = calloc(ranks, sizeof *out->actor_of),
-                       .actor = calloc(ranks, sizeof *out->actor),
-                       .arena = calloc(ranks, sizeof *out->arena)};
-    if (!out->actor_of || !out->actor || !out->arena) abort();
+    *out = whole_new(last.ranks, g);
     meg_status status = add_ranks(out, e, p);
+    meg_plan_destroy(p);
+    if (status != MEG_OK) meg_whole_free(out);
+    return status;
+}
+
+/* ---- one rank for those with the same stages ---- */
+
+/* The replica with the most samples; of several, the last: the first may have more to count. */
+static int usual_replica(const meg_plan *p)
+{
+    const meg_entry *e = &p->entry[MEG_ENTRY_TRAIN];
+    const int64_t *at = meg_plan_samples(p, e->batch / e->micro, p->replicas);
+    int most = 0;
+    for (int r = 1; r < p->replicas; r++)
+        if (at[r + 1] - at[r] >= at[most + 1] - at[most]) most = r;
+    return most;
+}
+
+/* Within a replica: the middle of the first mesh whose ranks are those of the track, if there is one. */
+static int middle_of(const meg_plan *p, int track)
+{
+    int first = p->track_first[track], count = p->track_first[track + 1] - first;
+    for (int i = 0; i < p->segments; i++) {
+        const meg_segment *s = &p->segment[i];
+        int at = 0;
+        if (p->place[s->stage] != first || s->size != count) continue;
+        for (int a = 0; a < MEG_AXES; a++)
+            at = at * s->dim[a] + s->dim[a] / 2;
+        return first + at;
+    }
+    return first + count / 2;
+}
+
+static meg_status add_tracks(meg_whole *w, meg_error *e, meg_plan *p)
+{
+    int replica = usual_replica(p);
+    for (int t = 0; t < p->tracks; t++) {
+        MEG_TRY(e, meg_plan_turn(p, e, replica * p->each + middle_of(p, t)));
+        for (int r = 0; r < w->ranks; r++)
+            if (r % p->each >= p->track_first[t] && r % p->each < p->track_first[t + 1])
+                w->actor_of[r] = w->actors;
+        add_actor(w, p);
+    }
+    return MEG_OK;
+}
+
+meg_status meg_whole_sketch(const meg_graph *g, meg_error *e, const meg_plan_input *in,
+                            meg_whole *out)
+{
+    meg_plan *p = NULL;
+    if (in->world->ranks <= EACH) return meg_whole_make(g, e, in, out);
+    *out = (meg_whole){0};
+    MEG_TRY(e, meg_plan_begin(g, e, in, true, &p));
+    *out = whole_new(in->world->ranks, g);
+    meg_status status = add_tracks(out, e, p);
     meg_plan_destroy(p);
     if (status != MEG_OK) meg_whole_free(out);
     return status;
