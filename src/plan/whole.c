@@ -7,22 +7,34 @@
 #include <stdlib.h>
 
 enum {
-    EACH = 16,       /* of so many ranks each is its own actor: where its peers sit counts, too */
-    NOTE = 2,        /* instructions that a note is worth, in work */
-    ATTEMPTS = 8,    /* lowerings of a rank whose blocks are run again, about */
-    BEGIN = 2        /* instructions that a node is worth while what ranks have in common is made */
+    EACH = 16 /* of so many ranks each is its own actor: where its peers sit counts, too */
 };
 
+/* Instructions that something is worth, in work: they were measured. */
+static const double NODE = 10;     /* while what ranks have in common is made */
+static const double NOTE = 4;      /* of a replay */
+static const double TERM = 0.02;   /* a rank of a sum */
+static const double PLACE = 0.06;  /* a node on a rank of the replica, while one of them is lowered */
+static const double ATTEMPTS = 6;  /* lowerings of a rank whose blocks are run again, about */
+
 /* Rank r has the plan p. */
-static void add_actor(meg_whole *w, const meg_plan *p)
+static double work_of(const meg_plan *p, const meg_events *v)
 {
-    bool again = p->options.recompute == MEG_RECOMPUTE_BLOCKS;
-    int instrs = 0;
+    double work = 0, sums = 0;
     for (int i = 0; i < MEG_ENTRIES; i++)
         for (int k = 0; k < p->entry[i].stations; k++)
-            instrs += p->entry[i].station[k].instrs;
-    meg_actor_make(p, MEG_ENTRY_TRAIN, &w->actor[w->actors]);
-    w->work += (double)instrs * (again ? ATTEMPTS : 1) + NOTE * w->actor[w->actors].events.notes;
+            work += p->entry[i].station[k].instrs;
+    if (p->options.recompute == MEG_RECOMPUTE_BLOCKS) work *= ATTEMPTS;
+    for (int i = 0; i < v->notes; i++)
+        if (v->note[i].code == MEG_REDUCE) sums += v->note[i].peer;
+    return work + NOTE * v->notes + TERM * sums + PLACE * p->each * p->source->nodes;
+}
+
+static void add_actor(meg_whole *w, const meg_plan *p)
+{
+    meg_actor *a = &w->actor[w->actors];
+    meg_actor_make(p, MEG_ENTRY_TRAIN, a);
+    w->work += work_of(p, &a->events);
     w->arena[w->actors++] = p->arena;
 }
 
@@ -33,7 +45,7 @@ static meg_whole whole_new(int ranks, const meg_graph *g)
                    .actor_of = calloc(count, sizeof *w.actor_of),
                    .actor = calloc(count, sizeof *w.actor),
                    .arena = calloc(count, sizeof *w.arena),
-                   .work = BEGIN * g->nodes};
+                   .work = NODE * g->nodes};
     if (!w.actor_of || !w.actor || !w.arena) abort();
     return w;
 }

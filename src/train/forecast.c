@@ -1,6 +1,5 @@
 /* Forecasts: see forecast.h. */
 #include "train/forecast.h"
-#include "base/clock.h"
 #include "exec/profile.h"
 #include "machine/memory.h"
 #include "machine/prices.h"
@@ -12,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double PATIENCE = 5; /* seconds of looking at plans, in the thread's own time */
 static const int64_t BESIDES = (int64_t)192 << 20; /* bytes of a process beside its arena */
 
 /* ---- the machine ---- */
@@ -60,11 +58,6 @@ meg_status meg_context_machine(const meg_context *ctx, meg_error *e, int ranks, 
 }
 
 /* ---- forecasts ---- */
-
-static bool enough(void *context)
-{
-    return meg_clock_thread() > *(const double *)context;
-}
 
 static int64_t limit_of(const meg_plan_options *o, const meg_machine *m)
 {
@@ -126,7 +119,7 @@ static meg_status replay(const meg_search_ask *ask, meg_error *e, meg_forecast *
     meg_plan_input in = {ask->profile, &world, ask->options, ask->samples, NULL};
     meg_whole whole;
     meg_replay r;
-    MEG_TRY(e, meg_whole_make(ask->graph, e, &in, &whole));
+    MEG_TRY(e, meg_whole_sketch(ask->graph, e, &in, &whole));
     meg_status status = meg_whole_replay(&whole, e, ask->machine, &r);
     if (status == MEG_OK) {
         out->options = text_of(ask->options);
@@ -161,7 +154,6 @@ meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const cha
     meg_error *e = &ctx->error;
     meg_machine machine;
     meg_plan_options read;
-    double until = meg_clock_thread() + PATIENCE;
     *out = (meg_forecast){0};
     if (!options) options = "";
     if (meg_comm_size(ctx->comm) == 1) MEG_TRY(e, meg_context_prices(ctx));
@@ -176,8 +168,7 @@ meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const cha
                           .ranks = ranks,
                           .memory = limit_of(&read, &machine),
                           .goal = (meg_goal)read.goal,
-                          .enough = enough,
-                          .context = &until};
+                          .work = meg_search_work(ranks)};
     meg_prices *described = prices_of(&machine);
     if (described) profile.prices = described;
     meg_status status = ask_for(&ask, e, table, out);

@@ -1,6 +1,7 @@
 /* The search for a plan: see search.h. */
 #include "plan/search/search.h"
 #include "base/option.h"
+#include "plan/search/estimate.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,8 +9,14 @@
 #include <string.h>
 
 enum {
-    WORDS_MAX = 4096
+    WORDS_MAX = 4096,
+    FEW = 16 /* ranks; of more, estimates say which plans are looked at */
 };
+
+static const double LOOKS = 0.7;   /* of the work is for shapes, the rest refines them */
+static const double MARGIN = 1.1;  /* estimates of memory are that good, or so */
+static const double HOPELESS = 3;  /* times the memory that there is: not looked at */
+static const double WORK = 4e5, WORK_MANY = 1.5e6; /* instructions; of many ranks */
 
 static const double SIMPLER = 1.03; /* so much slower may the plan with fewer words be */
 
@@ -44,6 +51,7 @@ typedef struct search {
     meg_error error; /* of the last plan that could not be made */
     size_t room;
     int best; /* candidate; -1: none yet */
+    meg_estimator *estimator;
 } search;
 
 bool meg_search_wanted(const char *options, int ranks)
@@ -55,6 +63,11 @@ bool meg_search_wanted(const char *options, int ranks)
     for (size_t i = 0; i < sizeof FREE / sizeof *FREE && ranks > 0; i++)
         if (!meg_options_has(options, FREE[i])) return true;
     return false;
+}
+
+double meg_search_work(int ranks)
+{
+    return ranks > FEW ? WORK_MANY : WORK;
 }
 
 /* ---- one candidate ---- */
@@ -117,7 +130,7 @@ static meg_replay_times busiest(const meg_replay *r, int actors)
     return r->times[most];
 }
 
-/* Exactly: all ranks are planned and replayed. */
+/* Exactly: all ranks are planned and replayed; of many, one for those with the same stages. */
 static void look(search *x, meg_candidate *c)
 {
     const meg_search_ask *q = x->ask;
@@ -126,15 +139,17 @@ static void look(search *x, meg_candidate *c)
     meg_whole whole;
     meg_replay r;
     x->out->looked++;
+    x->out->work += q->graph->nodes; /* what is refused costs something, too */
     c->verdict = MEG_ILLEGAL;
     c->why = "";
     x->error = (meg_error){0};
-    meg_status status = meg_whole_make(q->graph, &x->error, &in, &whole);
+    meg_status status = meg_whole_sketch(q->graph, &x->error, &in, &whole);
     if (status == MEG_EBUDGET) { /* then as little as can be */
         in.options = join(x, c->words, false);
-        status = meg_whole_make(q->graph, &x->error, &in, &whole);
+        status = meg_whole_sketch(q->graph, &x->error, &in, &whole);
     }
     if (status == MEG_OK) {
+        x->out->work += whole.work;
         c->bytes = meg_whole_bytes(&whole);
         c->verdict = fits(x, c) ? MEG_SLOWER : MEG_TOO_LARGE;
         if (meg_whole_replay(&whole, &x->error, q->machine, &r) == MEG_OK) {
@@ -176,9 +191,11 @@ static int try_words(search *x, const meg_shape *s, const char *words)
 
 /* ---- shapes ---- */
 
-static bool enough(const search *x)
+/* Is the work done that this part of the search may take? Without any plan it goes on for a while. */
+static bool enough(const search *x, double share)
 {
-    return x->ask->enough && x->best >= 0 && x->ask->enough(x->ask->context);
+    double most = x->ask->work * share;
+    return most > 0 && x->out->work > (x->best >= 0 ? most : 2 * most);
 }
 
 /* Words, and more of them, which take the place of those that are there. */
@@ -199,41 +216,91 @@ static bool has_fitting(const search *x, int candidate)
     return x->out->list[candidate].verdict == MEG_SLOWER;
 }
 
+static int64_t limit_of(const search *x, double times)
+{
+    return (int64_t)((double)x->ask->memory * times);
+}
+
 /* A shape that needs too much, with what saves memory: the first that fits. */
 static int save_memory(search *x, const meg_shape *s, int at)
 {
     for (size_t i = 0; i < sizeof SAVERS / sizeof *SAVERS; i++) {
-        if (!applies(s, SAVERS[i]) || !all_free(x, SAVERS[i]) || enough(x)) continue;
+        if (!applies(s, SAVERS[i]) || !all_free(x, SAVERS[i]) || enough(x, LOOKS)) continue;
+        meg_estimate e = meg_estimate_of(x->estimator, s, SAVERS[i]);
+        if (x->ask->ranks > FEW && e.bytes > limit_of(x, MARGIN)) continue;
         int tried = try_words(x, s, both(x, s->words, SAVERS[i]));
         if (has_fitting(x, tried)) return tried;
     }
     return at;
 }
 
-/* Not even its bound is as quick as the best. */
+/* ---- estimates ---- */
+
+/* With the words that save memory, if it takes some: the quickest of those that make it fit. */
+static void estimate(search *x, meg_shape *s)
+{
+    meg_estimate e = meg_estimate_of(x->estimator, s, "");
+    bool found = x->ask->memory == 0 || e.bytes <= limit_of(x, MARGIN);
+    s->estimate = e.seconds;
+    s->about = e.bytes;
+    for (size_t i = 0; i < sizeof SAVERS / sizeof *SAVERS && *s->saver == 0 && !found; i++) {
+        if (!applies(s, SAVERS[i]) || !all_free(x, SAVERS[i])) continue;
+        e = meg_estimate_of(x->estimator, s, SAVERS[i]);
+        if (e.bytes < s->about) s->about = e.bytes;
+        if (e.bytes > limit_of(x, MARGIN)) continue;
+        s->estimate = e.seconds;
+        s->saver = SAVERS[i];
+    }
+    if (!found && *s->saver == 0) s->estimate = INFINITY;
+}
+
+/* Those that cannot fit come last, the smallest first. */
+static int by_estimate(const void *a, const void *b)
+{
+    const meg_shape *x = a, *y = b;
+    if (x->estimate != y->estimate) return x->estimate < y->estimate ? -1 : 1;
+    if (isinf(x->estimate) && x->about != y->about) return x->about < y->about ? -1 : 1;
+    if (x->count != y->count) return x->count < y->count ? -1 : 1;
+    return strcmp(x->words, y->words);
+}
+
+/* Not even its bound is as quick as the best; of many ranks, not even its estimate, which leaves out what
+ * cannot be had in closed form. */
 static bool beyond(const search *x, const meg_shape *s)
 {
     bool time = x->ask->goal != MEG_GOAL_MEMORY;
-    return time && x->best >= 0 && s->bound > x->out->list[x->best].seconds;
+    double least = x->ask->ranks > FEW ? s->estimate : s->bound;
+    return time && x->best >= 0 && least > x->out->list[x->best].seconds;
 }
 
-/* In the order of bounds; ends where none can be better. as[i]: the candidate that shape i became. */
+/* Not worth a look, and why; MEG_BEST: it is. */
+static meg_standing look_not(const search *x, const meg_shape *s)
+{
+    bool many = x->ask->ranks > FEW && x->ask->memory > 0;
+    if (many && s->about > limit_of(x, HOPELESS)) return MEG_TOO_LARGE;
+    if (beyond(x, s)) return MEG_BEYOND;
+    return enough(x, LOOKS) ? MEG_UNSEEN : MEG_BEST;
+}
+
+/* In the order of the estimates. as[i]: the candidate that shape i became. */
 static void look_at_shapes(search *x, const meg_shape *shape, int count, int *as)
 {
     for (int i = 0; i < count; i++) {
         const meg_shape *s = &shape[i];
-        bool over = beyond(x, s);
+        meg_standing standing = look_not(x, s);
         as[i] = -1;
-        if (over || enough(x)) {
+        if (standing != MEG_BEST) {
             meg_candidate c = {.words = s->words,
                                .count = s->count,
                                .bound = s->bound,
+                               .bytes = standing == MEG_TOO_LARGE ? s->about : 0,
                                .why = "",
-                               .verdict = over ? MEG_BEYOND : MEG_UNSEEN};
+                               .verdict = standing};
             add(x, &c);
             continue;
         }
-        as[i] = try_words(x, s, s->words);
+        bool saves = x->ask->ranks > FEW && *s->saver;
+        as[i] = try_words(x, s, saves ? both(x, s->words, s->saver) : s->words);
         if (x->out->list[as[i]].verdict == MEG_TOO_LARGE) as[i] = save_memory(x, s, as[i]);
     }
 }
@@ -246,7 +313,7 @@ static void refine(search *x, const meg_shape *s, int at)
         for (size_t i = 0; i < sizeof REFINEMENTS / sizeof *REFINEMENTS; i++) {
             const char *words = x->out->list[at].words;
             if (!applies(s, REFINEMENTS[i]) || !all_free(x, REFINEMENTS[i])) continue;
-            if (enough(x)) return;
+            if (enough(x, 1)) return;
             int tried = try_words(x, s, both(x, words, REFINEMENTS[i]));
             if (worth(x, &x->out->list[tried]) >= worth(x, &x->out->list[at])) continue;
             at = tried;
@@ -283,20 +350,32 @@ static int by_verdict(const void *a, const void *b)
 
 /* ---- all of it ---- */
 
-/* The options as given, and the seconds of one rank that has the whole step. */
-static meg_status look_at_one(search *x, meg_error *e, meg_plan_options *given)
+/* The words of one rank: what they say of batch, optimizer and the like. */
+static char *words_of_one(const search *x)
 {
     static const char *const many[] = {"replicas", "stages", "chunks",       "schedule", "assign",
                                        "mesh",     "wide",   "replications", "channels", "zero",
                                        "balance",  "micro",  "allreduce",    "bucket"};
-    const meg_search_ask *q = x->ask;
     char *text = meg_pool_text(x->out->pool, "%s", join(x, "", false)), old[MEG_TEXT];
-    meg_plan *p = NULL;
     for (size_t i = 0; i < sizeof many / sizeof *many; i++)
         meg_options_take(text, many[i], old, sizeof old);
+    return text;
+}
+
+/* The options as given, and the seconds of one rank that has the whole step. */
+static meg_status look_at_one(search *x, meg_error *e, meg_plan_options *given)
+{
+    static const char *const step[] = {"batch", "norm", "recompute"};
+    const meg_search_ask *q = x->ask;
+    char *text = words_of_one(x), old[MEG_TEXT];
+    meg_plan *p = NULL;
     MEG_TRY(e, meg_plan_make(q->graph, e, q->profile, text, 0, &p));
     x->out->one = p->seconds;
     meg_plan_destroy(p);
+    for (size_t i = 0; i < sizeof step / sizeof *step; i++)
+        meg_options_take(text, step[i], old, sizeof old);
+    text = meg_pool_text(x->out->pool, "%s batch=2 micro=2 norm=1", text);
+    MEG_TRY(e, meg_estimator_new(q, e, x->out->pool, text, &x->estimator));
     return meg_plan_options_read(e, join(x, "", false), given);
 }
 
@@ -323,7 +402,7 @@ static void refine_all(search *x, const meg_shape *shape, int count, const int *
         if (as[i] >= 0 && isfinite(worth(x, &x->out->list[as[i]])))
             list[found++] = (finalist){&shape[i], as[i], worth(x, &x->out->list[as[i]])};
     qsort(list, (size_t)found, sizeof *list, by_worth);
-    for (int i = 0; i < found && !enough(x); i++)
+    for (int i = 0; i < found && !enough(x, 1); i++)
         if (!beyond(x, list[i].shape)) refine(x, list[i].shape, list[i].at);
     free(list);
 }
@@ -358,7 +437,10 @@ meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *o
     int *as = calloc((size_t)count + 1, sizeof *as);
     if (!as) abort();
     out->bound = out->one / ask->ranks;
-    look_at_given(&x);
+    for (int i = 0; i < count; i++)
+        estimate(&x, &shape[i]);
+    if (count) qsort(shape, (size_t)count, sizeof *shape, by_estimate);
+    if (ask->ranks <= FEW || count == 0) look_at_given(&x);
     look_at_shapes(&x, shape, count, as);
     refine_all(&x, shape, count, as);
     choose(&x);
