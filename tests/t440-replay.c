@@ -245,7 +245,7 @@ static void test_classes(void **state)
         assert_true(whole.actors < whole.ranks);
         if (meg_whole_replay(&whole, &e, &m, &few) != MEG_OK)
             fail_msg("%s: %s", cases[i].words, e.message);
-        if (meg_whole_sketch(g, &e, &in, &sketch) != MEG_OK ||
+        if (meg_whole_sketch(g, &e, &in, 0, &sketch) != MEG_OK ||
             meg_whole_replay(&sketch, &e, &m, &fewest) != MEG_OK)
             fail_msg("%s: %s", cases[i].words, e.message);
         for (int r = 0; r < cases[i].ranks; r++) {

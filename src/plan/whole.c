@@ -18,23 +18,30 @@ static const double PLACE = 0.06;  /* a node on a rank of the replica, while one
 static const double ATTEMPTS = 6;  /* lowerings of a rank whose blocks are run again, about */
 
 /* Rank r has the plan p. */
-static double work_of(const meg_plan *p, const meg_events *v)
+static double work_of(const meg_plan *p)
 {
-    double work = 0, sums = 0;
+    double work = 0;
     for (int i = 0; i < MEG_ENTRIES; i++)
         for (int k = 0; k < p->entry[i].stations; k++)
             work += p->entry[i].station[k].instrs;
     if (p->options.recompute == MEG_RECOMPUTE_BLOCKS) work *= ATTEMPTS;
+    return work + PLACE * p->each * p->source->nodes;
+}
+
+static double replay_of(const meg_events *v)
+{
+    double sums = 0;
     for (int i = 0; i < v->notes; i++)
         if (v->note[i].code == MEG_REDUCE) sums += v->note[i].peer;
-    return work + NOTE * v->notes + TERM * sums + PLACE * p->each * p->source->nodes;
+    return NOTE * v->notes + TERM * sums;
 }
 
 static void add_actor(meg_whole *w, const meg_plan *p)
 {
     meg_actor *a = &w->actor[w->actors];
     meg_actor_make(p, MEG_ENTRY_TRAIN, a);
-    w->work += work_of(p, &a->events);
+    w->work += work_of(p);
+    w->replay += replay_of(&a->events);
     w->arena[w->actors++] = p->arena;
 }
 
@@ -111,7 +118,7 @@ static int middle_of(const meg_plan *p, int track)
     return first + count / 2;
 }
 
-static meg_status add_tracks(meg_whole *w, meg_error *e, meg_plan *p)
+static meg_status add_tracks(meg_whole *w, meg_error *e, meg_plan *p, int64_t limit)
 {
     int replica = usual_replica(p);
     for (int t = 0; t < p->tracks; t++) {
@@ -120,19 +127,20 @@ static meg_status add_tracks(meg_whole *w, meg_error *e, meg_plan *p)
             if (r % p->each >= p->track_first[t] && r % p->each < p->track_first[t + 1])
                 w->actor_of[r] = w->actors;
         add_actor(w, p);
+        if (limit && p->arena > limit) break;
     }
     return MEG_OK;
 }
 
 meg_status meg_whole_sketch(const meg_graph *g, meg_error *e, const meg_plan_input *in,
-                            meg_whole *out)
+                            int64_t limit, meg_whole *out)
 {
     meg_plan *p = NULL;
     if (in->world->ranks <= EACH) return meg_whole_make(g, e, in, out);
     *out = (meg_whole){0};
     MEG_TRY(e, meg_plan_begin(g, e, in, true, &p));
     *out = whole_new(in->world->ranks, g);
-    meg_status status = add_tracks(out, e, p);
+    meg_status status = add_tracks(out, e, p, limit);
     meg_plan_destroy(p);
     if (status != MEG_OK) meg_whole_free(out);
     return status;

@@ -119,7 +119,7 @@ static meg_status replay(const meg_search_ask *ask, meg_error *e, meg_forecast *
     meg_plan_input in = {ask->profile, &world, ask->options, ask->samples, NULL};
     meg_whole whole;
     meg_replay r;
-    MEG_TRY(e, meg_whole_sketch(ask->graph, e, &in, &whole));
+    MEG_TRY(e, meg_whole_sketch(ask->graph, e, &in, 0, &whole));
     meg_status status = meg_whole_replay(&whole, e, ask->machine, &r);
     if (status == MEG_OK) {
         out->options = text_of(ask->options);

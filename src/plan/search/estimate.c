@@ -13,6 +13,7 @@ typedef struct load {             /* of a node, or a stage: for one sample */
     double seconds, launches;     /* of kernels, without their launches */
     double weight, state;         /* bytes: weights and their gradients; states of the optimizer */
     double gradient, kept, large; /* of all, for backward; of the largest value */
+    double stays[2], lasts[2];    /* of kept and of seconds, what a mesh of pixels, of channels does not cut */
     double sum, sums;             /* bytes and number of values that a cut of channels adds up */
     double halo[MEG_AXES], halos[MEG_AXES]; /* likewise of two rows of neighbours, if cut along the axis */
     double arrives;                         /* bytes from stages before */
@@ -32,6 +33,11 @@ struct meg_estimator {
     stages *cut; /* (MEG_STAGES + 1) by number; count 0: not looked at yet */
 };
 
+enum {
+    PIXELS,
+    CHANNELS
+};
+
 /* ---- nodes ---- */
 
 static bool lives_on(const meg_station *t, const meg_slot *s)
@@ -48,26 +54,26 @@ static int maker_of(const meg_entry *e, const meg_slot *s)
     return s->value < 0 ? -1 : e->graph->value[s->value].maker;
 }
 
-static void weigh_program(meg_estimator *x, const meg_plan *p)
+static void weigh_program(const meg_estimator *x, const meg_plan *p, load *node)
 {
     const meg_entry *e = &p->entry[MEG_ENTRY_TRAIN];
     const meg_station *t = &e->station[0];
     for (int i = 0; i < t->instrs; i++) {
         const meg_instr *in = &t->instr[i];
         if (in->node < 0 || in->seconds <= 0) continue;
-        load *l = &x->node[e->origin[in->node]];
+        load *l = &node[e->origin[in->node]];
         l->seconds += fmax(0, in->seconds - x->launch);
         l->launches++;
     }
     for (int i = 0; i < t->slots; i++) {
         int maker = maker_of(e, &t->slot[i]);
         if (maker < 0 || !lives_on(t, &t->slot[i])) continue;
-        x->node[e->origin[maker]].kept += (double)t->slot[i].bytes;
+        node[e->origin[maker]].kept += (double)t->slot[i].bytes;
     }
     for (int i = 0; i < p->held_slots; i++) {
         const meg_held_slot *h = &p->held[i];
         if (e->reader_first[h->value] == e->reader_first[h->value + 1]) continue;
-        load *l = &x->node[e->origin[e->reader[e->reader_first[h->value]]]];
+        load *l = &node[e->origin[e->reader[e->reader_first[h->value]]]];
         double bytes = (double)h->bytes;
         *(h->role == MEG_ROLE_STATE ? &l->state : &l->weight) += bytes;
         if (h->role == MEG_ROLE_GRADIENT) l->gradient += bytes;
@@ -106,15 +112,42 @@ static void weigh_graph(meg_estimator *x, double number)
     }
 }
 
+/* What two ranks of a mesh both have, they would have of any: of x whole and y on one of two, 2 y - x. */
+static void weigh_mesh(meg_estimator *x, const char *options, int way)
+{
+    const meg_search_ask *q = x->ask;
+    size_t bytes = ((size_t)q->graph->nodes + 1) * sizeof(load);
+    load *half = meg_pool_alloc(x->pool, bytes);
+    meg_plan *p = NULL;
+    meg_error e;
+    bool cut = meg_plan_make_for(q->graph, &e, q->profile, &(meg_world){1, 2}, options, 0, &p) ==
+               MEG_OK;
+    if (cut) weigh_program(x, p, half);
+    for (int i = 0; i < q->graph->nodes; i++) {
+        load *l = &x->node[i];
+        if (!cut) half[i] = *l;
+        l->stays[way] = fmin(l->kept, fmax(0, 2 * half[i].kept - l->kept));
+        l->lasts[way] = fmin(l->seconds, fmax(0, 2 * half[i].seconds - l->seconds));
+    }
+    meg_plan_destroy(p);
+}
+
 /* A micro-batch of one sample; two of them, so that gradients are held. */
 static meg_status weigh_nodes(meg_estimator *x, meg_error *e, const char *options)
 {
     const meg_search_ask *q = x->ask;
     meg_plan *p = NULL;
     MEG_TRY(e, meg_plan_make(q->graph, e, q->profile, options, 0, &p));
-    weigh_program(x, p);
-    weigh_graph(x, (double)meg_dtype_bytes(q->profile->real));
+    weigh_program(x, p, x->node);
     meg_plan_destroy(p);
+    weigh_graph(x, (double)meg_dtype_bytes(q->profile->real));
+    const meg_box *image = NULL;
+    for (int i = q->graph->values - 1; i >= 0; i--)
+        if (q->graph->value[i].kind == MEG_INPUT) image = &q->graph->value[i].shape;
+    bool tall = image && meg_extent(image, MEG_H) > 1;
+    const char *pixels = tall ? "mesh=h2" : "mesh=w2";
+    weigh_mesh(x, meg_pool_text(x->pool, "%s %s", options, pixels), PIXELS);
+    weigh_mesh(x, meg_pool_text(x->pool, "%s mesh=c2", options), CHANNELS);
     return MEG_OK;
 }
 
@@ -143,6 +176,10 @@ static void add_load(load *to, const load *from)
     to->state += from->state;
     to->gradient += from->gradient;
     to->kept += from->kept;
+    for (int i = 0; i < 2; i++) {
+        to->stays[i] += from->stays[i];
+        to->lasts[i] += from->lasts[i];
+    }
     to->large = fmax(to->large, from->large);
     to->sum += from->sum;
     to->sums += from->sums;
@@ -203,7 +240,7 @@ typedef struct share { /* what a shape leaves for a rank */
     double pixels, channels, size;  /* ranks of a mesh along them; in all */
     double copies;                  /* ranks that share a weight */
     int zero;
-    bool again; /* blocks are run again */
+    double again; /* of all blocks, so many are run again: 0 .. 1 */
 } share;
 
 static share share_of(const meg_estimator *x, const meg_shape *s, const char *words)
@@ -217,8 +254,15 @@ static share share_of(const meg_estimator *x, const meg_shape *s, const char *wo
     h.copies = s->replicas * h.pixels;
     h.zero = strstr(words, "zero=3") ? 3 : strstr(words, "zero=1") ? 1 : 0;
     if (h.zero == 3 && s->directions == 2) h.zero = 1; /* that is what it does there */
-    h.again = strstr(words, "recompute=segments") != NULL;
     return h;
+}
+
+/* What a rank of the mesh has of something. */
+static double part_of(const share *h, double whole, const double fixed[2])
+{
+    if (h->size == 1) return whole;
+    double stays = fixed[h->channels > 1 ? CHANNELS : PIXELS];
+    return stays + (whole - stays) / h->size;
 }
 
 /* Of a micro-batch in a stage, in both passes. */
@@ -226,8 +270,8 @@ static double stage_seconds(const meg_estimator *x, const share *h, const load *
 {
     const meg_machine *m = x->ask->machine;
     way near = way_of(m, h->size), far = way_of(m, 2 * h->size);
-    double again = h->again ? 4.0 / 3 : 1;
-    double t = again * (l->seconds * h->samples / h->size + l->launches * x->launch);
+    double again = 1 + h->again / 3; /* forward is a third of a step */
+    double t = again * (part_of(h, l->seconds, l->lasts) * h->samples + l->launches * x->launch);
     for (int a = MEG_D; a < MEG_AXES; a++) {
         if (h->s->parts[a] == 1) continue;
         double bytes = l->halo[a] * h->samples * h->s->parts[a] / h->size;
@@ -257,10 +301,11 @@ static double sum_seconds(const meg_estimator *x, const share *h, const load *l)
 static double stage_bytes(const share *h, const load *l, double frames)
 {
     double part = h->samples / h->size, weight = l->weight / h->channels;
-    double state = l->state / h->channels, kept = l->kept * part;
+    double state = l->state / h->channels, kept = part_of(h, l->kept, l->stays) * h->samples;
+    double spared = h->channels > 1 ? 0.4 : 0.75; /* what was summed over ranks is not made again */
     if (h->zero) state /= h->copies;
     if (h->zero == 3) weight /= h->copies;
-    return weight + state + 3 * l->large * part + frames * kept * (h->again ? 0.25 : 1);
+    return weight + state + 3 * l->large * part + frames * kept * (1 - spared * h->again);
 }
 
 /* Stages of a rank: those of its chunks, and of both directions. */
@@ -277,20 +322,36 @@ static double rank_bytes(const share *h, const stages *cut, int rank)
     return bytes;
 }
 
+static double most_bytes(const share *h, const stages *cut)
+{
+    double most = 0;
+    for (int r = 0; r < h->s->pipe; r++)
+        most = fmax(most, rank_bytes(h, cut, r));
+    return most;
+}
+
+/* As many blocks are run again as the memory asks for. */
+static void run_again(const meg_estimator *x, share *h, const stages *cut)
+{
+    double all = most_bytes(h, cut), limit = (double)x->ask->memory;
+    h->again = 1;
+    double least = most_bytes(h, cut);
+    if (limit > least && all > least) h->again = fmin(1, fmax(0, (all - limit) / (all - least)));
+}
+
 meg_estimate meg_estimate_of(meg_estimator *x, const meg_shape *s, const char *words)
 {
     share h = share_of(x, s, words);
     const stages *cut = s->known ? stages_of(x, s->stages) : NULL;
     meg_estimate out = {.seconds = s->bound};
-    double longest = 0, sums = 0, bytes = 0;
+    double longest = 0, sums = 0;
     if (!cut || !cut->load) return out;
+    if (strstr(words, "recompute=segments")) run_again(x, &h, cut);
     for (int i = 0; i < s->stages; i++) {
         longest = fmax(longest, stage_seconds(x, &h, &cut->load[i]));
         sums = fmax(sums, sum_seconds(x, &h, &cut->load[i]));
     }
-    for (int r = 0; r < s->pipe; r++)
-        bytes = fmax(bytes, rank_bytes(&h, cut, r));
     out.seconds = fmax(s->bound, longest * s->chunks * (double)s->micro * s->longer + sums);
-    out.bytes = (int64_t)bytes;
+    out.bytes = (int64_t)most_bytes(&h, cut);
     return out;
 }

@@ -10,13 +10,15 @@
 
 enum {
     WORDS_MAX = 4096,
-    FEW = 16 /* ranks; of more, estimates say which plans are looked at */
+    FEW = 16, /* ranks; of more, estimates say which plans are looked at */
+    KINDS = 8 /* 1: cuts channels, 2: runs blocks again, 4: cuts weights over ranks */
 };
 
 static const double LOOKS = 0.7;   /* of the work is for shapes, the rest refines them */
 static const double MARGIN = 1.1;  /* estimates of memory are that good, or so */
-static const double HOPELESS = 3;  /* times the memory that there is: not looked at */
-static const double WORK = 4e5, WORK_MANY = 1.5e6; /* instructions; of many ranks */
+static const double ROUGH = 1.15;   /* so are estimates of seconds */
+static const double CLOSE = 1.25;   /* as long as nothing fits, what may be a little more is looked at */
+static const double WORK = 4e5, WORK_MANY = 7e5; /* instructions; of many ranks */
 
 static const double SIMPLER = 1.03; /* so much slower may the plan with fewer words be */
 
@@ -52,6 +54,8 @@ typedef struct search {
     size_t room;
     int best; /* candidate; -1: none yet */
     meg_estimator *estimator;
+    double off[KINDS]; /* how much more memory plans of a kind need than was estimated */
+    bool last; /* what does not fit is looked at in full: it is the answer */
 } search;
 
 bool meg_search_wanted(const char *options, int ranks)
@@ -143,16 +147,18 @@ static void look(search *x, meg_candidate *c)
     c->verdict = MEG_ILLEGAL;
     c->why = "";
     x->error = (meg_error){0};
-    meg_status status = meg_whole_sketch(q->graph, &x->error, &in, &whole);
+    int64_t limit = x->last ? 0 : q->memory;
+    meg_status status = meg_whole_sketch(q->graph, &x->error, &in, limit, &whole);
     if (status == MEG_EBUDGET) { /* then as little as can be */
         in.options = join(x, c->words, false);
-        status = meg_whole_sketch(q->graph, &x->error, &in, &whole);
+        status = meg_whole_sketch(q->graph, &x->error, &in, limit, &whole);
     }
     if (status == MEG_OK) {
         x->out->work += whole.work;
         c->bytes = meg_whole_bytes(&whole);
         c->verdict = fits(x, c) ? MEG_SLOWER : MEG_TOO_LARGE;
-        if (meg_whole_replay(&whole, &x->error, q->machine, &r) == MEG_OK) {
+        if (!fits(x, c) && !x->last) status = MEG_EBUDGET; /* how long it would take, nobody asks */
+        else if (x->out->work += whole.replay, meg_whole_replay(&whole, &x->error, q->machine, &r) == MEG_OK) {
             c->seconds = r.seconds;
             c->times = busiest(&r, whole.actors);
             free(r.times);
@@ -221,13 +227,22 @@ static int64_t limit_of(const search *x, double times)
     return (int64_t)((double)x->ask->memory * times);
 }
 
+static size_t saver_number(const meg_shape *s)
+{
+    size_t i = 0;
+    while (i < sizeof SAVERS / sizeof *SAVERS && strcmp(SAVERS[i], s->saver) != 0)
+        i++;
+    return i;
+}
+
 /* A shape that needs too much, with what saves memory: the first that fits. */
 static int save_memory(search *x, const meg_shape *s, int at)
 {
     for (size_t i = 0; i < sizeof SAVERS / sizeof *SAVERS; i++) {
         if (!applies(s, SAVERS[i]) || !all_free(x, SAVERS[i]) || enough(x, LOOKS)) continue;
+        bool many = x->ask->ranks > FEW;
         meg_estimate e = meg_estimate_of(x->estimator, s, SAVERS[i]);
-        if (x->ask->ranks > FEW && e.bytes > limit_of(x, MARGIN)) continue;
+        if (many && (saver_number(s) == i || e.bytes > x->ask->memory)) continue;
         int tried = try_words(x, s, both(x, s->words, SAVERS[i]));
         if (has_fitting(x, tried)) return tried;
     }
@@ -249,6 +264,7 @@ static void estimate(search *x, meg_shape *s)
         if (e.bytes < s->about) s->about = e.bytes;
         if (e.bytes > limit_of(x, MARGIN)) continue;
         s->estimate = e.seconds;
+        s->about = e.bytes;
         s->saver = SAVERS[i];
     }
     if (!found && *s->saver == 0) s->estimate = INFINITY;
@@ -264,20 +280,40 @@ static int by_estimate(const void *a, const void *b)
     return strcmp(x->words, y->words);
 }
 
-/* Not even its bound is as quick as the best; of many ranks, not even its estimate, which leaves out what
- * cannot be had in closed form. */
+/* Not even its bound is as quick as the best; of many ranks, not even its estimate. */
 static bool beyond(const search *x, const meg_shape *s)
 {
     bool time = x->ask->goal != MEG_GOAL_MEMORY;
-    double least = x->ask->ranks > FEW ? s->estimate : s->bound;
+    double least = x->ask->ranks > FEW ? s->estimate / ROUGH : s->bound;
     return time && x->best >= 0 && least > x->out->list[x->best].seconds;
+}
+
+static int kind_of(const meg_shape *s)
+{
+    return (s->channels ? 1 : 0) + (strstr(s->saver, "recompute=segments") ? 2 : 0) +
+           (strstr(s->saver, "zero=3") ? 4 : 0);
+}
+
+/* What was learnt of one plan is said of others of its kind: the least that was seen. */
+static void learn(search *x, const meg_shape *s, const meg_candidate *c)
+{
+    double *off = &x->off[kind_of(s)];
+    if (s->about == 0 || c->bytes == 0) return;
+    double ratio = (double)c->bytes / (double)s->about;
+    if (*off == 0 || ratio < *off) *off = ratio;
+}
+
+static double expected(const search *x, const meg_shape *s)
+{
+    return (double)s->about * fmax(1, x->off[kind_of(s)]);
 }
 
 /* Not worth a look, and why; MEG_BEST: it is. */
 static meg_standing look_not(const search *x, const meg_shape *s)
 {
     bool many = x->ask->ranks > FEW && x->ask->memory > 0;
-    if (many && s->about > limit_of(x, HOPELESS)) return MEG_TOO_LARGE;
+    if (many && expected(x, s) > (double)limit_of(x, x->best < 0 ? CLOSE : MARGIN))
+        return MEG_TOO_LARGE;
     if (beyond(x, s)) return MEG_BEYOND;
     return enough(x, LOOKS) ? MEG_UNSEEN : MEG_BEST;
 }
@@ -293,14 +329,15 @@ static void look_at_shapes(search *x, const meg_shape *shape, int count, int *as
             meg_candidate c = {.words = s->words,
                                .count = s->count,
                                .bound = s->bound,
-                               .bytes = standing == MEG_TOO_LARGE ? s->about : 0,
-                               .why = "",
+                               .bytes = standing == MEG_TOO_LARGE ? (int64_t)expected(x, s) : 0,
+                               .why = standing == MEG_TOO_LARGE ? "about " : "",
                                .verdict = standing};
             add(x, &c);
             continue;
         }
         bool saves = x->ask->ranks > FEW && *s->saver;
         as[i] = try_words(x, s, saves ? both(x, s->words, s->saver) : s->words);
+        learn(x, s, &x->out->list[as[i]]);
         if (x->out->list[as[i]].verdict == MEG_TOO_LARGE) as[i] = save_memory(x, s, as[i]);
     }
 }
@@ -414,6 +451,15 @@ static void look_at_given(search *x)
     try_words(x, &same, "");
 }
 
+/* Where nothing fits: what the plan that lacks least would take. */
+static void look_at_nearest(search *x)
+{
+    meg_candidate *c = x->out->list;
+    if (x->out->count == 0 || c->verdict != MEG_TOO_LARGE) return;
+    x->last = true;
+    look(x, c);
+}
+
 /* What the given words themselves say, where no others do either. */
 static meg_status say_impossible(const search *x, meg_error *e)
 {
@@ -445,6 +491,7 @@ meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *o
     refine_all(&x, shape, count, as);
     choose(&x);
     if (out->count) qsort(out->list, (size_t)out->count, sizeof *out->list, by_verdict);
+    look_at_nearest(&x);
     free(as);
     free(shape);
     return say_impossible(&x, e);

@@ -14,7 +14,7 @@
 enum {
     FEW = 16,           /* ranks; of more, what takes long to draw is left out: */
     TASKS = 1 << 13,    /* of a timetable */
-    MICROS = 8,         /* numbers of micro-batches for a shape */
+    MICROS = 14,        /* numbers of micro-batches for a shape */
     MICRO_PER_RANK = 4, /* micro-batches for each rank of a pipeline, at most */
     MESHES = 6,
     CHUNKS = 4
@@ -70,16 +70,21 @@ static bool may_cut(const maker *m, int64_t micro)
     return m->given.batch % micro == 0 && (micro == 1 || !m->normalises || each % norm == 0);
 }
 
+/* Some for each rank of a pipeline. Where memory is short, as small ones as there can be. */
 static int list_micros(const maker *m, int pipe, int replicas, int64_t out[MICROS])
 {
     int count = 0;
-    int64_t most = pipe > 1 ? (int64_t)MICRO_PER_RANK * pipe : 1;
+    int64_t most = pipe > 1 ? (int64_t)MICRO_PER_RANK * pipe : 1, each = m->given.batch / replicas;
     if (!free_of(m, "micro")) {
         out[0] = m->given.micro;
         return 1;
     }
-    for (int64_t k = 1; k <= most && count < MICROS; k *= 2)
-        if (may_cut(m, k) && m->given.batch / k >= replicas) out[count++] = k;
+    if (m->ask->memory && most < each) most = each;
+    if (most > each) most = each;
+    for (int64_t k = 1; k <= most && count < MICROS - 1; k *= 2)
+        if (may_cut(m, k)) out[count++] = k;
+    bool more = m->ask->memory && count && out[count - 1] < each && may_cut(m, each);
+    if (more) out[count++] = each;
     return count;
 }
 

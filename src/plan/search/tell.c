@@ -49,14 +49,16 @@ static void print_why(const meg_search *s, const meg_candidate *c, const meg_sea
         break;
     case MEG_TOO_LARGE:
         meg_print_bytes(c->bytes - ask->memory, bytes);
-        fprintf(out, "does not fit: %s (%" PRId64 " bytes) are missing", bytes,
-                c->bytes - ask->memory);
+        if (*c->why) fprintf(out, "does not fit: about %s are missing", bytes);
+        else
+            fprintf(out, "does not fit: %s (%" PRId64 " bytes) are missing", bytes,
+                    c->bytes - ask->memory);
         break;
     case MEG_ILLEGAL:
         fprintf(out, "impossible: %s", c->why);
         break;
     case MEG_UNSEEN:
-        fprintf(out, "not replayed for want of time: at least %.4f s", c->bound);
+        fprintf(out, "not replayed, the work for a search was done: at least %.4f s", c->bound);
         break;
     }
 }
