@@ -460,6 +460,55 @@ static void look_at_nearest(search *x)
     look(x, c);
 }
 
+/* Seconds of a step on so many ranks; INFINITY: there is no such plan, or it does not fit. */
+static double seconds_of(search *x, const char *words, int ranks)
+{
+    meg_search_ask ask = *x->ask;
+    search y = {.ask = &ask, .out = x->out};
+    meg_candidate c = {.words = words};
+    ask.ranks = ranks;
+    look(&y, &c);
+    return c.verdict == MEG_SLOWER ? c.seconds : INFINITY;
+}
+
+/* Micro-batches that batch norm over the whole batch forbids: what they would give. norm= is the user's. */
+static void look_at_norm(search *x, const meg_plan_options *given)
+{
+    int ranks = x->ask->ranks;
+    bool asks = meg_graph_normalises(x->ask->graph) && given->norm == 0 && ranks > 1 &&
+                all_free(x, "stages=1 schedule=auto micro=1 mesh=1");
+    if (!asks || ranks > FEW || given->batch % ranks || meg_options_has(x->ask->options, "norm"))
+        return;
+    const char *words = meg_pool_text(x->out->pool, "stages=%d schedule=1f1b micro=%d", ranks, ranks);
+    int64_t norm = given->batch / ranks;
+    double seconds = seconds_of(
+        x, meg_pool_text(x->out->pool, "%s norm=%" PRId64, words, norm), ranks);
+    if (isinf(seconds)) return;
+    meg_candidate c = {.words = words, .count = count_words(words), .verdict = MEG_ILLEGAL};
+    c.why = meg_pool_text(x->out->pool,
+                          "micro-batches would split the batch that is normalised together; "
+                          "norm=%" PRId64 " would give %.4f s",
+                          norm, seconds);
+    add(x, &c);
+}
+
+/* All ranks are used; where fewer that share the samples are quicker, or cheaper, that is said. */
+static void look_at_fewer(search *x)
+{
+    meg_search *s = x->out;
+    bool cost = x->ask->goal == MEG_GOAL_COST;
+    if (x->best < 0 || x->ask->goal == MEG_GOAL_MEMORY || meg_options_has(x->ask->options, "replicas"))
+        return;
+    double best = s->list[x->best].seconds * (cost ? x->ask->ranks : 1);
+    for (int ranks = x->ask->ranks / 2; ranks >= 1; ranks = ranks > 4 ? ranks / 4 : ranks / 2) {
+        double seconds = seconds_of(x, "", ranks);
+        if (seconds * (cost ? ranks : 1) >= best) continue;
+        best = seconds * (cost ? ranks : 1);
+        s->fewer = ranks;
+        s->fewer_seconds = seconds;
+    }
+}
+
 /* What the given words themselves say, where no others do either. */
 static meg_status say_impossible(const search *x, meg_error *e)
 {
@@ -489,6 +538,8 @@ meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *o
     if (ask->ranks <= FEW || count == 0) look_at_given(&x);
     look_at_shapes(&x, shape, count, as);
     refine_all(&x, shape, count, as);
+    look_at_norm(&x, &given);
+    look_at_fewer(&x);
     choose(&x);
     if (out->count) qsort(out->list, (size_t)out->count, sizeof *out->list, by_verdict);
     look_at_nearest(&x);
