@@ -267,6 +267,36 @@ static void test_norm(void **state)
     for (int i = 0; i < a->found.count; i++)
         if (a->found.list[i].verdict <= MEG_SLOWER && strstr(a->found.list[i].words, "micro="))
             fail_msg("%s splits the batch that is normalised", a->found.list[i].words);
+    bool told = false; /* what norm= would give is said, not done */
+    for (int i = 0; i < a->found.count; i++)
+        told = told || (a->found.list[i].verdict == MEG_ILLEGAL &&
+                        strstr(a->found.list[i].why, "norm=4 would give"));
+    assert_true(told);
+    drop(a);
+}
+
+/* On links this slow one rank is quicker than two. */
+static void test_fewer(void **state)
+{
+    (void)state;
+    question q = {"cnn",
+                  "width=4",
+                  "batch=8",
+                  "nodes=2 ranks=1 cores=1 between=100ms,1MB/s",
+                  2,
+                  0,
+                  MEG_GOAL_TIME};
+    answer *a = asked(&q);
+    assert_int_equal(a->found.fewer, 1);
+    assert_true(a->found.fewer_seconds < best(a)->seconds);
+    drop(a);
+    q.machine = NODE;
+    a = asked(&q);
+    assert_int_equal(a->found.fewer, 0);
+    drop(a);
+    q.goal = MEG_GOAL_COST; /* two ranks are not twice as quick as one */
+    a = asked(&q);
+    assert_int_equal(a->found.fewer, 1);
     drop(a);
 }
 
@@ -286,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_finds_the_best), cmocka_unit_test(test_keeps_what_was_given),
         cmocka_unit_test(test_simple_wins),    cmocka_unit_test(test_wanted),
         cmocka_unit_test(test_memory),         cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_fewer),
         cmocka_unit_test(test_impossible),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -292,9 +292,9 @@ static meg_status lower_entry(meg_plan *p, meg_error *e, meg_entry *out)
     return MEG_OK;
 }
 
-static meg_status make_entries(meg_plan *p, meg_error *e, int64_t samples)
+static meg_status make_entries(meg_plan *p, meg_error *e, int64_t samples, bool step_only)
 {
-    int64_t batch = p->options.batch, tail = samples % batch;
+    int64_t batch = p->options.batch, tail = step_only ? 0 : samples % batch;
     int micro = (int)p->options.micro;
     /* No step would be the one that was planned. */
     MEG_CHECK(e, samples == 0 || samples >= batch, MEG_EARG,
@@ -303,6 +303,7 @@ static meg_status make_entries(meg_plan *p, meg_error *e, int64_t samples)
               batch, samples, samples == 1 ? "" : "s", samples);
     MEG_TRY(e, make_entry(p, e, MEG_ENTRY_TRAIN, batch, micro));
     if (tail) MEG_TRY(e, make_entry(p, e, MEG_ENTRY_TRAIN_TAIL, tail, tail_micro(p, tail)));
+    if (step_only) return MEG_OK;
     return make_entry(p, e, MEG_ENTRY_EVAL, batch / micro, 1);
 }
 
@@ -418,18 +419,17 @@ static meg_status lower_all(meg_plan *p, meg_error *e)
     return check_budget(p, e);
 }
 
-static meg_status make(meg_plan *p, meg_error *e, const char *options, int64_t samples)
+static meg_status make(meg_plan *p, meg_error *e, const meg_plan_input *in, bool step_only)
 {
     MEG_CHECK(e, p->source->losses > 0, MEG_EARG, "%s has no loss to train for", p->source->name);
-    MEG_TRY(e, meg_plan_parse(p, e, options));
-    p->samples = samples;
+    MEG_TRY(e, meg_plan_parse(p, e, in->options));
+    p->samples = in->samples;
     MEG_TRY(e, check_options(p, e));
     MEG_TRY(e, check_states(p, e));
     MEG_TRY(e, make_stages(p, e));
     MEG_TRY(e, meg_plan_segments(p, e));
     MEG_TRY(e, meg_plan_places(p, e));
-    MEG_TRY(e, make_entries(p, e, samples));
-    return lower_all(p, e);
+    return make_entries(p, e, in->samples, step_only);
 }
 
 meg_status meg_plan_turn(meg_plan *p, meg_error *e, int rank)
@@ -462,7 +462,8 @@ meg_status meg_plan_make_for(const meg_graph *g, meg_error *e, const meg_profile
     return meg_plan_from(g, e, &(meg_plan_input){profile, world, options, samples, NULL}, out);
 }
 
-meg_status meg_plan_from(const meg_graph *g, meg_error *e, const meg_plan_input *in, meg_plan **out)
+meg_status meg_plan_begin(const meg_graph *g, meg_error *e, const meg_plan_input *in,
+                          bool step_only, meg_plan **out)
 {
     meg_pool *pool = meg_pool_new();
     meg_plan *p = meg_pool_alloc(pool, sizeof *p);
@@ -475,7 +476,17 @@ meg_status meg_plan_from(const meg_graph *g, meg_error *e, const meg_plan_input 
                     .profile = *in->profile,
                     .world = *in->world,
                     .plain = plain};
-    meg_status status = make(p, e, in->options, in->samples);
+    meg_status status = make(p, e, in, step_only);
+    if (status == MEG_OK) *out = p;
+    else meg_plan_destroy(p);
+    return status;
+}
+
+meg_status meg_plan_from(const meg_graph *g, meg_error *e, const meg_plan_input *in, meg_plan **out)
+{
+    meg_plan *p = NULL;
+    MEG_TRY(e, meg_plan_begin(g, e, in, false, &p));
+    meg_status status = lower_all(p, e);
     if (status == MEG_OK) *out = p;
     else meg_plan_destroy(p);
     return status;

@@ -39,6 +39,10 @@ meg_status meg_plan_make_for(const meg_graph *g, meg_error *e, const meg_profile
                              meg_plan **out);
 meg_status meg_plan_from(const meg_graph *g, meg_error *e, const meg_plan_input *in,
                          meg_plan **out);
+/* All that is common to the ranks: graphs, schedules, layouts. Nothing is lowered before the plan is turned to a
+ * rank. step_only: without evaluation and tail, for those who ask for seconds. */
+meg_status meg_plan_begin(const meg_graph *g, meg_error *e, const meg_plan_input *in,
+                          bool step_only, meg_plan **out);
 /* Makes the plan that of another rank of the same job: graphs, schedules and layouts stay. After an error
  * it is good for nothing but to be destroyed. */
 meg_status meg_plan_turn(meg_plan *p, meg_error *e, int rank);

@@ -1,7 +1,8 @@
 /* The plan of a whole job: see whole.h. */
 #include "plan/whole.h"
-#include "base/random.h"
 #include "plan/classes.h"
+#include "plan/distribute/distribute.h"
+#include "plan/partition/placement.h"
 
 #include <stdlib.h>
 
@@ -9,97 +10,137 @@ enum {
     EACH = 16 /* of so many ranks each is its own actor: where its peers sit counts, too */
 };
 
+/* Instructions that something is worth, in work: they were measured. */
+static const double NODE = 10;     /* while what ranks have in common is made */
+static const double NOTE = 4;      /* of a replay */
+static const double TERM = 0.02;   /* a rank of a sum */
+static const double PLACE = 0.06;  /* a node on a rank of the replica, while one of them is lowered */
+static const double ATTEMPTS = 6;  /* lowerings of a rank whose blocks are run again, about */
+
 /* Rank r has the plan p. */
+static double work_of(const meg_plan *p)
+{
+    double work = 0;
+    for (int i = 0; i < MEG_ENTRIES; i++)
+        for (int k = 0; k < p->entry[i].stations; k++)
+            work += p->entry[i].station[k].instrs;
+    if (p->options.recompute == MEG_RECOMPUTE_BLOCKS) work *= ATTEMPTS;
+    return work + PLACE * p->each * p->source->nodes;
+}
+
+static double replay_of(const meg_events *v)
+{
+    double sums = 0;
+    for (int i = 0; i < v->notes; i++)
+        if (v->note[i].code == MEG_REDUCE) sums += v->note[i].peer;
+    return NOTE * v->notes + TERM * sums;
+}
+
 static void add_actor(meg_whole *w, const meg_plan *p)
 {
-    meg_actor_make(p, MEG_ENTRY_TRAIN, &w->actor[w->actors]);
+    meg_actor *a = &w->actor[w->actors];
+    meg_actor_make(p, MEG_ENTRY_TRAIN, a);
+    w->work += work_of(p);
+    w->replay += replay_of(&a->events);
     w->arena[w->actors++] = p->arena;
 }
 
-/* Which ranks are one actor: those of one class, or (apart) those at one place of replicas all of whose places have the
- * same classes. */
-static void name_ranks(const meg_classes *c, int each, bool apart, uint64_t name[])
+static meg_whole whole_new(int ranks, const meg_graph *g)
 {
-    for (int r = 0; r < c->ranks; r += each) {
-        uint64_t replica = meg_hash("replica");
-        for (int i = 0; i < each; i++)
-            replica = meg_hash_word(replica, (uint64_t)c->of[r + i]);
-        for (int i = 0; i < each; i++)
-            name[r + i] = apart ? meg_hash_word(replica, (uint64_t)i) : (uint64_t)c->of[r + i];
-    }
+    size_t count = (size_t)ranks;
+    meg_whole w = {.ranks = ranks,
+                   .actor_of = calloc(count, sizeof *w.actor_of),
+                   .actor = calloc(count, sizeof *w.actor),
+                   .arena = calloc(count, sizeof *w.arena),
+                   .work = NODE * g->nodes};
+    if (!w.actor_of || !w.actor || !w.arena) abort();
+    return w;
 }
 
-static int find_actor(const meg_whole *w, const uint64_t name[], int rank)
-{
-    for (int i = 0; i < w->actors; i++)
-        if (name[w->actor[i].rank] == name[rank]) return i;
-    return -1;
-}
-
-static meg_status add_ranks(meg_whole *w, meg_error *e, meg_plan *p, bool apart)
+/* Ranks whose class has an actor already get it; others become one. */
+static meg_status add_ranks(meg_whole *w, meg_error *e, meg_plan *p)
 {
     meg_classes *c = w->ranks > EACH ? meg_classes_new(p) : NULL;
-    uint64_t *name = calloc((size_t)w->ranks, sizeof *name);
     meg_status status = MEG_OK;
-    if (!name) abort();
-    if (c) name_ranks(c, p->each, apart, name);
     for (int r = w->ranks - 1; r >= 0 && status == MEG_OK; r--) {
-        int known = c ? find_actor(w, name, r) : -1;
-        w->actor_of[r] = known < 0 ? w->actors : known;
-        if (known >= 0) continue;
-        if (r != p->world.rank) status = meg_plan_turn(p, e, r);
+        bool own = !c || c->last[c->of[r]] == r;
+        if (!own) w->actor_of[r] = w->actor_of[c->last[c->of[r]]];
+        if (!own) continue;
+        if (r < w->ranks - 1) status = meg_plan_turn(p, e, r);
+        w->actor_of[r] = w->actors;
         if (status == MEG_OK) add_actor(w, p);
     }
-    free(name);
     if (c) meg_classes_free(c);
     return status;
-}
-
-/* Is each message that an actor sends to another expected there? It is not where neighbours of one class have neighbours
- * of several: the inner ones of four ranks in a row, or a first rank that differs from those of other replicas. */
-static bool fit_together(const meg_whole *w)
-{
-    uint64_t rest = 0;
-    for (int i = 0; i < w->actors; i++)
-        for (int k = 0; k < w->actor[i].events.notes; k++) {
-            const meg_traffic_note *n = &w->actor[i].events.note[k];
-            if (n->code == MEG_REDUCE) continue;
-            bool sends = n->code == MEG_SEND;
-            uint64_t peer = (uint64_t)w->actor_of[n->peer], me = (uint64_t)i;
-            uint64_t key = meg_hash_word(meg_hash("message"), (uint64_t)n->tag);
-            key = meg_hash_word(meg_hash_word(key, sends ? me : peer), sends ? peer : me);
-            rest += sends ? key : -key;
-        }
-    return rest == 0;
-}
-
-static void clear_actors(meg_whole *w)
-{
-    for (int i = 0; i < w->actors; i++)
-        meg_actor_clear(&w->actor[i]);
-    w->actors = 0;
 }
 
 meg_status meg_whole_make(const meg_graph *g, meg_error *e, const meg_plan_input *in,
                           meg_whole *out)
 {
-    size_t ranks = (size_t)in->world->ranks;
     meg_world last = {in->world->ranks - 1, in->world->ranks};
     meg_plan_input mine = *in;
     meg_plan *p = NULL;
     *out = (meg_whole){0};
     mine.world = &last;
     MEG_TRY(e, meg_plan_from(g, e, &mine, &p));
-    *out = (meg_whole){.ranks = last.ranks,
-                       .actor_of = calloc(ranks, sizeof *out->actor_of),
-                       .actor = calloc(ranks, sizeof *out->actor),
-                       .arena = calloc(ranks, sizeof *out->arena)};
-    if (!out->actor_of || !out->actor || !out->arena) abort();
-    meg_status status = add_ranks(out, e, p, false);
-    if (status == MEG_OK && !fit_together(out)) {
-        clear_actors(out);
-        status = add_ranks(out, e, p, true);
+    *out = whole_new(last.ranks, g);
+    meg_status status = add_ranks(out, e, p);
+    meg_plan_destroy(p);
+    if (status != MEG_OK) meg_whole_free(out);
+    return status;
+}
+
+/* ---- one rank for those with the same stages ---- */
+
+/* The replica with the most samples; of several, the last: the first may have more to count. */
+static int usual_replica(const meg_plan *p)
+{
+    const meg_entry *e = &p->entry[MEG_ENTRY_TRAIN];
+    const int64_t *at = meg_plan_samples(p, e->batch / e->micro, p->replicas);
+    int most = 0;
+    for (int r = 1; r < p->replicas; r++)
+        if (at[r + 1] - at[r] >= at[most + 1] - at[most]) most = r;
+    return most;
+}
+
+/* Within a replica: the middle of the first mesh whose ranks are those of the track, if there is one. */
+static int middle_of(const meg_plan *p, int track)
+{
+    int first = p->track_first[track], count = p->track_first[track + 1] - first;
+    for (int i = 0; i < p->segments; i++) {
+        const meg_segment *s = &p->segment[i];
+        int at = 0;
+        if (p->place[s->stage] != first || s->size != count) continue;
+        for (int a = 0; a < MEG_AXES; a++)
+            at = at * s->dim[a] + s->dim[a] / 2;
+        return first + at;
     }
+    return first + count / 2;
+}
+
+static meg_status add_tracks(meg_whole *w, meg_error *e, meg_plan *p, int64_t limit)
+{
+    int replica = usual_replica(p);
+    for (int t = 0; t < p->tracks; t++) {
+        MEG_TRY(e, meg_plan_turn(p, e, replica * p->each + middle_of(p, t)));
+        for (int r = 0; r < w->ranks; r++)
+            if (r % p->each >= p->track_first[t] && r % p->each < p->track_first[t + 1])
+                w->actor_of[r] = w->actors;
+        add_actor(w, p);
+        if (limit && p->arena > limit) break;
+    }
+    return MEG_OK;
+}
+
+meg_status meg_whole_sketch(const meg_graph *g, meg_error *e, const meg_plan_input *in,
+                            int64_t limit, meg_whole *out)
+{
+    meg_plan *p = NULL;
+    if (in->world->ranks <= EACH) return meg_whole_make(g, e, in, out);
+    *out = (meg_whole){0};
+    MEG_TRY(e, meg_plan_begin(g, e, in, true, &p));
+    *out = whole_new(in->world->ranks, g);
+    meg_status status = add_tracks(out, e, p, limit);
     meg_plan_destroy(p);
     if (status != MEG_OK) meg_whole_free(out);
     return status;
@@ -107,7 +148,8 @@ meg_status meg_whole_make(const meg_graph *g, meg_error *e, const meg_plan_input
 
 void meg_whole_free(meg_whole *w)
 {
-    clear_actors(w);
+    for (int i = 0; i < w->actors; i++)
+        meg_actor_clear(&w->actor[i]);
     free(w->actor);
     free(w->arena);
     free(w->actor_of);

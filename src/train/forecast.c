@@ -1,6 +1,5 @@
 /* Forecasts: see forecast.h. */
 #include "train/forecast.h"
-#include "base/clock.h"
 #include "exec/probe/disk.h"
 #include "exec/profile.h"
 #include "machine/links.h"
@@ -15,7 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double PATIENCE = 5; /* seconds of looking at plans, in the thread's own time */
 
 /* ---- the machine ---- */
 
@@ -60,11 +58,6 @@ static void keep(meg_context *ctx, meg_foresight *f)
 {
     meg_foresight_free(ctx->foresight);
     ctx->foresight = f;
-}
-
-static bool enough(void *context)
-{
-    return meg_clock_thread() > *(const double *)context;
 }
 
 /* What each rank may have: the budget, what the description says of its node, or what was found on it. */
@@ -244,7 +237,6 @@ static meg_status forecast(const wish *w, meg_forecast *out)
     int ranks = w->ranks;
     meg_machine machine;
     meg_plan_options read;
-    double until = meg_clock_thread() + PATIENCE;
     const char *options = w->options ? w->options : "";
     *out = (meg_forecast){0};
     if (meg_comm_size(ctx->comm) == 1) MEG_TRY(e, meg_context_prices(ctx));
@@ -258,8 +250,7 @@ static meg_status forecast(const wish *w, meg_forecast *out)
                           .samples = d ? d->set.count : 0,
                           .ranks = ranks,
                           .goal = (meg_goal)read.goal,
-                          .enough = enough,
-                          .context = &until};
+                          .work = meg_search_work(ranks)};
     meg_pool *pool = meg_pool_new();
     meg_prices *described = prices_of(&machine);
     if (described) profile.prices = described;

@@ -32,7 +32,7 @@ meg_status meg_foresight_make(const meg_search_ask *ask, meg_error *e, const cha
     if (!f->options) abort();
     meg_world world = {0, ask->ranks};
     meg_plan_input in = {ask->profile, &world, options, ask->samples, NULL};
-    meg_status status = meg_whole_make(ask->graph, e, &in, &f->whole);
+    meg_status status = meg_whole_sketch(ask->graph, e, &in, 0, &f->whole);
     if (status == MEG_OK) status = replay(f, e);
     if (status == MEG_OK) *out = f;
     else meg_foresight_free(f);

@@ -4,6 +4,7 @@
  */
 #include "plan/replay/replay.h"
 #include "base/random.h"
+#include "plan/replay/likes.h"
 #include "plan/replay/transit.h"
 
 #include <math.h>
@@ -39,6 +40,7 @@ typedef struct actor {
     const meg_events *events;
     uint64_t *crew;   /* (teams) what the actors of a team are known by */
     int *crew_actors; /* (teams) how many they are */
+    int **crew_who;   /* (teams) their numbers */
     int node, copies; /* ranks of it on its node */
     item *item;
     int next, step;      /* of the events; of the job */
@@ -88,6 +90,7 @@ typedef struct replay {
     int acts;
     size_t act_room;
     meeting *bucket[BUCKETS];
+    meg_likes *likes; /* where actors stand for several ranks: sides of messages begin each for itself */
     double *load, *capacity; /* of resources */
     int resources;
     double now;
@@ -95,6 +98,13 @@ typedef struct replay {
     meg_replay_observer *observer;
     void *context;
 } replay;
+
+static void *zeroed(size_t count, size_t size)
+{
+    void *memory = calloc(count + 1, size);
+    if (!memory) abort();
+    return memory;
+}
 
 /* ---- resources: the cores of each actor; of each node its ways out and in, its memory, its cores ---- */
 
@@ -199,13 +209,23 @@ static meg_transit sum_transit(const replay *r, side s)
 }
 
 /* A device that works keeps its rank from looking at messages but now and then, while it has work. */
+static double overlooked_by(const actor *a, const meg_transit *t)
+{
+    return fmin(a->issued - a->done, t->looks * MEG_EVENTS_LOOK / 2);
+}
+
 static double overlooked(const replay *r, const meeting *m, const meg_transit *t)
 {
+    const meg_traffic_note *n = note_at(r, m->side[0]);
+    const actor *a = &r->actor[m->side[0].actor];
     double most = 0;
-    for (int i = 0; i < m->sides; i++) {
-        const actor *a = &r->actor[m->side[i].actor];
-        most = fmax(most, fmin(a->issued - a->done, t->looks * MEG_EVENTS_LOOK / 2));
-    }
+    for (int i = 0; i < m->sides; i++)
+        most = fmax(most, overlooked_by(&r->actor[m->side[i].actor], t));
+    if (!r->likes) return most;
+    if (n->code != MEG_REDUCE)
+        return fmax(most, overlooked_by(&r->actor[actor_of(r, n->peer)], t));
+    for (int i = 0; i < a->crew_actors[n->crew]; i++)
+        most = fmax(most, overlooked_by(&r->actor[a->crew_who[n->crew][i]], t));
     return most;
 }
 
@@ -246,12 +266,14 @@ static void move(replay *r, activity *a)
     const meeting *m = a->where;
     const actor *from = &r->actor[m->side[0].actor];
     double copies = beside(r, m);
+    int32_t code = note_at(r, m->side[0])->code;
+    bool half = r->likes && code != MEG_REDUCE; /* the other side wants the rest by itself */
     a->latent = false;
     a->left = t->seconds;
     for (int i = 0; i < m->sides && i < 2; i++)
         want(r, a, m->side[i].actor, t->cpu);
-    want(r, a, resource_of(r, from->node, INSIDE), t->inside * copies);
-    want(r, a, resource_of(r, from->node, OUT), t->out * copies);
+    want(r, a, resource_of(r, from->node, INSIDE), t->inside * copies / (half ? 2 : 1));
+    want(r, a, resource_of(r, from->node, half && code == MEG_RECV ? IN : OUT), t->out * copies);
     if (m->sides > 1)
         want(r, a, resource_of(r, r->actor[m->side[1].actor].node, IN), t->out * copies);
 }
@@ -273,11 +295,13 @@ static void know_team(const replay *r, actor *a, int team, int *seen)
 {
     const meg_team *t = &a->is->team[team];
     a->crew[team] = (uint64_t)t->count;
+    int most = t->count < r->job->actors ? t->count : r->job->actors;
+    a->crew_who[team] = zeroed((size_t)most, sizeof(int));
     for (int i = 0; i < t->count; i++) {
         int who = actor_of(r, t->rank[i]);
         if (seen[who] == team + 1) continue;
         seen[who] = team + 1;
-        a->crew_actors[team]++;
+        a->crew_who[team][a->crew_actors[team]++] = who;
         a->crew[team] += meg_hash_word(meg_hash("team"), (uint64_t)who);
     }
 }
@@ -307,18 +331,55 @@ static void join(meeting *m, side s, bool sends)
     m->side[0] = s;
 }
 
+static meeting *meeting_new(uint64_t key, bool sends)
+{
+    meeting *m = calloc(1, sizeof *m);
+    if (!m) abort();
+    m->key = key;
+    m->sends = sends;
+    return m;
+}
+
+static void begin_alone(replay *r, side s)
+{
+    meeting *m = meeting_new(0, false);
+    join(m, s, false);
+    begin_traffic(r, m);
+}
+
+/* All that it waits for are there. */
+static bool meets_all(replay *r, meg_like_side s)
+{
+    const actor *a = &r->actor[s.actor];
+    const meg_traffic_note *n = &a->events->note[s.note];
+    if (n->code != MEG_REDUCE) return meg_likes_meet(r->likes, s, actor_of(r, n->peer));
+    for (int i = 0; i < a->crew_actors[n->crew]; i++)
+        if (!meg_likes_meet(r->likes, s, a->crew_who[n->crew][i])) return false;
+    return true;
+}
+
+/* One side, as likes.h has it. */
+static void arrive_alike(replay *r, side s)
+{
+    meg_like_side one = meg_likes_post(r->likes, s.actor, s.note, r->actor[s.actor].step);
+    if (meets_all(r, one)) begin_alone(r, s);
+    while (meg_likes_next(r->likes, &one))
+        if (meets_all(r, one)) begin_alone(r, (side){one.actor, one.note});
+}
+
 static void arrive(replay *r, side s)
 {
     const meg_traffic_note *n = note_at(r, s);
-    uint64_t key = key_of(r, s);
-    meeting **at = find_meeting(r, key, s), *m = *at;
     bool sends = n->code == MEG_SEND;
     r->actor[s.actor].item[s.note].state = READY;
+    if (r->likes) {
+        arrive_alike(r, s);
+        return;
+    }
+    uint64_t key = key_of(r, s);
+    meeting **at = find_meeting(r, key, s), *m = *at;
     if (!m) {
-        m = calloc(1, sizeof *m);
-        if (!m) abort();
-        m->key = key;
-        m->sends = sends;
+        m = meeting_new(key, sends);
         m->wanted = n->code == MEG_REDUCE ? r->actor[s.actor].crew_actors[n->crew] : 2;
         *at = m;
     }
@@ -540,13 +601,6 @@ static int count_copies(const replay *r, int who, int rank)
     return count;
 }
 
-static void *zeroed(size_t count, size_t size)
-{
-    void *memory = calloc(count + 1, size);
-    if (!memory) abort();
-    return memory;
-}
-
 static void open_actor(replay *r, int who)
 {
     actor *a = &r->actor[who];
@@ -557,6 +611,7 @@ static void open_actor(replay *r, int who)
     a->item = zeroed((size_t)is->events.notes, sizeof *a->item);
     a->crew = zeroed((size_t)is->teams, sizeof *a->crew);
     a->crew_actors = zeroed((size_t)is->teams, sizeof *a->crew_actors);
+    a->crew_who = zeroed((size_t)is->teams, sizeof *a->crew_who);
     int *seen = zeroed((size_t)r->job->actors, sizeof *seen);
     for (int i = 0; i < is->teams; i++)
         know_team(r, a, i, seen);
@@ -567,6 +622,9 @@ static void close(replay *r)
 {
     for (int i = 0; i < r->job->actors; i++) {
         actor *a = &r->actor[i];
+        for (int k = 0; k < a->is->teams; k++)
+            free(a->crew_who[k]);
+        free(a->crew_who);
         free(a->item);
         free(a->crew);
         free(a->crew_actors);
@@ -579,6 +637,7 @@ static void close(replay *r)
             free(m->side);
             free(m);
         }
+    meg_likes_free(r->likes);
     free(r->actor);
     free(r->act);
     free(r->load);
@@ -610,6 +669,7 @@ meg_status meg_replay_run(const meg_replay_job *job, meg_error *e, meg_replay_ob
     r->actor = calloc((size_t)job->actors, sizeof *r->actor);
     if (!r->actor) abort();
     make_resources(r);
+    if (job->actors < job->ranks) r->likes = meg_likes_new(job->actors, job->actor);
     for (int i = 0; i < job->actors; i++)
         open_actor(r, i);
     for (int i = 0; i < job->actors; i++)

@@ -1,11 +1,13 @@
 /* The search for a plan: which words that were not given make a step quickest on a machine, within the memory
- * of its ranks. Pure: the same question, the same answer, but for `enough`.
+ * of its ranks. Pure: the same question, the same answer.
  *
  *     shapes      replicas x stages x mesh x micro-batches x schedule that use all ranks, each with a lower bound of
  *                 its seconds (shapes.c)
- *     look        in the order of their bounds, exactly: plans of all ranks, their bytes, a replay; where
- *                 they need too much memory, again with words that save some; until the next bound is above the
- *                 best that was found
+ *     estimate    their seconds and bytes by closed forms, with words that save memory where they are needed
+ *                 (estimate.c)
+ *     look        in the order of the estimates, exactly: plans of all ranks, their bytes, a replay; where
+ *                 they need too much memory, again with words that save some. Those whose bound is above the
+ *                 best that was found are left out. Of many ranks one stands for those with the same stages (whole.h)
  *     refine      them, the best first, word by word: wide, channels, allreduce, bucket, recompute, balance, zero
  *     choose      of those within 3 % of the best, the one with the fewest words
  *
@@ -28,9 +30,11 @@ typedef struct meg_search_ask {
     const int64_t
         *limit; /* (ranks) where they differ, of which `memory` is the largest; NULL: they do not */
     meg_goal goal;
-    bool (*enough)(void *context); /* stop looking; NULL: look at all */
-    void *context;
+    double work; /* instructions that may be lowered for it, about; 0: look at all */
 } meg_search_ask;
+
+/* What takes seconds, not minutes, on any machine: so many instructions. */
+double meg_search_work(int ranks);
 
 typedef enum meg_standing {
     MEG_BEST,
@@ -38,7 +42,7 @@ typedef enum meg_standing {
     MEG_BEYOND,    /* its bound is above the best */
     MEG_TOO_LARGE, /* for the memory of a rank */
     MEG_ILLEGAL,   /* there is no such plan, says `why` */
-    MEG_UNSEEN     /* no time was left to look at it */
+    MEG_UNSEEN     /* the work that was allowed was done before */
 } meg_standing;
 
 typedef struct meg_candidate {
@@ -58,8 +62,11 @@ typedef struct meg_search {
     meg_pool *pool;
     meg_candidate *list; /* by verdict, then by seconds or bound */
     int count, looked;
+    double work;  /* that was done */
     double one;   /* seconds of one rank alone, as if it had the memory */
     double bound; /* the least of all shapes' bounds */
+    int fewer;            /* ranks that would be quicker than all of them; 0: none that was tried */
+    double fewer_seconds; /* of a step on them, which share the samples */
     bool fits; /* the first of the list is a plan; else it is the one that is nearest to fitting */
 } meg_search;
 
@@ -91,6 +98,15 @@ typedef struct meg_shape {
     double bound;
     bool pixels, channels; /* what its mesh cuts */
     int stages, copies;    /* ranks that share a weight */
+    int pipe, chunks, replicas, directions;
+    int64_t micro;
+    bool known;          /* the mesh is; one that was given only the plan can read */
+    int parts[MEG_AXES]; /* of a mesh that is known */
+    double longer;       /* than the work in it is the timetable */
+    const int *frames;   /* (directions, stages) micro-batches in flight; NULL: 1 */
+    double estimate;     /* seconds, roughly (estimate.h) */
+    int64_t about;       /* bytes, roughly; 0: not known */
+    const char *saver;   /* words that it is taken to need to fit; "": none */
 } meg_shape;
 
 /* Of a network whose step takes `one` seconds on one rank, by ascending bounds. *out is to be freed, its words are

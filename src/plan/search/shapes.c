@@ -12,7 +12,9 @@
 #include <string.h>
 
 enum {
-    MICROS = 8,         /* numbers of micro-batches for a shape */
+    FEW = 16,           /* ranks; of more, what takes long to draw is left out: */
+    TASKS = 1 << 13,    /* of a timetable */
+    MICROS = 14,        /* numbers of micro-batches for a shape */
     MICRO_PER_RANK = 4, /* micro-batches for each rank of a pipeline, at most */
     MESHES = 6,
     CHUNKS = 4
@@ -22,7 +24,16 @@ typedef struct mesh {
     int size;
     char text[32];
     bool pixels, channels;
+    int parts[MEG_AXES];
 } mesh;
+
+typedef struct drawn { /* what is known of a timetable */
+    const meg_row *row;
+    int pipe, chunks, directions;
+    int64_t micro;
+    double longer; /* than the work in it; 0: there is no such timetable */
+    const int *frames;
+} drawn;
 
 typedef struct maker {
     const meg_search_ask *ask;
@@ -35,6 +46,9 @@ typedef struct maker {
     meg_shape *list;
     int count;
     size_t room;
+    drawn *drawn;
+    int draws;
+    size_t draw_room;
 } maker;
 
 bool meg_search_free_word(const meg_search_ask *ask, const char *word)
@@ -56,42 +70,71 @@ static bool may_cut(const maker *m, int64_t micro)
     return m->given.batch % micro == 0 && (micro == 1 || !m->normalises || each % norm == 0);
 }
 
+/* Some for each rank of a pipeline. Where memory is short, as small ones as there can be. */
 static int list_micros(const maker *m, int pipe, int replicas, int64_t out[MICROS])
 {
     int count = 0;
-    int64_t most = pipe > 1 ? (int64_t)MICRO_PER_RANK * pipe : 1;
+    int64_t most = pipe > 1 ? (int64_t)MICRO_PER_RANK * pipe : 1, each = m->given.batch / replicas;
     if (!free_of(m, "micro")) {
         out[0] = m->given.micro;
         return 1;
     }
-    for (int64_t k = 1; k <= most && count < MICROS; k *= 2)
-        if (may_cut(m, k) && m->given.batch / k >= replicas) out[count++] = k;
+    if (m->ask->memory && most < each) most = each;
+    if (most > each) most = each;
+    for (int64_t k = 1; k <= most && count < MICROS - 1; k *= 2)
+        if (may_cut(m, k)) out[count++] = k;
+    bool more = m->ask->memory && count && out[count - 1] < each && may_cut(m, each);
+    if (more) out[count++] = each;
     return count;
+}
+
+static void name_mesh(mesh *out)
+{
+    static const char letter[MEG_AXES] = {'n', 'c', 'd', 'h', 'w'};
+    for (int a = MEG_C; a < MEG_AXES; a++)
+        if (out->parts[a] > 1)
+            snprintf(out->text + strlen(out->text), sizeof out->text - strlen(out->text), "%c%d",
+                     letter[a], out->parts[a]);
+}
+
+static mesh mesh_new(int size)
+{
+    return (mesh){.size = size, .parts = {1, 1, 1, 1, 1}};
 }
 
 /* The longest axis of pixels in two, or whatever divides, again and again. */
 static bool cut_pixels(const maker *m, int size, mesh *out)
 {
-    static const char letter[MEG_AXES] = {'n', 'c', 'd', 'h', 'w'};
-    int64_t parts[MEG_AXES] = {1, 1, 1, 1, 1};
+    *out = mesh_new(size);
+    out->pixels = true;
     for (int left = size, factor = 2; left > 1;) {
         int best = -1;
         double longest = 0;
         while (left % factor)
             factor++;
         for (int a = MEG_D; a < MEG_AXES; a++) {
-            double length = (double)meg_extent(&m->sample, a) / (double)(parts[a] * factor);
+            double length = (double)meg_extent(&m->sample, a) / (double)(out->parts[a] * factor);
             if (length >= 1 && length > longest) best = a, longest = length;
         }
         if (best < 0) return false;
-        parts[best] *= factor;
+        out->parts[best] *= factor;
         left /= factor;
     }
-    *out = (mesh){.size = size, .pixels = true};
+    name_mesh(out);
+    return true;
+}
+
+/* Strips along the longest axis: fewer, longer messages. */
+static bool cut_strips(const maker *m, int size, mesh *out)
+{
+    int axis = MEG_D;
     for (int a = MEG_D; a < MEG_AXES; a++)
-        if (parts[a] > 1)
-            snprintf(out->text + strlen(out->text), sizeof out->text - strlen(out->text),
-                     "%c%" PRId64, letter[a], parts[a]);
+        if (meg_extent(&m->sample, a) > meg_extent(&m->sample, axis)) axis = a;
+    if (meg_extent(&m->sample, axis) < 2 * (int64_t)size) return false;
+    *out = mesh_new(size);
+    out->pixels = true;
+    out->parts[axis] = size;
+    name_mesh(out);
     return true;
 }
 
@@ -99,35 +142,62 @@ static int list_meshes(const maker *m, int size, mesh out[MESHES])
 {
     int count = 0;
     if (size == 1) {
-        out[0] = (mesh){.size = 1, .text = "1"};
+        out[0] = mesh_new(1);
+        strcpy(out[0].text, "1");
         return 1;
     }
     if (cut_pixels(m, size, &out[count])) count++;
-    out[count] = (mesh){.size = size, .channels = true};
-    snprintf(out[count].text, sizeof out[count].text, "c%d", size);
+    if (cut_strips(m, size, &out[count])) {
+        bool same = count > 0 && strcmp(out[0].text, out[count].text) == 0;
+        count += !same;
+    }
+    out[count] = mesh_new(size);
+    out[count].channels = true;
+    out[count].parts[MEG_C] = size;
+    name_mesh(&out[count]);
     return count + 1;
 }
 
 /* ---- bounds ---- */
 
-/* How much longer the pipeline takes than each of its ranks works; 0: there is no such timetable. */
-static double stretch(const maker *m, const meg_row *row, int pipe, int chunks, int64_t micro)
+static void draw(const maker *m, drawn *d)
 {
     meg_pool *pool = meg_pool_new();
     meg_error e;
     meg_timetable *t = NULL;
-    meg_pipe p = {.stages = pipe * chunks,
-                  .ranks = pipe,
-                  .micro = (int)micro,
+    meg_pipe p = {.stages = d->pipe * d->chunks,
+                  .ranks = d->pipe,
+                  .micro = (int)d->micro,
                   .replications = (int)m->given.replications};
-    double work = 0, longer = 0;
-    if (meg_timetable_draw(&e, pool, row, &p, &t) == MEG_OK) {
+    bool large = (double)p.stages * (double)p.micro > TASKS;
+    if ((m->ask->ranks <= FEW || !large) &&
+        meg_timetable_draw(&e, pool, d->row, &p, &t) == MEG_OK) {
+        double work = 0;
+        size_t bytes = (size_t)(t->directions * t->stages) * sizeof(int);
+        int *frames = meg_pool_alloc(m->pool, bytes);
         for (int i = 0; i < t->first[1]; i++)
             work += t->task[i].end - t->task[i].start;
-        longer = t->makespan / work;
+        memcpy(frames, t->frames, bytes);
+        d->longer = t->makespan / work;
+        d->directions = t->directions;
+        d->frames = frames;
     }
     meg_pool_free(pool);
-    return longer;
+}
+
+/* How much longer the pipeline takes than each of its ranks works. */
+static drawn drawn_of(maker *m, const drawn *asked)
+{
+    for (int i = m->draws - 1; i >= 0; i--) {
+        const drawn *d = &m->drawn[i];
+        if (d->row == asked->row && d->pipe == asked->pipe && d->chunks == asked->chunks &&
+            d->micro == asked->micro)
+            return *d;
+    }
+    m->drawn = meg_grow(m->drawn, &m->draw_room, (size_t)m->draws + 1, sizeof *m->drawn);
+    m->drawn[m->draws] = *asked;
+    draw(m, &m->drawn[m->draws]);
+    return m->drawn[m->draws++];
 }
 
 /* ---- shapes ---- */
@@ -156,12 +226,25 @@ static void add_number(const maker *m, meg_shape *s, const char *word, int64_t v
 
 static void add_shape(maker *m, const pick *p)
 {
-    double longer = p->row ? stretch(m, p->row, p->pipe, p->chunks, p->micro) : 1;
-    if (longer == 0) return;
+    drawn d = {.row = p->row, .pipe = p->pipe, .chunks = p->chunks, .micro = p->micro};
+    if (p->row) d = drawn_of(m, &d);
+    else d.longer = d.directions = 1;
+    if (d.longer == 0) return;
     meg_shape s = {.words = "",
-                   .bound = m->one / m->ask->ranks * longer,
+                   .saver = "",
+                   .bound = m->one / m->ask->ranks * d.longer,
                    .stages = p->pipe * p->chunks,
-                   .copies = m->ask->ranks / p->pipe};
+                   .copies = m->ask->ranks / p->pipe,
+                   .pipe = p->pipe,
+                   .chunks = p->chunks,
+                   .replicas = p->replicas,
+                   .directions = d.directions,
+                   .micro = p->micro,
+                   .known = p->mesh != NULL,
+                   .longer = d.longer,
+                   .frames = d.frames,
+                   .parts = {1, 1, 1, 1, 1}};
+    if (p->mesh) memcpy(s.parts, p->mesh->parts, sizeof s.parts);
     add_number(m, &s, "stages", p->pipe * p->chunks, 1);
     add_number(m, &s, "chunks", p->chunks, 1);
     if (p->row) add_word(m, &s, "schedule", p->row->name);
@@ -269,6 +352,7 @@ int meg_search_shapes(const meg_search_ask *ask, meg_pool *pool, const meg_plan_
     look_at(&m);
     add_pipes(&m);
     if (m.count) qsort(m.list, (size_t)m.count, sizeof *m.list, by_bound);
+    free(m.drawn);
     *out = m.list;
     return m.count;
 }

@@ -32,7 +32,8 @@ void meg_search_reason(const meg_search *s, const meg_candidate *c, const meg_se
     char bytes[32];
     switch (c->verdict) {
     case MEG_BEST:
-        fprintf(out, "at least %.4f s", s->bound);
+        fprintf(out, "at least %.4f s: within %.0f %%", s->bound,
+                100 * (c->seconds / s->bound - 1));
         break;
     case MEG_SLOWER:
         if (c->seconds < best->seconds)
@@ -49,14 +50,15 @@ void meg_search_reason(const meg_search *s, const meg_candidate *c, const meg_se
         break;
     case MEG_TOO_LARGE:
         meg_print_bytes(c->missing, bytes);
-        fprintf(out, "does not fit: %s (%" PRId64 " bytes) are missing", bytes, c->missing);
-        if (ask->limit) fprintf(out, " to rank %d", c->tightest);
+        if (*c->why) fprintf(out, "does not fit: about %s are missing", bytes);
+        else fprintf(out, "does not fit: %s (%" PRId64 " bytes) are missing", bytes, c->missing);
+        if (ask->limit && !*c->why) fprintf(out, " to rank %d", c->tightest);
         break;
     case MEG_ILLEGAL:
         fprintf(out, "impossible: %s", c->why);
         break;
     case MEG_UNSEEN:
-        fprintf(out, "not replayed for want of time: at least %.4f s", c->bound);
+        fprintf(out, "not replayed, the work for a search was done: at least %.4f s", c->bound);
         break;
     }
 }
@@ -89,6 +91,18 @@ static void print_head(const meg_search *s, const meg_search_ask *ask, FILE *out
             memory, s->looked);
 }
 
+/* What is not for the search to choose. */
+static void print_others(const meg_search *s, const meg_search_ask *ask, FILE *out)
+{
+    for (int i = 0; i < s->count; i++)
+        if (s->list[i].verdict == MEG_ILLEGAL && strstr(s->list[i].why, "would give"))
+            print_one(s, &s->list[i], ask, "", out);
+    if (s->fits && s->fewer)
+        fprintf(out, "  %d rank%s would take %.4f s a step, which is %s\n", s->fewer,
+                s->fewer == 1 ? "" : "s", s->fewer_seconds,
+                ask->goal == MEG_GOAL_COST ? "cheaper" : "quicker: all are used, since they were asked for");
+}
+
 void meg_search_tell(const meg_search *s, const meg_search_ask *ask, FILE *out)
 {
     bool told[KINDS] = {false};
@@ -101,8 +115,7 @@ void meg_search_tell(const meg_search *s, const meg_search_ask *ask, FILE *out)
         told[kind] = true;
         print_one(s, c, ask, i == 0 ? (s->fits ? "chosen" : "nearest") : "", out);
     }
-    if (s->fits && ask->ranks > 1 && s->one <= s->list[0].seconds)
-        fprintf(out, "  one rank alone would take %.4f s: more ranks do not pay here\n", s->one);
+    print_others(s, ask, out);
 }
 
 void meg_search_table(const meg_search *s, const meg_search_ask *ask, FILE *out)

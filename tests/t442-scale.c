@@ -1,0 +1,106 @@
+/* The search at thousands of ranks: it ends after a fixed amount of work, which is seconds; it finds a plan that fits; it
+ * finds the same one again; and what it says of the plan is what planning every class of ranks says.
+ */
+#include "base/clock.h"
+#include "device_help.h"
+#include "plan/search/search.h"
+#include "zoo/zoo.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* On an idle core each takes at most 10; sanitizers and neighbours take their share. */
+static const double SECONDS = 90;
+
+typedef struct job {
+    const char *model, *model_words, *words, *machine;
+    int ranks;
+} job;
+
+static const job jobs[] = {
+    {"unet", "image=3x16384x16384", "batch=16", "nodes=512 ranks=8 cores=8 memory=16GiB", 4096},
+    {"gpt", "tokens=1024 layers=24 heads=16 width=2048", "batch=512",
+     "nodes=64 ranks=8 cores=8 memory=8GiB", 512},
+    {"resnet-cifar", "depth=110 version=2 image=3x512x512", "batch=512 norm=1",
+     "nodes=32 ranks=8 cores=8 memory=6GiB", 256},
+};
+
+static meg_status search(const job *j, const meg_graph *g, const meg_machine *m, meg_search *out)
+{
+    meg_error e = {0};
+    meg_search_ask ask = {.graph = g,
+                          .profile = &meg_profile_plain,
+                          .machine = m,
+                          .options = j->words,
+                          .ranks = j->ranks,
+                          .memory = m->memory,
+                          .work = meg_search_work(j->ranks)};
+    meg_status status = meg_search_run(&ask, &e, out);
+    if (status != MEG_OK) print_message("%s: %s\n", j->model, e.message);
+    return status;
+}
+
+/* All classes: a sketch looks at the middle of a mesh. */
+static void check_plan(const job *j, const meg_graph *g, const meg_machine *m,
+                       const meg_candidate *c)
+{
+    meg_world world = {0, j->ranks};
+    char words[1024];
+    meg_error e = {0};
+    meg_whole whole;
+    meg_replay r;
+    bool fills = strstr(c->words, "recompute=segments") != NULL;
+    snprintf(words, sizeof words, "%s goal=given %s budget=%lld", j->words, c->words,
+             fills ? (long long)m->memory : 0LL);
+    meg_plan_input in = {&meg_profile_plain, &world, words, 0, NULL};
+    if (meg_whole_make(g, &e, &in, &whole) != MEG_OK) fail_msg("%s: %s", words, e.message);
+    if (meg_whole_replay(&whole, &e, m, &r) != MEG_OK) fail_msg("%s: %s", words, e.message);
+    print_message("  %d classes: %.4f s, %lld bytes; the search said %.4f s, %lld bytes\n",
+                  whole.actors, r.seconds, (long long)meg_whole_bytes(&whole), c->seconds,
+                  (long long)c->bytes);
+    assert_true(meg_whole_bytes(&whole) <= m->memory);
+    assert_true(fabs(r.seconds - c->seconds) <= 0.12 * r.seconds); /* t440-replay says why */
+    free(r.times);
+    meg_whole_free(&whole);
+}
+
+static void test_scale(void **state)
+{
+    (void)state;
+    size_t count = SANITIZED ? 1 : sizeof jobs / sizeof *jobs;
+    for (size_t i = 0; i < count; i++) {
+        const job *j = &jobs[i];
+        meg_error e = {0};
+        meg_graph *g;
+        meg_machine m;
+        meg_search first, second;
+        if (meg_zoo_build(&e, j->model, j->model_words, &g) != MEG_OK ||
+            meg_machine_read(&e, "test", j->machine, &m) != MEG_OK)
+            fail_msg("%s", e.message);
+        double began = meg_clock_thread();
+        assert_int_equal(search(j, g, &m, &first), MEG_OK);
+        double seconds = meg_clock_thread() - began;
+        print_message("%s on %d ranks: %s; %d plans, %d looked at, work %.0f, %.1f s\n", j->model,
+                      j->ranks, first.list[0].words, first.count, first.looked, first.work, seconds);
+        assert_true(first.fits);
+        assert_true(seconds < SECONDS);
+        check_plan(j, g, &m, &first.list[0]);
+        assert_int_equal(search(j, g, &m, &second), MEG_OK);
+        assert_string_equal(first.list[0].words, second.list[0].words);
+        assert_int_equal(first.looked, second.looked);
+        meg_search_free(&first);
+        meg_search_free(&second);
+        meg_graph_destroy(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_scale)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
