@@ -101,6 +101,8 @@ static inline meg_events classes_copy(const meg_events *v)
     meg_events c = *v;
     c.before = NULL; /* a proof knows no seconds */
     c.before_room = 0;
+    c.issued = NULL;
+    c.issued_room = 0;
     c.note = malloc(((size_t)v->notes + 1) * sizeof *c.note);
     c.step = malloc(((size_t)v->steps + 1) * sizeof *c.step);
     c.after = malloc(((size_t)v->afters + 1) * sizeof *c.after);

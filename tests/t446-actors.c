@@ -29,6 +29,10 @@ static const char QUICK[] = "ranks=4 nodes=64 inside=1us,10GB/s between=0s,10000
 /* A ring over all ranks: one of a node's four sends to the next node. */
 static const char SHARED[] = "ranks=4 nodes=64 inside=0s,1000000TB/s between=0s,10MB/s,all:10MB/s";
 
+/* An actor whose ranks have unlike neighbours waits for any like message: its ranks in the middle of a row do not
+ * wait for those at its ends, as each rank by itself does. */
+static const double APPROXIMATE = 0.05;
+
 static double seconds_of(const job *j, int ranks, int *actors)
 {
     meg_graph *g = NULL;
@@ -61,7 +65,7 @@ static void check(const char *mesh, int cut, int most)
     double want = seconds_of(&j, FEW, &few), got = seconds_of(&j, MANY, &many);
     assert_int_equal(few, FEW);
     if (many > most) fail_msg("%s: %d actors, expected at most %d", mesh, many, most);
-    if (!(fabs(got - want) <= 0.02 * want))
+    if (!(fabs(got - want) <= APPROXIMATE * want))
         fail_msg("%s: expected %g s, got %g s", mesh, want, got);
 }
 

@@ -117,6 +117,15 @@ static place side_of(const walk *w, place p, int actor)
     return NOWHERE;
 }
 
+/* Where actors stand for ranks with unlike neighbours (likes.h), a message's other side is any actor. */
+static place ended_anywhere(const walk *w, double time, int before)
+{
+    place found = NOWHERE;
+    for (int i = 0; i < w->job->actors && found.at < 0; i++)
+        found = ended(w, i, time, before);
+    return found;
+}
+
 /* What traffic had to wait for: of the sides, the one where something ended when it began. */
 static place cause_of_traffic(const walk *w, place p)
 {
@@ -132,7 +141,7 @@ static place cause_of_traffic(const walk *w, place p)
                             order_of(w, side) < before ? order_of(w, side) : before);
         if (found.at >= 0) return found;
     }
-    return NOWHERE;
+    return ended_anywhere(w, time, before);
 }
 
 static place cause_of(const walk *w, place p)
