@@ -11,11 +11,12 @@ enum {
 };
 
 /* Instructions that something is worth, in work: they were measured. */
-static const double NODE = 10;     /* while what ranks have in common is made */
-static const double NOTE = 4;      /* of a replay */
-static const double TERM = 0.02;   /* a rank of a sum */
-static const double PLACE = 0.06;  /* a node on a rank of the replica, while one of them is lowered */
-static const double ATTEMPTS = 6;  /* lowerings of a rank whose blocks are run again, about */
+static const double NODE = 10;   /* while what ranks have in common is made */
+static const double NOTE = 4;    /* of a replay */
+static const double TERM = 0.02; /* a rank of a sum */
+static const double PLACE =
+    0.06; /* a node on a rank of the replica, while one of them is lowered */
+static const double ATTEMPTS = 6; /* lowerings of a rank whose blocks are run again, about */
 
 /* Rank r has the plan p. */
 static double work_of(const meg_plan *p)

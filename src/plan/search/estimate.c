@@ -13,10 +13,12 @@ typedef struct load {             /* of a node, or a stage: for one sample */
     double seconds, launches;     /* of kernels, without their launches */
     double weight, state;         /* bytes: weights and their gradients; states of the optimizer */
     double gradient, kept, large; /* of all, for backward; of the largest value */
-    double stays[2], lasts[2];    /* of kept and of seconds, what a mesh of pixels, of channels does not cut */
-    double sum, sums;             /* bytes and number of values that a cut of channels adds up */
-    double halo[MEG_AXES], halos[MEG_AXES]; /* likewise of two rows of neighbours, if cut along the axis */
-    double arrives;                         /* bytes from stages before */
+    double stays[2],
+        lasts[2];     /* of kept and of seconds, what a mesh of pixels, of channels does not cut */
+    double sum, sums; /* bytes and number of values that a cut of channels adds up */
+    double halo[MEG_AXES],
+        halos[MEG_AXES]; /* likewise of two rows of neighbours, if cut along the axis */
+    double arrives;      /* bytes from stages before */
 } load;
 
 typedef struct stages { /* the network in so many stages */
@@ -219,7 +221,7 @@ static const stages *stages_of(meg_estimator *x, int count)
 
 /* ---- messages ---- */
 
-typedef struct way { /* of messages among so many ranks in a row */
+typedef struct way {      /* of messages among so many ranks in a row */
     double latency, pace; /* pace: seconds of a byte */
 } way;
 
@@ -236,9 +238,9 @@ static way way_of(const meg_machine *m, double ranks)
 
 typedef struct share { /* what a shape leaves for a rank */
     const meg_shape *s;
-    double samples;                 /* of a micro-batch */
-    double pixels, channels, size;  /* ranks of a mesh along them; in all */
-    double copies;                  /* ranks that share a weight */
+    double samples;                /* of a micro-batch */
+    double pixels, channels, size; /* ranks of a mesh along them; in all */
+    double copies;                 /* ranks that share a weight */
     int zero;
     double again; /* of all blocks, so many are run again: 0 .. 1 */
 } share;

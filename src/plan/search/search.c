@@ -13,10 +13,12 @@ enum {
     KINDS = 8 /* 1: cuts channels, 2: runs blocks again, 4: cuts weights over ranks */
 };
 
-static const double LOOKS = 0.7;  /* of the work is for shapes, the rest refines them */
+static const double LOOKS = 0.7; /* of the work is for shapes, the rest refines them */
+static const int DEEP = 1000; /* nodes; of many ranks of such nets wide halos take too long to try */
 static const double MARGIN = 1.1; /* estimates of memory are that good, or so */
 static const double ROUGH = 1.15; /* so are estimates of seconds */
-static const double CLOSE = 1.25; /* as long as nothing fits, what may be a little more is looked at */
+static const double AGAIN = 1.05; /* running blocks again costs a little more than estimates say */
+static const double CLOSE = 1.25; /* while nothing fits, what may be a little more is looked at */
 static const double WORK = 4e5, WORK_MANY = 7e5; /* instructions; of many ranks */
 
 static const double SIMPLER = 1.03; /* so much slower may the plan with fewer words be */
@@ -51,7 +53,7 @@ typedef struct search {
     int best; /* candidate; -1: none yet */
     meg_estimator *estimator;
     double off[KINDS]; /* how much more memory plans of a kind need than was estimated */
-    bool last; /* what does not fit is looked at in full: it is the answer */
+    bool last;         /* what does not fit is looked at in full: it is the answer */
 } search;
 
 bool meg_search_wanted(const char *options, int ranks)
@@ -166,7 +168,8 @@ static void look(search *x, meg_candidate *c)
         if (q->limit) c->missing = meg_whole_missing(&whole, q->limit, &c->tightest);
         c->verdict = fits(x, c) ? MEG_SLOWER : MEG_TOO_LARGE;
         if (!fits(x, c) && !x->last) status = MEG_EBUDGET; /* how long it would take, nobody asks */
-        else if (x->out->work += whole.replay, meg_whole_replay(&whole, &x->error, q->machine, &r) == MEG_OK) {
+        else if (x->out->work += whole.replay,
+                 meg_whole_replay(&whole, &x->error, q->machine, &r) == MEG_OK) {
             c->seconds = r.seconds;
             c->times = busiest(&r, whole.actors);
             free(r.times);
@@ -277,6 +280,7 @@ static void estimate(search *x, meg_shape *s)
         s->saver = SAVERS[i];
     }
     if (!found && *s->saver == 0) s->estimate = INFINITY;
+    if (strstr(s->saver, "recompute")) s->estimate *= AGAIN;
 }
 
 /* Those that cannot fit come last, the smallest first. */
@@ -339,6 +343,7 @@ static void look_at_shapes(search *x, const meg_shape *shape, int count, int *as
                                .count = s->count,
                                .bound = s->bound,
                                .bytes = standing == MEG_TOO_LARGE ? (int64_t)expected(x, s) : 0,
+                               .missing = (int64_t)expected(x, s) - x->ask->memory,
                                .why = standing == MEG_TOO_LARGE ? "about " : "",
                                .verdict = standing};
             add(x, &c);
@@ -358,7 +363,9 @@ static void refine(search *x, const meg_shape *s, int at)
         better = false;
         for (size_t i = 0; i < sizeof REFINEMENTS / sizeof *REFINEMENTS; i++) {
             const char *words = x->out->list[at].words;
-            if (!applies(s, REFINEMENTS[i]) || !all_free(x, REFINEMENTS[i])) continue;
+            bool slow = x->ask->ranks > FEW && x->ask->graph->nodes > DEEP &&
+                        strncmp(REFINEMENTS[i], "wide", 4) == 0;
+            if (slow || !applies(s, REFINEMENTS[i]) || !all_free(x, REFINEMENTS[i])) continue;
             if (enough(x, 1)) return;
             int tried = try_words(x, s, both(x, words, REFINEMENTS[i]));
             if (worth(x, &x->out->list[tried]) >= worth(x, &x->out->list[at])) continue;
@@ -488,10 +495,11 @@ static void look_at_norm(search *x, const meg_plan_options *given)
                 all_free(x, "stages=1 schedule=auto micro=1 mesh=1");
     if (!asks || ranks > FEW || given->batch % ranks || meg_options_has(x->ask->options, "norm"))
         return;
-    const char *words = meg_pool_text(x->out->pool, "stages=%d schedule=1f1b micro=%d", ranks, ranks);
+    const char *words = meg_pool_text(x->out->pool, "stages=%d schedule=1f1b micro=%d", ranks,
+                                      ranks);
     int64_t norm = given->batch / ranks;
-    double seconds = seconds_of(
-        x, meg_pool_text(x->out->pool, "%s norm=%" PRId64, words, norm), ranks);
+    double seconds = seconds_of(x, meg_pool_text(x->out->pool, "%s norm=%" PRId64, words, norm),
+                                ranks);
     if (isinf(seconds)) return;
     meg_candidate c = {.words = words, .count = count_words(words), .verdict = MEG_ILLEGAL};
     c.why = meg_pool_text(x->out->pool,
@@ -506,8 +514,8 @@ static void look_at_fewer(search *x)
 {
     meg_search *s = x->out;
     bool cost = x->ask->goal == MEG_GOAL_COST;
-    if (x->best < 0 || x->ask->goal == MEG_GOAL_MEMORY || meg_options_has(x->ask->options, "replicas"))
-        return;
+    bool few = x->ask->ranks <= FEW && !meg_options_has(x->ask->options, "replicas");
+    if (x->best < 0 || x->ask->goal == MEG_GOAL_MEMORY || !few) return;
     double best = s->list[x->best].seconds * (cost ? x->ask->ranks : 1);
     for (int ranks = x->ask->ranks / 2; ranks >= 1; ranks = ranks > 4 ? ranks / 4 : ranks / 2) {
         double seconds = seconds_of(x, "", ranks);

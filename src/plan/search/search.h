@@ -62,9 +62,9 @@ typedef struct meg_search {
     meg_pool *pool;
     meg_candidate *list; /* by verdict, then by seconds or bound */
     int count, looked;
-    double work;  /* that was done */
-    double one;   /* seconds of one rank alone, as if it had the memory */
-    double bound; /* the least of all shapes' bounds */
+    double work;          /* that was done */
+    double one;           /* seconds of one rank alone, as if it had the memory */
+    double bound;         /* the least of all shapes' bounds */
     int fewer;            /* ranks that would be quicker than all of them; 0: none that was tried */
     double fewer_seconds; /* of a step on them, which share the samples */
     bool fits; /* the first of the list is a plan; else it is the one that is nearest to fitting */

@@ -100,7 +100,8 @@ static void print_others(const meg_search *s, const meg_search_ask *ask, FILE *o
     if (s->fits && s->fewer)
         fprintf(out, "  %d rank%s would take %.4f s a step, which is %s\n", s->fewer,
                 s->fewer == 1 ? "" : "s", s->fewer_seconds,
-                ask->goal == MEG_GOAL_COST ? "cheaper" : "quicker: all are used, since they were asked for");
+                ask->goal == MEG_GOAL_COST ? "cheaper"
+                                           : "quicker: all are used, since they were asked for");
 }
 
 void meg_search_tell(const meg_search *s, const meg_search_ask *ask, FILE *out)
