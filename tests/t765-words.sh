@@ -19,7 +19,7 @@ train()
     shift 3
     what="train on $ranks ranks to step $steps $*"
     code=0
-    mpi_run $mpi $ranks 100 "$megalith" train $words $rest --steps $steps --machine "$machine" "$@" > out 2> err || code=$?
+    mpi_run $mpi $ranks 250 "$megalith" train $words $rest --steps $steps --machine "$machine" "$@" > out 2> err || code=$?
 }
 
 trains() { train "$@"; [ $code = 0 ] || fail "$what: exit code $code"; }

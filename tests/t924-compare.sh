@@ -12,7 +12,7 @@ words="cnn --options width=2 --device ref --threads 1 --batch 12 --norm 3"
 compare()
 {
     code=0 what="compare $*"
-    mpi_run $mpi 2 100 "$megalith" compare $words --machine "$machine" --rounds 3 --steps 1 "$@" > out 2> err || code=$?
+    mpi_run $mpi 2 250 "$megalith" compare $words --machine "$machine" --rounds 3 --steps 1 "$@" > out 2> err || code=$?
 }
 
 records() { grep -c "$1" out; }
