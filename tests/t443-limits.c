@@ -3,7 +3,7 @@
  */
 #include "device_help.h"
 #include "plan/search/search.h"
-#include "train/limits.h"
+#include "train/outlook/limits.h"
 #include "zoo/zoo.h"
 
 #include <setjmp.h>

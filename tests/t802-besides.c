@@ -2,7 +2,7 @@
  * trained. Several networks, each in a process of its own, since a process never gets smaller.
  */
 #include "machine/memory.h"
-#include "train/limits.h"
+#include "train/outlook/limits.h"
 
 #include <megalith.h>
 

@@ -29,7 +29,7 @@ void meg_trace_drop(meg_trace *t);      /* leaves nothing behind; accepts NULL *
 /* For whoever takes over the observers, and hands on what they are told. */
 meg_listeners meg_trace_listeners(meg_trace *t);
 
-/* Not collective. The same of a step as it was foreseen (train/foresight.h): one process for each kind of ranks, or for
+/* Not collective. The same of a step as it was foreseen (train/outlook/foresight.h): one process for each kind of ranks, or for
  * as many as a viewer takes. */
 meg_status meg_trace_foretell(meg_session *s, const char *path);
 

@@ -4,7 +4,7 @@
 #include "train/context.h"
 #include "comm/cores.h"
 #include "train/build.h"
-#include "train/foresight.h"
+#include "train/outlook/foresight.h"
 #include "train/rules.h"
 #include "zoo/zoo.h"
 

@@ -32,7 +32,7 @@ struct meg_context {
     bool probes;        /* where there is no book of prices, the machine may be measured */
     bool priced;        /* `prices` is as it shall be */
     meg_prices *prices; /* NULL: the built-in book */
-    bool foresees;      /* forecasts are kept (train/foresight.h) */
+    bool foresees;      /* forecasts are kept (train/outlook/foresight.h) */
     struct meg_foresight *foresight; /* the last one; NULL: none, or another rank has it */
 };
 

@@ -6,7 +6,7 @@
 #include "machine/memory.h"
 #include "machine/prices.h"
 #include "machine/processors.h"
-#include "train/limits.h"
+#include "train/outlook/limits.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,7 +7,7 @@
 #include "machine/description.h"
 #include "plan/search/search.h"
 #include "train/context.h"
-#include "train/foresight.h"
+#include "train/outlook/foresight.h"
 
 enum {
     MEG_FORECAST_BEST = 16

@@ -3,7 +3,7 @@
 #define MEG_CLI_PAGE_ACTORS_H
 
 #include "cli/page/sheet.h"
-#include "train/foresight.h"
+#include "train/outlook/foresight.h"
 
 /* Writes at most `most` numbers of actors, by their ranks; returns how many. If not all can be shown: the one that
  * needs most memory, that of rank 0, those of the critical path, then some from everywhere. */

@@ -5,7 +5,7 @@
 #define MEG_CLI_PAGE_PAGE_H
 
 #include "cli/page/recording.h"
-#include "train/foresight.h"
+#include "train/outlook/foresight.h"
 
 typedef struct meg_page_fact { /* of the summary */
     const char *name, *value;

@@ -2,7 +2,7 @@
 #ifndef MEG_CLI_PAGE_PATH_H
 #define MEG_CLI_PAGE_PATH_H
 
-#include "train/foresight.h"
+#include "train/outlook/foresight.h"
 
 /* How many ranks an actor stands for. */
 int meg_actor_ranks(const meg_foresight *f, int actor);

@@ -2,8 +2,8 @@
  * the replay, its critical path, and the alternatives among which the words were chosen. Kept in the context, by
  * the rank that forecasts, if it was asked to.
  */
-#ifndef MEG_TRAIN_FORESIGHT_H
-#define MEG_TRAIN_FORESIGHT_H
+#ifndef MEG_TRAIN_OUTLOOK_FORESIGHT_H
+#define MEG_TRAIN_OUTLOOK_FORESIGHT_H
 
 #include "machine/prices.h"
 #include "plan/replay/critical.h"

@@ -1,5 +1,5 @@
 /* Limits: see limits.h. */
-#include "train/limits.h"
+#include "train/outlook/limits.h"
 #include "machine/memory.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * their own; those under one limit share it evenly. What the process needs beside its arena is taken off: what it has
  * already (code, MPI, data that are open, the graph), and what comes when it trains (kernels, the loader's samples).
  */
-#ifndef MEG_TRAIN_LIMITS_H
-#define MEG_TRAIN_LIMITS_H
+#ifndef MEG_TRAIN_OUTLOOK_LIMITS_H
+#define MEG_TRAIN_OUTLOOK_LIMITS_H
 
 #include "comm/comm.h"
 

@@ -1,5 +1,5 @@
 /* Foresight: see foresight.h. */
-#include "train/foresight.h"
+#include "train/outlook/foresight.h"
 
 #include <stdlib.h>
 #include <string.h>
