@@ -4,6 +4,7 @@
 
 #include "comm/allreduce/allreduce.h"
 #include "plan/program/events.h"
+#include "plan/replay/transit.h"
 
 typedef struct meg_actor { /* what a replay must know of a rank, or of one of several equal ones */
     int rank;
@@ -20,5 +21,8 @@ typedef struct meg_actor { /* what a replay must know of a rank, or of one of se
 
 void meg_actor_make(const meg_plan *p, int entry, meg_actor *out);
 void meg_actor_clear(meg_actor *a);
+
+/* What the sum of a note costs. */
+meg_transit meg_actor_sum(const meg_actor *a, int note, const meg_machine *m);
 
 #endif

@@ -5,6 +5,7 @@
 #include "plan/replay/replay.h"
 #include "base/random.h"
 #include "plan/replay/likes.h"
+#include "plan/replay/resources.h"
 #include "plan/replay/transit.h"
 
 #include <math.h>
@@ -12,8 +13,7 @@
 #include <string.h>
 
 enum {
-    STEPS = 2,   /* that are replayed: the second shows the pace */
-    DEMANDS = 6, /* of an activity, at most */
+    STEPS = 2, /* that are replayed: the second shows the pace */
     BUCKETS = 1 << 12
 };
 
@@ -67,11 +67,6 @@ typedef struct meeting { /* a message or sum, some sides of which are there */
     struct meeting *next;
 } meeting;
 
-typedef struct demand { /* of a resource, while it goes on at full speed */
-    int resource;
-    double amount;
-} demand;
-
 typedef struct activity {
     double left, speed;
     int actor;      /* whose kernels; -1: traffic */
@@ -79,8 +74,7 @@ typedef struct activity {
     double begin;
     meg_transit transit; /* still to come, while there is latency */
     bool latent, seen;   /* its latency goes on; what its ranks overlook has been added to it */
-    int demands;
-    demand demand[DEMANDS];
+    meg_wants wants;
 } activity;
 
 typedef struct replay {
@@ -91,8 +85,7 @@ typedef struct replay {
     size_t act_room;
     meeting *bucket[BUCKETS];
     meg_likes *likes; /* where actors stand for several ranks: sides of messages begin each for itself */
-    double *load, *capacity; /* of resources */
-    int resources;
+    meg_resources resources;
     double now;
     int running; /* actors that are not finished */
     meg_replay_observer *observer;
@@ -106,21 +99,6 @@ static void *zeroed(size_t count, size_t size)
     return memory;
 }
 
-/* ---- resources: the cores of each actor; of each node its ways out and in, its memory, its cores ---- */
-
-enum {
-    OUT,
-    IN,
-    INSIDE,
-    CORES,
-    KINDS
-};
-
-static int resource_of(const replay *r, int node, int kind)
-{
-    return r->job->actors + node * KINDS + kind;
-}
-
 static int actor_of(const replay *r, int rank)
 {
     return r->job->actor_of ? r->job->actor_of[rank] : rank;
@@ -131,51 +109,24 @@ static int rank_of(const replay *r, int who)
     return r->actor[who].is->rank;
 }
 
-/* Of a rank; where ranks outnumber cores they have them by turns. */
-static double own_cores(const meg_machine *m)
+/* What is wanted more than there is slows down all that want it, alike. */
+static void set_speeds(replay *r)
 {
-    return fmax(1, (double)m->cores / (double)m->ranks);
-}
-
-static void make_resources(replay *r)
-{
-    const meg_machine *m = r->job->machine;
-    int nodes = meg_machine_node(m, r->job->ranks - 1) + 1;
-    r->resources = r->job->actors + nodes * KINDS;
-    r->load = calloc((size_t)r->resources, sizeof *r->load);
-    r->capacity = calloc((size_t)r->resources, sizeof *r->capacity);
-    if (!r->load || !r->capacity) abort();
-    for (int i = 0; i < r->job->actors; i++)
-        r->capacity[i] = own_cores(m);
-    for (int i = 0; i < nodes; i++) {
-        r->capacity[resource_of(r, i, OUT)] = m->between.all;
-        r->capacity[resource_of(r, i, IN)] = m->between.all;
-        r->capacity[resource_of(r, i, INSIDE)] = m->inside.all;
-        r->capacity[resource_of(r, i, CORES)] = (double)m->cores;
-    }
+    meg_resources_unload(&r->resources);
+    for (int i = 0; i < r->acts; i++)
+        meg_resources_load(&r->resources, &r->act[i].wants);
+    for (int i = 0; i < r->acts; i++)
+        r->act[i].speed = meg_resources_speed(&r->resources, &r->act[i].wants);
 }
 
 static void want(const replay *r, activity *a, int resource, double amount)
 {
-    if (amount <= 0 || r->capacity[resource] <= 0) return;
-    if (a->demands < DEMANDS) a->demand[a->demands++] = (demand){resource, amount};
+    meg_wants_add(&r->resources, &a->wants, resource, amount);
 }
 
-/* What is wanted more than there is slows down all that want it, alike. */
-static void set_speeds(replay *r)
+static int node_of(const replay *r, int node, meg_resource kind)
 {
-    memset(r->load, 0, (size_t)r->resources * sizeof *r->load);
-    for (int i = 0; i < r->acts; i++)
-        for (int k = 0; k < r->act[i].demands; k++)
-            r->load[r->act[i].demand[k].resource] += r->act[i].demand[k].amount;
-    for (int i = 0; i < r->acts; i++) {
-        activity *a = &r->act[i];
-        a->speed = 1;
-        for (int k = 0; k < a->demands; k++) {
-            int at = a->demand[k].resource;
-            a->speed = fmin(a->speed, r->capacity[at] / r->load[at]);
-        }
-    }
+    return meg_resource_of(&r->resources, node, kind);
 }
 
 static void add_activity(replay *r, const activity *a)
@@ -189,23 +140,6 @@ static void add_activity(replay *r, const activity *a)
 static const meg_traffic_note *note_at(const replay *r, side s)
 {
     return &r->actor[s.actor].events->note[s.note];
-}
-
-static meg_transit sum_transit(const replay *r, side s)
-{
-    const meg_actor *a = r->actor[s.actor].is;
-    const meg_traffic_note *n = note_at(r, s);
-    const meg_team *team = &a->team[n->crew];
-    const meg_allreduce_kind *const kind[] = {a->allreduce, &meg_ring_scatter, &meg_ring_gather};
-    int64_t each = a->number_bytes;
-    return meg_transit_of_sum(r->job->machine,
-                              &(meg_transit_sum){.kind = kind[n->how / 2],
-                                                 .ranks = team->count,
-                                                 .rank = team->rank,
-                                                 .count = (n->bytes + each - 1) / each,
-                                                 .element_bytes = each,
-                                                 .piece = MEG_REDUCE_PIECE,
-                                                 .pieces = MEG_REDUCE_PIECES});
 }
 
 /* A device that works keeps its rank from looking at messages but now and then, while it has work. */
@@ -234,7 +168,8 @@ static void begin_traffic(replay *r, meeting *m)
     activity a = {.actor = -1, .where = m, .begin = r->now, .latent = true};
     const meg_traffic_note *n = note_at(r, m->side[0]);
     bool sum = n->code == MEG_REDUCE;
-    if (sum) a.transit = sum_transit(r, m->side[0]);
+    if (sum)
+        a.transit = meg_actor_sum(r->actor[m->side[0].actor].is, m->side[0].note, r->job->machine);
     else
         a.transit = meg_transit_message(r->job->machine, rank_of(r, m->side[0].actor), n->peer,
                                         n->bytes);
@@ -272,10 +207,10 @@ static void move(replay *r, activity *a)
     a->left = t->seconds;
     for (int i = 0; i < m->sides && i < 2; i++)
         want(r, a, m->side[i].actor, t->cpu);
-    want(r, a, resource_of(r, from->node, INSIDE), t->inside * copies / (half ? 2 : 1));
-    want(r, a, resource_of(r, from->node, half && code == MEG_RECV ? IN : OUT), t->out * copies);
+    want(r, a, node_of(r, from->node, MEG_INSIDE), t->inside * copies / (half ? 2 : 1));
+    want(r, a, node_of(r, from->node, half && code == MEG_RECV ? MEG_IN : MEG_OUT), t->out * copies);
     if (m->sides > 1)
-        want(r, a, resource_of(r, r->actor[m->side[1].actor].node, IN), t->out * copies);
+        want(r, a, node_of(r, r->actor[m->side[1].actor].node, MEG_IN), t->out * copies);
 }
 
 static uint64_t key_of(const replay *r, side s)
@@ -410,9 +345,9 @@ static void begin_work(replay *r, int who, double wake)
     if (a->works || a->first_mark == a->last_mark) return;
     double left = a->marks[a->first_mark].at - a->done + wake;
     activity w = {.left = left, .actor = who, .begin = r->now};
-    double cores = own_cores(r->job->machine);
+    double cores = meg_cores_of_rank(r->job->machine);
     want(r, &w, who, cores);
-    want(r, &w, resource_of(r, a->node, CORES), cores * a->copies);
+    want(r, &w, node_of(r, a->node, MEG_CORES), cores * a->copies);
     a->works = true;
     add_activity(r, &w);
 }
@@ -434,7 +369,7 @@ static void post(replay *r, int who, int note)
 static double host_work(const replay *r, const actor *a)
 {
     const meg_events *v = a->events;
-    bool shares = own_cores(r->job->machine) < a->is->threads + 1;
+    bool shares = meg_cores_of_rank(r->job->machine) < a->is->threads + 1;
     bool posts = a->next < v->steps && v->step[a->next] >= 0;
     return shares ? v->issued[a->next] * a->is->issue + posts * a->is->post : 0;
 }
@@ -640,8 +575,7 @@ static void close(replay *r)
     meg_likes_free(r->likes);
     free(r->actor);
     free(r->act);
-    free(r->load);
-    free(r->capacity);
+    meg_resources_free(&r->resources);
     free(r);
 }
 
@@ -668,7 +602,7 @@ meg_status meg_replay_run(const meg_replay_job *job, meg_error *e, meg_replay_ob
     *r = (replay){.job = job, .running = job->actors, .observer = observer, .context = context};
     r->actor = calloc((size_t)job->actors, sizeof *r->actor);
     if (!r->actor) abort();
-    make_resources(r);
+    r->resources = meg_resources_new(job->machine, job->ranks, job->actors);
     if (job->actors < job->ranks) r->likes = meg_likes_new(job->actors, job->actor);
     for (int i = 0; i < job->actors; i++)
         open_actor(r, i);
