@@ -139,8 +139,9 @@ for mpi in openmpi mpich; do
     what="$mpi: a file cut short during training"
     cp x.npy cut.npy
     : > out # or `await` may see what the job before has printed
-    mpi_run $mpi 1 60 "$megalith" train cnn --width 4 --batch 8 --epochs 1000000 --every 1 \
-        --data 'npy:images=x.npy labels=y.npy' : -n 1 "$megalith" train cnn --width 4 --batch 8 \
+    replicas="--goal given --replicas 2" # both ranks read images
+    mpi_run $mpi 1 60 "$megalith" train cnn --width 4 --batch 8 --epochs 1000000 --every 1 $replicas \
+        --data 'npy:images=x.npy labels=y.npy' : -n 1 "$megalith" train cnn --width 4 --batch 8 $replicas \
         --epochs 1000000 --every 1 --data 'npy:images=cut.npy labels=y.npy' > out 2>&1 &
     job=$!
     await 'step 3/'
