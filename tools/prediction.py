@@ -64,13 +64,17 @@ STRATEGIES = [  # name, words, ranks
 ]
 
 
+def named(only, case):
+    return any(text in " " + case for text in only.split("|"))
+
+
 def cases(only):
     for group, models in (("large", LARGE), ("small", SMALL), ("tiny", TINY)):
         for name, words, norm in models:
             for strategy, more, ranks in STRATEGIES:
                 if PIPE in more and norm:
                     more += " --norm 1"
-                if only in f" {name}, {strategy}":
+                if named(only, f"{name}, {strategy}"):
                     words_all = f"{words} {more} --threads 1 --goal given --momentum 0.9"
                     yield {"case": f"{name}, {strategy}", "group": group, "ranks": ranks,
                            "words": " ".join(words_all.split())}
@@ -136,9 +140,9 @@ def measure(folder, only, rounds):
     path = os.path.join(folder, "measured.json")
     seen = json.load(open(path)) if os.path.exists(path) else {}
     wanted = [c for c in json.load(open(os.path.join(folder, "predicted.json")))
-              if only in " " + c["case"] and "refused" not in c]
+              if named(only, c["case"]) and "refused" not in c]
     for c in wanted:
-        for _ in range(3):  # until enough rounds are kept
+        for _ in range(2):  # until enough rounds are kept
             said = run_case(c, folder, rounds)
             old = seen.get(c["case"])
             if old and "rounds" in old and "rounds" in said:
@@ -196,7 +200,7 @@ def row(c, m):
 def table(folder, only):
     seen = json.load(open(os.path.join(folder, "measured.json")))
     all_cases = [c for c in json.load(open(os.path.join(folder, "predicted.json")))
-                 if only in " " + c["case"]]
+                 if named(only, c["case"])]
     print("| case | ms | scaled | fitted ms | raw | scaled | measured ms | raw | scaled "
           "| kept, dropped | bytes off |")
     print("|" + "---|" * 11)
@@ -222,7 +226,7 @@ def table(folder, only):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("folder")
-    p.add_argument("--only", default="", help="cases whose names have this text")
+    p.add_argument("--only", default="", help="cases whose names have one of these texts: \"vgg19,|serial\"")
     p.add_argument("--rounds", type=int, default=14)
     p.add_argument("--part", choices=["probe", "predict", "measure", "table"])
     a = p.parse_args()
