@@ -2,6 +2,7 @@
  * two, under schedules of which the literature says how long they take; messages, sums, shared links.
  */
 #include "base/pool.h"
+#include "chain.h"
 #include "plan/whole.h"
 #include "zoo/zoo.h"
 
@@ -12,27 +13,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-enum {
-    WIDTH = 64,
-    REAL = 8 /* bytes of a number: plain profiles are in double */
-};
-
-static const char QUICK[] = "inside=0s,1000000TB/s ranks=16 cores=16";
-
-static meg_graph *chain(int layers)
-{
-    meg_graph *g = meg_graph_create("chain");
-    int x = meg_graph_input(g, "x", 2, (int64_t[]){1, WIDTH});
-    for (int i = 0; i < layers; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "fc%d", i);
-        x = meg_graph_add(g, "dense", name, "units=64 bias=no", 1, &x);
-    }
-    meg_graph_add_loss(g, "softmax_xent", "", x, 1);
-    assert_int_equal(g->error.status, MEG_OK);
-    return g;
-}
 
 /* Of one micro-batch of a step of `micro`. The first layer needs no gradient of its input: what it saves there
  * its weight's takes. */

@@ -1,6 +1,7 @@
 /* The critical path of replays, where it is known: chains of layers of one second forward and two backward,
  * pipelines with a slow stage, messages and sums of known seconds, a rank that is slower than others.
  */
+#include "chain.h"
 #include "base/pool.h"
 #include "plan/replay/critical.h"
 #include "plan/whole.h"
@@ -15,12 +16,8 @@
 #include <cmocka.h>
 
 enum {
-    WIDTH = 64,
-    REAL = 8, /* bytes of a number: plain profiles are in double */
     RANKS = 16
 };
-
-static const char QUICK[] = "inside=0s,1000000TB/s ranks=16 cores=16";
 
 typedef struct job {
     meg_graph *graph;
@@ -31,20 +28,6 @@ typedef struct job {
     meg_replay_log log;
     meg_critical path;
 } job;
-
-static meg_graph *chain(int layers)
-{
-    meg_graph *g = meg_graph_create("chain");
-    int x = meg_graph_input(g, "x", 2, (int64_t[]){1, WIDTH});
-    for (int i = 0; i < layers; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "fc%d", i);
-        x = meg_graph_add(g, "dense", name, "units=64 bias=no", 1, &x);
-    }
-    meg_graph_add_loss(g, "softmax_xent", "", x, 1);
-    assert_int_equal(g->error.status, MEG_OK);
-    return g;
-}
 
 /* A layer's forward takes `seconds`, its backward twice as long; the first has no gradient of its input. */
 static void set_seconds(meg_plan *p, double seconds)
