@@ -32,11 +32,19 @@ static void the_exact_one_answers_first(void **unused)
     assert_near(meg_prices_seconds(p, &q), 1e-6 + 8, 1e-12);
     meg_prices_add_model(p, &(meg_price_model){"conv fwd jit", {.5, 1e-9}, .1, 3});
     assert_near(meg_prices_seconds(p, &q), 1e-6 + .5 + 8, 1e-12);
-    meg_prices_add(p, &(meg_price){"conv fwd jit big", 3, 0, 0});
-    meg_prices_add(p, &(meg_price){"conv fwd jit bigger", 4, 0, 0});
+    meg_prices_add(p, &(meg_price){"conv fwd jit big", 3, 0, 0, 0});
+    meg_prices_add(p, &(meg_price){"conv fwd jit bigger", 4, 0, 0, 0});
     assert_near(meg_prices_seconds(p, &q), 1e-6 + 3, 1e-12);
-    meg_prices_add(p, &(meg_price){"conv fwd jit big", 2, 0, 0});
+    meg_prices_add(p, &(meg_price){"conv fwd jit big", 2, 0, 0, 0});
     assert_near(meg_prices_seconds(p, &q), 1e-6 + 2, 1e-12);
+    /* Measured again: by how long each was looked at; what never was, not at all. */
+    meg_prices_again(p, &(meg_price){"conv fwd jit big", 4, 0, 0, 3});
+    assert_near(meg_prices_seconds(p, &q), 1e-6 + 4, 1e-12);
+    meg_prices_again(p, &(meg_price){"conv fwd jit big", 8, 0, 0, 1});
+    assert_near(meg_prices_seconds(p, &q), 1e-6 + 5, 1e-12);
+    meg_prices_again(p, &(meg_price){"conv fwd jit big", 5, 0, 0, 1e6}); /* long ago is forgotten */
+    meg_prices_again(p, &(meg_price){"conv fwd jit big", 10, 0, 0, 20});
+    assert_near(meg_prices_seconds(p, &q), 1e-6 + 7.5, 1e-9);
     assert_non_null(meg_prices_at(p, 1));
     assert_null(meg_prices_at(p, 2));
     assert_near(meg_prices_seconds(NULL, &q), meg_prices_seconds(meg_prices_builtin(), &q), 0);
@@ -61,8 +69,8 @@ static void a_text_comes_back(void **unused)
     meg_prices *p = meg_prices_new(&head), *again = NULL;
     meg_prices_add_model(p, &(meg_price_model){"b fwd x", {1e-6, 2e-11, 0, 3e-10, 0}, .04, 12});
     meg_prices_add_model(p, &(meg_price_model){"a fwd x", {0, 0, 1e-10, 0, 0}, .5, 1});
-    meg_prices_add(p, &(meg_price){"a fwd x (kernel=3) x0=1x2x1x4x4/c8", 0.00125, 3e6, 0.5});
-    meg_prices_add(p, &(meg_price){": # odd : one", 0, 0, 0});
+    meg_prices_add(p, &(meg_price){"a fwd x (kernel=3) x0=1x2x1x4x4/c8", 0.00125, 3e6, 0.5, 2.5});
+    meg_prices_add(p, &(meg_price){": # odd : one", 0, 0, 0, 0});
     meg_prices_add_link(p, "inside latency=4e-07 at=1024:2e9");
     char *first = text_of(p);
     if (meg_prices_read(&e, "f", first, strlen(first), &again) != MEG_OK) fail_msg("%s", e.message);
@@ -191,7 +199,7 @@ static void keep(void *context, const meg_prepared *k, double start, double seco
     collected *c = context;
     char key[MEG_KEY];
     meg_request_key(&k->request, k->spec.impl, key);
-    meg_prices_add(c->book, &(meg_price){key, 0.25, 0, 0});
+    meg_prices_add(c->book, &(meg_price){key, 0.25, 0, 0, 0});
     c->kernels++;
 }
 

@@ -170,6 +170,15 @@ static void test_sharing(void **state)
     /* Four ranks of one core have it by turns. */
     expect(replay(2, "batch=8 replicas=4", 4, "inside=0s,1000000TB/s ranks=4 cores=1").seconds, 24,
            "ranks that share a core");
+    /* So have four nodes that are containers of one machine with two; else each has its own. */
+    const char *links = "nodes=4 ranks=1 cores=2 inside=0s,1000000TB/s between=0s,1000000TB/s";
+    char pooled[128];
+    snprintf(pooled, sizeof pooled, "%s all_cores=2", links);
+    expect(replay(2, "batch=8 replicas=4", 4, links).seconds, 6, "nodes with their own cores");
+    expect(replay(2, "batch=8 replicas=4", 4, pooled).seconds, 12, "nodes that share cores");
+    /* In a pipeline one works while the others wait: it has a core all the same. */
+    expect(replay(4, "batch=8 level=layer stages=4 schedule=serial", 4, pooled).seconds, 12,
+           "nodes that share cores, by turns");
 }
 
 static void look(void *context, const meg_replay_span *s)

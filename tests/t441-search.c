@@ -2,10 +2,13 @@
  * says what does not fit, and on small instances finds what looking at everything finds.
  *
  * The domain of that last claim: up to 8 ranks; every shape (replicas, stages, mesh of pixels or channels, chunks,
- * schedule, 1, 2, 4, .. micro-batches) with every set of words of EXTRA, one value of each. Prices are the built-in
+ * schedule, 1, 2, 4, .. micro-batches) with every set of words of EXTRA, one value of each; and of given pipelines,
+ * every cut into stages. Prices are the built-in
  * ones, the machines are described: the answer does not depend on the hour.
  */
 #include "device_help.h"
+#include "base/random.h"
+#include "graph/groups.h"
 #include "plan/search/search.h"
 #include "zoo/zoo.h"
 
@@ -37,7 +40,8 @@ typedef struct answer {
     meg_error error;
 } answer;
 
-static answer *asked(const question *q)
+/* With so much work, 0: any. */
+static answer *asked_for(const question *q, double work)
 {
     answer *a = calloc(1, sizeof *a);
     if (meg_zoo_build(&a->error, q->model, q->model_words, &a->graph) != MEG_OK ||
@@ -49,9 +53,15 @@ static answer *asked(const question *q)
                               .options = q->words,
                               .ranks = q->ranks,
                               .memory = q->memory,
-                              .goal = q->goal};
+                              .goal = q->goal,
+                              .work = work};
     a->status = meg_search_run(&a->ask, &a->error, &a->found);
     return a;
+}
+
+static answer *asked(const question *q)
+{
+    return asked_for(q, 0);
 }
 
 static void drop(answer *a)
@@ -169,6 +179,119 @@ static void test_finds_the_best(void **state)
                       small[i].model, small[i].ranks, found, least, a->found.looked);
         if (!(found <= least * (1 + 1e-9)))
             fail_msg("%s: found %.9f s, there is %.9f s", small[i].model, found, least);
+        drop(a);
+    }
+}
+
+/* Where stages begin: of all cuts of a pipeline, the one that replay has quickest. */
+static double best_cut(const answer *a, const meg_groups *s, int from, int stages, const char *words)
+{
+    double least = INFINITY;
+    if (stages == 1) return seconds_of(a, words);
+    for (int i = from; i + stages - 1 <= s->count; i++) {
+        char more[512];
+        const char *name = s->group[i].name;
+        snprintf(more, sizeof more, "%s%s%s", words, strstr(words, "assign=") ? "," : " assign=",
+                 name);
+        least = fmin(least, best_cut(a, s, i + 1, stages - 1, more));
+    }
+    return least;
+}
+
+static void test_cuts(void **state)
+{
+    static const question small[] = {
+        {"resnet-cifar", "depth=20 width=8", "batch=8 norm=1 stages=2 schedule=gpipe micro=4", NODE, 2,
+         0, MEG_GOAL_TIME},
+        {"vgg11", "image=3x32x32 width=4 hidden=64 classes=10",
+         "batch=4 stages=3 schedule=1f1b micro=4", CLUSTER, 3, 0, MEG_GOAL_TIME},
+        {"gpt", "layers=6 width=16 heads=2 tokens=8 classes=64",
+         "batch=8 stages=4 schedule=gpipe micro=8", NODE, 4, 0, MEG_GOAL_TIME},
+    };
+    (void)state;
+    for (size_t i = 0; i < (SANITIZED ? 1 : sizeof small / sizeof *small); i++) {
+        answer *a = asked(&small[i]);
+        best(a);
+        meg_groups *s = meg_groups_new(a->graph, MEG_LEVEL_BLOCK);
+        int stages = small[i].ranks;
+        double least = best_cut(a, s, 1, stages, ""), found = least_of(&a->found);
+        print_message("%s in %d stages of %d blocks: %.6f s, of all cuts %.6f s\n", small[i].model,
+                      stages, s->count, found, least);
+        if (!(found <= least * (1 + 1e-9)))
+            fail_msg("%s: found %.9f s, there is %.9f s", small[i].model, found, least);
+        meg_groups_free(s);
+        drop(a);
+    }
+}
+
+/* ---- cases that nobody tuned ---- */
+
+/* A network, its words, and how a person would cut it over 2, 3, 4, 6, 8 ranks. */
+typedef struct network {
+    const char *model, *model_words, *words;
+    const char *mesh[5];
+} network;
+
+static const int RANKS[] = {2, 3, 4, 6, 8};
+
+static const network NETWORKS[] = {
+    {"resnet18", "image=3x64x64 classes=10", "batch=24", {"2x1", "3x1", "2x2", "3x2", "4x2"}},
+    {"resnet-cifar", "depth=20", "batch=24 norm=1", {"2x1", "3x1", "2x2", "3x2", "4x2"}},
+    {"vgg11", "image=3x64x64 width=16 hidden=256 classes=10", "batch=24", {"2x1", "3x1", "2x2", "3x2", "4x2"}},
+    {"unet", "image=3x64x64 width=8", "batch=24", {"2x1", "3x1", "2x2", "3x2", "4x2"}},
+    {"gpt", "tokens=32 layers=4 width=64 heads=4 classes=256", "batch=24", {"c2", "w3", "c4", "w6", "w8"}},
+};
+
+static const char *const MACHINES[] = {
+    "ranks=8 cores=8 inside=2us,4GB/s,cpu:1",
+    "nodes=8 ranks=1 cores=1 between=40us,117MB/s,all:117MB/s",
+    "nodes=4 ranks=2 cores=2 inside=2us,6GB/s between=10us,1.2GB/s,all:1.2GB/s"};
+
+/* What an expert tries; recompute=segments only where it does not fit otherwise. */
+static double by_hand(const answer *a, const network *n, int k)
+{
+    char words[5][128];
+    double least = INFINITY;
+    int ranks = RANKS[k];
+    bool halves = ranks % 2 == 0, micro = !strstr(n->model, "resnet18");
+    snprintf(words[0], sizeof *words, "replicas=%d", ranks);
+    snprintf(words[1], sizeof *words, "replicas=%d zero=3", ranks);
+    snprintf(words[2], sizeof *words, "stages=%d schedule=1f1b micro=%d", ranks, micro ? 24 : 1);
+    snprintf(words[3], sizeof *words, "mesh=%s", n->mesh[k]);
+    snprintf(words[4], sizeof *words, "stages=%d schedule=%s micro=%d", halves ? 2 : ranks,
+             halves ? "1f1b" : "gpipe", micro ? 12 : 1);
+    for (int i = 0; i < 5; i++) {
+        char again[1024];
+        snprintf(again, sizeof again, "%s recompute=segments budget=%lld", words[i],
+                 (long long)a->ask.memory);
+        double seconds = seconds_of(a, words[i]);
+        if (isinf(seconds) && a->ask.memory) seconds = seconds_of(a, again);
+        least = fmin(least, seconds);
+    }
+    return least;
+}
+
+static void test_drawn(void **state)
+{
+    uint64_t draw = 13;
+    (void)state;
+    for (int i = 0; i < (SANITIZED ? 1 : 20); i++) {
+        draw = meg_hash_mix(draw + 1);
+        const network *n = &NETWORKS[draw % 5];
+        int k = (int)((draw >> 8) % 5), part = (int)((draw >> 24) % 4);
+        question q = {n->model, n->model_words, n->words, MACHINES[(draw >> 16) % 3], 1, 0,
+                      MEG_GOAL_TIME};
+        answer *one = asked(&q);
+        q.ranks = RANKS[k];
+        if (part > 0) q.memory = best(one)->bytes * (4 - part) / 4; /* of one rank: 3/4, 1/2, 1/4 */
+        drop(one);
+        answer *a = asked_for(&q, meg_search_work(q.ranks));
+        double least = by_hand(a, n, k), found = a->found.fits ? least_of(&a->found) : INFINITY;
+        print_message("%s on %d ranks, %lld bytes: %.6f s, by hand %.6f s: %s\n", n->model, q.ranks,
+                      (long long)q.memory, found, least, a->found.fits ? a->found.list[0].words : "");
+        if (isfinite(least) && !(a->found.list[0].seconds <= 1.05 * least && a->found.fits))
+            fail_msg("%s on %d ranks: %s takes %.6f s, by hand %.6f s", n->model, q.ranks,
+                     a->found.list[0].words, a->found.list[0].seconds, least);
         drop(a);
     }
 }
@@ -313,7 +436,8 @@ static void test_impossible(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finds_the_best), cmocka_unit_test(test_keeps_what_was_given),
+        cmocka_unit_test(test_finds_the_best),
+        cmocka_unit_test(test_cuts), cmocka_unit_test(test_drawn), cmocka_unit_test(test_keeps_what_was_given),
         cmocka_unit_test(test_simple_wins),    cmocka_unit_test(test_wanted),
         cmocka_unit_test(test_memory),         cmocka_unit_test(test_norm),
         cmocka_unit_test(test_fewer),

@@ -37,7 +37,7 @@ first=$(seconds)
 
 # A model's own kernels join the book.
 "$megalith" probe cnn $words --seconds 0.2 > out 2> err || fail "probe cnn: $(cat err)"
-grep -q '^price [0-9.e-]* flops=[0-9.e+]* bytes=[0-9.e+]* : conv fwd .* work=2x' "$book" || fail "no price of cnn's convolutions"
+grep -q '^price [0-9.e-]* flops=[0-9.e+]* bytes=[0-9.e+]* seen=[0-9.e+-]* : conv fwd .* work=2x' "$book" || fail "no price of cnn's convolutions"
 grep -q '^model' "$book" || fail "the models are gone"
 
 # A file of one's own; one that is missing; one that is no book.

@@ -51,4 +51,11 @@ run 0 plan $words --machine "nodes=2 flops=14T bandwidth=900GB/s"
 has out "bytes are those of this machine's kernels ($isa): with the described machine"
 run 0 plan $words
 lacks out 'bytes are exact'
+
+# Memory is that of the described machine, not of this one.
+run 0 plan $words --machine "nodes=2 memory=100KiB"
+has out '  rank [01] of the described machine has 100.00 KiB: [0-9]* bytes are missing'
+run 0 plan $words --machine "nodes=2 memory=64GiB,32GiB"
+has out '  the described machine holds it: rank 1, which has least to spare, has 32.00 GiB'
+lacks out 'this machine has'
 finish

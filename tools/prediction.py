@@ -10,6 +10,9 @@
 
 Rounds around which the loop differs by more than 5 % are dropped and counted; a case needs 7. The parts can
 be named one by one (--part predict). Nothing is downloaded; build/megalith must be built.
+
+    tools/prediction.py FOLDER --part order        what `auto` takes against the strategies that were measured best, in turns
+    tools/prediction.py FOLDER --hosts 1gbit       other cases, on four hosts in name spaces with such links (root only)
 """
 import argparse
 import json
@@ -22,7 +25,8 @@ import sys
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MEGALITH = os.path.join(HERE, "build", "megalith")
 AGREE = 0.05  # of the loops before and after a round
-FEWEST = 7    # rounds
+FEWEST = 7    # rounds; until they are there, a case is run again,
+ATTEMPTS = 4  # so often
 
 # name, words, whether batch norm asks for norm= in pipelines
 LARGE = [
@@ -63,16 +67,36 @@ STRATEGIES = [  # name, words, ranks
     ("zero 3", "--replicas 2 --zero 3", 2),
 ]
 
+# Of four hosts, whose links are slow: little to send.
+HOSTED = [
+    ("resnet-cifar", "resnet-cifar --depth 20 --batch 32", True),
+    ("vgg11", "vgg11 --image 3x64x64 --batch 16 --width 32 --hidden 512 --classes 100", False),
+    ("gpt", "gpt --tokens 128 --layers 4 --width 128 --heads 8 --classes 2000 --batch 8", False),
+    ("unet", "unet --image 3x64x64 --width 16 --batch 8", False),
+]
+HOSTED_STRATEGIES = [
+    ("data 4", "--replicas 4", 4),
+    ("zero 3", "--replicas 4 --zero 3", 4),
+    ("gpipe", "--stages 4 --micro 8 --schedule gpipe", 4),
+    ("1f1b", "--stages 4 --micro 8 --schedule 1f1b", 4),
+    ("data 2 x 1f1b", "--replicas 2 --stages 2 --micro 4 --schedule 1f1b", 4),
+    ("mesh", "--mesh w4", 4),
+]
+WITHIN = "MEGALITH_HOSTS"  # set inside the name spaces: the folder with the list of hosts
+
 
 def named(only, case):
     return any(text in " " + case for text in only.split("|"))
 
 
 def cases(only):
-    for group, models in (("large", LARGE), ("small", SMALL), ("tiny", TINY)):
+    groups = (("large", LARGE), ("small", SMALL), ("tiny", TINY))
+    if WITHIN in os.environ:
+        groups = (("hosts", HOSTED),)
+    for group, models in groups:
         for name, words, norm in models:
-            for strategy, more, ranks in STRATEGIES:
-                if PIPE in more and norm:
+            for strategy, more, ranks in HOSTED_STRATEGIES if group == "hosts" else STRATEGIES:
+                if "--stages" in more and norm:
                     more += " --norm 1"
                 if named(only, f"{name}, {strategy}"):
                     words_all = f"{words} {more} --threads 1 --goal given --momentum 0.9"
@@ -80,15 +104,26 @@ def cases(only):
                            "words": " ".join(words_all.split())}
 
 
-def megalith(command, words, env=None):
+HOSTS_RUN = '. "$source/tests/hosts/mpirun.sh"; hosts_mpirun openmpi "$@"'
+
+
+def megalith(command, words, ranks, more=()):
     """The last JSON object that it prints; a dict with `refused` where it fails."""
-    run = subprocess.run([MEGALITH, command] + words.split(), stdin=subprocess.DEVNULL,
-                         capture_output=True, text=True, env={**os.environ, **(env or {})})
+    line = [MEGALITH, command] + words.split() + list(more)
+    env = dict(os.environ)
+    if WITHIN in env:
+        env.update(source=HERE, folder=env[WITHIN])
+        line = ["sh", "-c", HOSTS_RUN, "sh", str(ranks)] + line
+    elif command == "plan":
+        line += ["--ranks", str(ranks)]
+    else:
+        line += ["-np", str(ranks)]
+    run = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env)
     lines = [x for x in run.stdout.splitlines() if x.startswith("{")]
     if run.returncode or not lines:
         said = run.stderr.strip().splitlines() or ["?"]
         return {"refused": said[-1][:200], "code": run.returncode}
-    return json.loads(lines[-1])
+    return {**json.loads(lines[-1]), "lines": lines[:-1]}
 
 
 def book(folder, ranks, kind):
@@ -96,14 +131,14 @@ def book(folder, ranks, kind):
 
 
 def probe(folder, only):
-    for ranks in (1, 2):
+    for ranks in sorted({c["ranks"] for c in cases("")}):
         path = book(folder, ranks, "machine")
         if not os.path.exists(path):
-            megalith("probe", f"--threads 1 -np {ranks} --prices {path}")
+            megalith("probe", f"--threads 1 --seconds 12 --prices {path}", ranks)
         shutil.copy(path, book(folder, ranks, "models"))
     for c in cases(only):
         path = book(folder, c["ranks"], "models")
-        megalith("probe", f"{c['words']} -np {c['ranks']} --seconds 1 --prices {path}")
+        megalith("probe", f"{c['words']} --seconds 2 --prices {path}", c["ranks"])
         print("probed", c["case"], flush=True)
 
 
@@ -112,7 +147,7 @@ def predict(folder, only):
     for c in cases(only):
         for kind in ("machine", "models"):
             path = book(folder, c["ranks"], kind)
-            said = megalith("plan", f"{c['words']} --ranks {c['ranks']} --prices {path} --json")
+            said = megalith("plan", f"{c['words']} --prices {path} --json", c["ranks"])
             c[kind] = said.get("predicted_seconds_per_step")
             if "refused" in said:
                 c["refused"] = said["refused"]
@@ -128,9 +163,8 @@ def predict(folder, only):
 def run_case(c, folder, rounds):
     guess = c["models"] or 0.1
     steps = max(1, round(0.25 / guess))
-    said = megalith("bench", f"{c['words']} -np {c['ranks']} --reference --repeat {rounds} "
-                    f"--iterations {steps} --warmup 2 --json "
-                    f"--prices {book(folder, c['ranks'], 'models')}")
+    said = megalith("bench", f"{c['words']} --reference --repeat {rounds} --iterations {steps} "
+                    f"--warmup 3 --json --prices {book(folder, c['ranks'], 'models')}", c["ranks"])
     if "refused" in said:
         return said
     return {k: said[k] for k in ("rounds", "loops", "measured_peak_bytes", "predicted_peak_bytes")}
@@ -142,14 +176,16 @@ def measure(folder, only, rounds):
     wanted = [c for c in json.load(open(os.path.join(folder, "predicted.json")))
               if named(only, c["case"]) and "refused" not in c]
     for c in wanted:
-        for _ in range(2):  # until enough rounds are kept
+        for _ in range(ATTEMPTS):
+            if len(kept(seen.get(c["case"], {}))) >= FEWEST:
+                break
             said = run_case(c, folder, rounds)
             old = seen.get(c["case"])
             if old and "rounds" in old and "rounds" in said:
                 said["before"] = old.get("before", []) + pairs(old)
             if "rounds" in said or not old:
                 seen[c["case"]] = said
-            if "refused" in said or len(kept(seen[c["case"]])) >= FEWEST:
+            if "refused" in said:
                 break
         with open(path, "w") as f:
             json.dump(seen, f)
@@ -208,7 +244,7 @@ def table(folder, only):
         print(row(c, seen.get(c["case"], {"refused": c.get("refused", "not run")})))
     print("\n| group | prediction | cases | mean, raw | worst, raw | mean, scaled | worst, scaled |")
     print("|" + "---|" * 7)
-    for group in ("large", "small", "tiny"):
+    for group in ("large", "small", "tiny", "hosts"):
         for kind in ("machine", "models"):
             errors = {"raw": [], "scaled": []}
             for c in all_cases:
@@ -223,18 +259,65 @@ def table(folder, only):
                           for e in errors.values()) + "|")
 
 
+def best_measured(folder, name, count=3):
+    """Strategies of a model on two ranks, the quickest first; a norm that auto was not given is no rival."""
+    seen = json.load(open(os.path.join(folder, "measured.json")))
+    found = []
+    for c in json.load(open(os.path.join(folder, "predicted.json"))):
+        f = figures(c, seen.get(c["case"], {})) if c["ranks"] == 2 else None
+        if f and c["case"].startswith(name + ",") and "--norm" not in c["words"]:
+            found.append((f["scaled"], c["case"]))
+    plain = {n: w for n, w, _ in STRATEGIES}
+    quickest = [plain[case.split(", ")[1]] for _, case in sorted(found)[:count]]
+    return [" ".join(f"{a[2:]}={b}" for a, b in zip(w.split()[::2], w.split()[1::2])) for w in quickest]
+
+
+def order(folder, only, rounds):
+    """What auto takes against the strategies that were measured best, in turns."""
+    rows = []
+    print("| case | auto | s | best measured | s | auto slower by | at most (95 %) |")
+    print("|" + "---|" * 7)
+    for name, words, _ in LARGE + SMALL + TINY:
+        rivals = best_measured(folder, name) if named(only, name + ",") else []
+        if not rivals:
+            continue
+        guess = next(c["models"] for c in json.load(open(os.path.join(folder, "predicted.json")))
+                     if c["case"] == name + ", data 2") or 0.1
+        said = megalith("compare", f"{words} --threads 1 --momentum 0.9 --rounds {rounds} --json "
+                        f"--steps {max(1, round(0.3 / guess))} --prices {book(folder, 2, 'models')}", 2,
+                        ["--candidates", "; ".join(["auto"] + rivals)])
+        if "refused" in said:
+            print(f"| {name} | refused: {said['refused']} |", flush=True)
+            continue
+        plans = [x for x in map(json.loads, said["lines"]) if "words" in x]
+        auto, best = plans[said["auto_plan"]], plans[said["best_plan"]]
+        rows.append({"case": name, "auto": auto, "best": best, "most": said["auto_slower_most"],
+                     "slower": said["auto_slower"]})
+        print(f"| {name} | `{auto['words']}` | {auto['seconds_per_step']:.4g} | `{best['words']}` "
+              f"| {best['seconds_per_step']:.4g} | {100 * said['auto_slower']:.1f} % "
+              f"| {100 * (said['auto_slower_most'] or 0):.1f} % |", flush=True)
+    with open(os.path.join(folder, "order.json"), "w") as f:
+        json.dump(rows, f)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("folder")
     p.add_argument("--only", default="", help="cases whose names have one of these texts: \"vgg19,|serial\"")
-    p.add_argument("--rounds", type=int, default=14)
-    p.add_argument("--part", choices=["probe", "predict", "measure", "table"])
+    p.add_argument("--rounds", type=int, default=10)
+    p.add_argument("--part", choices=["probe", "predict", "measure", "table", "order"])
+    p.add_argument("--hosts", metavar="RATE", help="on four hosts in name spaces with links like 1gbit, 100mbit")
     a = p.parse_args()
     os.makedirs(a.folder, exist_ok=True)
+    if a.hosts and WITHIN not in os.environ:
+        again = [sys.executable, os.path.abspath(__file__)] + sys.argv[1:]
+        return subprocess.call(["sh", os.path.join(HERE, "tests", "hosts", "network.sh"), "4", a.hosts,
+                                os.path.abspath(a.folder)] + again,
+                               env={**os.environ, WITHIN: os.path.abspath(a.folder)})
     parts = [a.part] if a.part else ["probe", "predict", "measure", "table"]
     for part in parts:
-        if part == "measure":
-            measure(a.folder, a.only, a.rounds)
+        if part in ("measure", "order"):
+            (measure if part == "measure" else order)(a.folder, a.only, a.rounds)
         else:
             {"probe": probe, "predict": predict, "table": table}[part](a.folder, a.only)
     return 0

@@ -7,6 +7,7 @@
 #include "machine/memory.h"
 #include "plan/proof.h"
 #include "train/advice.h"
+#include "train/forecast.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -159,9 +160,35 @@ static void print_advice(const meg_session *s, int64_t bytes, FILE *out)
     }
 }
 
+/* Of a machine that was described: what its ranks have, not what there is here. */
+static void print_fit_there(const meg_session *s, FILE *out)
+{
+    meg_machine m;
+    meg_error ignored;
+    char has[32];
+    int ranks = s->plan->world.ranks, worst = -1;
+    int64_t most = INT64_MIN;
+    if (meg_context_machine(s->ctx, &ignored, ranks, &m) != MEG_OK || m.memory == 0) return;
+    for (int r = 0; r < ranks; r++) {
+        int64_t missing = s->needs[r].arena - meg_machine_memory(&m, r / m.ranks);
+        if (missing > most) most = missing, worst = r;
+    }
+    meg_print_bytes(meg_machine_memory(&m, worst / m.ranks), has);
+    if (most > 0)
+        fprintf(out, "  rank %d of the described machine has %s: %" PRId64 " bytes are missing\n", worst,
+                has, most);
+    else
+        fprintf(out, "  the described machine holds it: rank %d, which has least to spare, has %s\n",
+                worst, has);
+}
+
 /* What is larger than the machine is refused by the trainer, with the same advice. */
 static void print_fit(const meg_session *s, FILE *out)
 {
+    if (*s->ctx->options.machine && !(s->arguments->command->takes & MEG_TAKES_TRAINER)) {
+        print_fit_there(s, out);
+        return;
+    }
     meg_memory m = meg_memory_look("");
     int64_t need = need_here(s);
     bool refused = s->arguments->command->takes & MEG_TAKES_TRAINER && need > m.most;

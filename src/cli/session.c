@@ -382,8 +382,10 @@ meg_status meg_session_plan_turn(meg_session *s, int rank)
     meg_plan_free(s->plan);
     s->plan = NULL;
     MEG_TRY(s->error, plan_words(s, "", ranks, &text));
-    if (status == MEG_EBUDGET)
+    if (status == MEG_EBUDGET) {
+        meg_forecast_excuse(s->ctx, &s->forecast);
         meg_context_advise(s->graph, s->data, &(meg_too_large){text, ranks, 0});
+    }
     return meg_session_said(s, status);
 }
 

@@ -20,23 +20,32 @@ static void pin_to(const meg_processors *set, int i, int n)
     meg_topology_close(t);
 }
 
-meg_status meg_cores_share(meg_comm *c, meg_error *e, bool pin, int threads, int *out)
+typedef struct given { /* to a rank */
+    meg_processors set;
+    uint64_t system;
+} given;
+
+meg_status meg_cores_share(meg_comm *c, meg_error *e, bool pin, int threads, meg_cores *out)
 {
     int ranks = meg_comm_size(c), me = meg_comm_rank(c), sharers = 0, before = 0;
     const int *node = meg_comm_node(c);
-    meg_processors mine = meg_processors_mine(), *all = calloc((size_t)ranks, sizeof *all);
+    given mine = {meg_processors_mine(), meg_processors_system()};
+    given *all = calloc((size_t)ranks, sizeof *all);
+    bool far = false; /* some of them are on other nodes */
     MEG_CHECK(e, all, MEG_ENOMEM, "no memory for the cores of %d ranks", ranks);
     meg_status status = meg_comm_gather(c, e, &mine, sizeof mine, all);
     for (int r = 0; r < ranks && status == MEG_OK; r++) {
-        bool same = node[r] == node[me] && meg_processors_equal(&all[r], &mine);
+        bool near = node[r] == node[me] || (mine.system && all[r].system == mine.system);
+        bool same = near && meg_processors_equal(&all[r].set, &mine.set);
         sharers += same;
         before += same && r < me;
+        far = far || (same && node[r] != node[me]);
     }
     free(all);
     MEG_TRY(e, status);
-    int cores = meg_processors_count(&mine);
+    int cores = meg_processors_count(&mine.set);
     int share = cores * (before + 1) / sharers - cores * before / sharers;
-    if (pin && sharers > 1 && cores >= sharers && threads <= share) pin_to(&mine, before, sharers);
-    *out = share > 0 ? share : 1;
+    if (pin && sharers > 1 && cores >= sharers && threads <= share) pin_to(&mine.set, before, sharers);
+    *out = (meg_cores){share > 0 ? share : 1, far ? cores : 0};
     return MEG_OK;
 }

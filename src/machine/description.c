@@ -233,7 +233,7 @@ typedef struct words { /* as they are written; links may be longer than other te
     char name[MEG_TEXT], device[MEG_TEXT], file[MEG_TEXT];
     char flops[MEG_TEXT], bandwidth[MEG_TEXT], launch[MEG_TEXT], disk[MEG_TEXT];
     const char *inside, *between, *memory;
-    int64_t nodes, ranks, cores;
+    int64_t nodes, ranks, cores, all_cores;
 } words;
 
 #define AT(field) offsetof(words, field)
@@ -245,6 +245,9 @@ static const meg_param PARAMS[] = {
     {"nodes", MEG_PARAM_INT, AT(nodes), "1", "nodes", NULL, 1, 1 << 20},
     {"ranks", MEG_PARAM_INT, AT(ranks), "1", "ranks of a node", NULL, 1, 1 << 16},
     {"cores", MEG_PARAM_INT, AT(cores), "0", "cores of a node (0: one for each rank)", NULL, 0,
+     1 << 16},
+    {"all_cores", MEG_PARAM_INT, AT(all_cores), "0",
+     "cores that all nodes share, where they are containers of one machine (0: each has its own)", NULL, 0,
      1 << 16},
     {"memory", MEG_PARAM_STRING, AT(memory), "0",
      "memory of a rank (0: not said); of those on node 0, 1, ...: 16GiB,64GiB", NULL, 0, 0},
@@ -319,6 +322,7 @@ static void take_plain(const char *given, const words *w, meg_machine *m)
     if (meg_options_has(given, "device")) memcpy(m->device, w->device, sizeof m->device);
     if (meg_options_has(given, "nodes")) m->nodes = w->nodes;
     if (meg_options_has(given, "ranks")) m->ranks = m->cores = w->ranks;
+    if (meg_options_has(given, "all_cores")) m->all_cores = w->all_cores;
     if (meg_options_has(given, "cores")) m->cores = w->cores ? w->cores : m->ranks;
 }
 
@@ -421,6 +425,7 @@ void meg_machine_print(const meg_machine *m, char *out, size_t size)
     char inside[LINK_TEXT], between[LINK_TEXT];
     char memory[24 * MEG_MACHINE_MEMORIES];
     words w = {.nodes = m->nodes, .ranks = m->ranks, .cores = m->cores, .memory = memory};
+    w.all_cores = m->all_cores;
     print_memory(m, memory, sizeof memory);
     w.inside = inside, w.between = between;
     memcpy(w.name, m->name, sizeof w.name);

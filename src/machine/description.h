@@ -41,6 +41,7 @@ typedef struct meg_machine {
     char device
         [MEG_TEXT]; /* what a rank computes with, as `megalith doctor` has it; "": as this one */
     int64_t nodes, ranks, cores; /* ranks and cores of a node */
+    int64_t all_cores; /* that all nodes share, where they are containers of one machine; 0: they do not */
     int64_t memory; /* bytes of a rank, of those on node 0, 1, ...: the most; 0: not said */
     int memories;   /* how many nodes are told apart; 0: none. The last stands for all behind it */
     int64_t memory_of[MEG_MACHINE_MEMORIES];

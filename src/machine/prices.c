@@ -12,6 +12,7 @@ static const double FAR = 16 << 20; /* that the package's holds: some third of w
 
 static const double MODEL_COUNTS = 0.25; /* as much as a quarter of a kernel of the same size */
 static const double FARTHEST = 3;        /* times more or less than the model */
+static const double REMEMBERED = 20;     /* seconds that earlier measurements count, at most */
 
 struct meg_prices {
     meg_prices_head head;
@@ -88,6 +89,18 @@ void meg_prices_add(meg_prices *p, const meg_price *one)
     key = p->price[at].key;
     p->price[at] = *one;
     p->price[at].key = key;
+}
+
+void meg_prices_again(meg_prices *p, const meg_price *one)
+{
+    const meg_price *old = meg_prices_find(p, one->key);
+    meg_price both = *one;
+    double before = old ? fmin(old->seen, REMEMBERED) : 0;
+    if (before > 0 && one->seen > 0) {
+        both.seen = before + one->seen;
+        both.seconds = (before * old->seconds + one->seen * one->seconds) / both.seen;
+    }
+    meg_prices_add(p, &both);
 }
 
 void meg_prices_add_model(meg_prices *p, const meg_price_model *m)

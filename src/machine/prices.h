@@ -66,6 +66,7 @@ typedef struct meg_price {
     const char *key;       /* begins with the family */
     double seconds;        /* without the launch */
     double flops, traffic; /* both 0: not known, so it says nothing of its neighbours */
+    double seen; /* seconds of the steps that it was measured in: what it counts where it is measured again */
 } meg_price;
 
 typedef struct meg_prices meg_prices;
@@ -85,6 +86,9 @@ const meg_prices_head *meg_prices_head_of(const meg_prices *p);
 
 /* What is there already is replaced. Texts are copied. */
 void meg_prices_add(meg_prices *p, const meg_price *one);
+
+/* Measured once more: both count, by how long each was looked at; what is long ago not for ever. */
+void meg_prices_again(meg_prices *p, const meg_price *one);
 void meg_prices_add_model(meg_prices *p, const meg_price_model *m);
 void meg_prices_add_link(meg_prices *p, const char *line); /* "inside latency=..." */
 

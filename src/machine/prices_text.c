@@ -47,6 +47,7 @@ static const meg_param rate_params[] = {
 static const meg_param price_params[] = {
     {"flops", MEG_PARAM_REAL, offsetof(meg_price, flops), "0", "", NULL, 0, 1e30},
     {"bytes", MEG_PARAM_REAL, offsetof(meg_price, traffic), "0", "", NULL, 0, 1e30},
+    {"seen", MEG_PARAM_REAL, offsetof(meg_price, seen), "0", "", NULL, 0, 1e30},
     {0}};
 
 #define TERM(name, which)                                                                          \
@@ -235,6 +236,7 @@ void meg_prices_write(const meg_prices *p, FILE *out)
         fprintf(out, "price %.4g", one->seconds);
         if (one->flops + one->traffic > 0)
             fprintf(out, " flops=%.4g bytes=%.4g", one->flops, one->traffic);
+        if (one->seen > 0) fprintf(out, " seen=%.3g", one->seen);
         fprintf(out, " : %s\n", one->key);
     }
 }

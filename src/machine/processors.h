@@ -20,6 +20,10 @@ meg_processors meg_processors_mine(void);
  * nothing has changed. */
 bool meg_processors_keep(const meg_processors *p);
 
+/* A number of the running system: processors of the same number are the same ones in all containers of it. 0: not
+ * known. */
+uint64_t meg_processors_system(void);
+
 int meg_processors_count(const meg_processors *p);
 bool meg_processors_equal(const meg_processors *a, const meg_processors *b);
 

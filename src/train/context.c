@@ -80,11 +80,12 @@ meg_status meg_open(const char *options, meg_context **out)
 
     bool many = meg_comm_size(ctx->comm) > 1;
     meg_token build = {"another build of Megalith", many ? meg_build_hash() : 0};
-    int cores = 1;
+    meg_cores cores;
     MEG_TRY(e, meg_context_same(ctx, &build, 1));
     MEG_TRY(e, meg_cores_share(ctx->comm, e, ctx->options.pin, (int)ctx->options.threads, &cores));
+    ctx->all_cores = cores.all;
     MEG_TRY(e, meg_context_agree(ctx, meg_context_judge(ctx, e, options)));
-    return meg_context_agree(ctx, open_device(ctx, cores));
+    return meg_context_agree(ctx, open_device(ctx, cores.share));
 }
 
 void meg_close(meg_context *ctx)

@@ -26,6 +26,7 @@ struct meg_context {
     meg_context_options options;
     meg_error error;
     meg_logger log;
+    int all_cores;  /* that ranks on several nodes share (comm/cores.h); 0: each node has its own */
     int64_t *limit; /* (ranks) bytes that each may take; NULL: not asked yet (limits.h) */
     meg_comm *comm; /* of the job; NULL: it could not be opened */
     meg_device *device;

@@ -7,6 +7,7 @@
 #include "machine/prices.h"
 #include "machine/processors.h"
 #include "train/outlook/limits.h"
+#include "train/outlook/remedy.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -29,6 +30,7 @@ static void describe_here(const meg_context *ctx, int ranks, meg_machine *out)
     if (real && ctx->options.pin)
         cores *= out->ranks; /* of which each rank has a part, if there are enough */
     out->cores = online > 0 && cores > online ? online : cores;
+    out->all_cores = real ? ctx->all_cores : 0;
     int64_t share = meg_memory_look("").most / (real ? out->ranks : 1);
     out->memory = meg_limits_left(share, meg_limits_besides());
     meg_disk disk;
@@ -140,8 +142,14 @@ static char *nearest_of(const meg_search *s, const meg_search_ask *ask)
 {
     const char *words = *s->list[0].words ? s->list[0].words : "the words as they are";
     if (s->fits) return text_of("");
-    return text_of(meg_pool_text(s->pool, "; that is the nearest of %d plans for %d rank%s: %s",
-                                 s->count, ask->ranks, ask->ranks == 1 ? "" : "s", words));
+    char lacks[32];
+    meg_print_bytes(s->list[0].missing, lacks);
+    return text_of(meg_pool_text(s->pool,
+                                 "; the nearest of %d plan%s for %d rank%s lacks %" PRId64
+                                 " bytes (%s): %s%s",
+                                 s->count, s->count == 1 ? "" : "s", ask->ranks,
+                                 ask->ranks == 1 ? "" : "s", s->list[0].missing, lacks, words,
+                                 meg_remedy_find(ask, s->pool)));
 }
 
 static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, meg_forecast *out)

@@ -18,7 +18,8 @@
 #include <string.h>
 
 enum {
-    TURNS = 50 /* of the reference loop: some 40 ms */
+    TURNS = 6, /* of the reference loop, at least: some 40 ms */
+    TURNS_MOST = 100
 };
 
 typedef struct settings {
@@ -34,8 +35,10 @@ typedef struct job {
     meg_march march;
     meg_measure repeats;  /* images/s of each */
     meg_measure rounds;   /* seconds of a step, the median of each repeat */
-    meg_measure loops;    /* of a turn of the reference loop, before the first repeat and after each */
+    meg_measure loops;    /* of a turn of the reference loop, before the first repeat and after each, */
+    meg_measure works;    /* and of the worker's own time in it */
     meg_drift *drift;     /* NULL: it is not asked for */
+    int turns;            /* of its loop */
     meg_picture picture;
     double reading;       /* seconds to make one batch */
     double cpu;           /* seconds of processor time of a step, of a rank */
@@ -93,12 +96,26 @@ static meg_status some_steps(job *j, int64_t steps, bool counts)
     return meg_session_said(&j->s, meg_trial_steps(&j->trial, &j->march, steps, counts));
 }
 
+/* The pace of a machine that others use changes from one moment to the next: what is looked at for a moment only is
+ * not the pace of the steps beside it. So the loop takes half as long as they. */
+static meg_status set_turns(job *j, double steps)
+{
+    meg_drift_time now;
+    meg_error *e = j->s.error;
+    if (!j->drift) return MEG_OK;
+    MEG_TRY(e, meg_drift_look(j->drift, e, TURNS, &now));
+    double turns = 0.5 * steps / now.wall;
+    j->turns = turns < TURNS ? TURNS : turns > TURNS_MOST ? TURNS_MOST : (int)turns;
+    return meg_comm_share(j->s.ctx->comm, e, 0, &j->turns, sizeof j->turns);
+}
+
 static meg_status look_at_machine(job *j)
 {
     meg_drift_time now;
     if (!j->drift) return MEG_OK;
-    MEG_TRY(j->s.error, meg_drift_look(j->drift, j->s.error, TURNS, &now));
+    MEG_TRY(j->s.error, meg_drift_look(j->drift, j->s.error, j->turns, &now));
     meg_measure_add(&j->loops, now.wall);
+    meg_measure_add(&j->works, now.work);
     return MEG_OK;
 }
 
@@ -126,10 +143,14 @@ static meg_status measure(job *j)
     meg_measure_reserve(&j->repeats, (size_t)o->repeat);
     meg_measure_reserve(&j->rounds, (size_t)o->repeat);
     meg_measure_reserve(&j->loops, (size_t)o->repeat + 1);
+    meg_measure_reserve(&j->works, (size_t)o->repeat + 1);
     meg_measure_reserve(&j->trial.steps, (size_t)(o->repeat * o->iterations));
     MEG_TRY(e, some_steps(j, 1, false));
     j->heap = heap_bytes();
+    double begin = meg_clock();
     MEG_TRY(e, some_steps(j, o->warmup - 1, false));
+    double each = o->warmup > 1 ? (meg_clock() - begin) / (double)(o->warmup - 1) : 0;
+    MEG_TRY(e, set_turns(j, each * (double)o->iterations));
     double before = meg_engine_exposed(j->s.trainer->engine), cpu = meg_clock_process();
     MEG_TRY(e, look_at_machine(j));
     for (int64_t i = 0; i < o->repeat; i++)
@@ -186,7 +207,10 @@ static void print_json(const job *j)
     meg_record_real(&r, "reading_seconds_per_batch", j->reading);
     meg_record_real(&r, "loss", j->trial.last.loss);
     meg_record_reals(&r, "rounds", j->rounds.at, j->rounds.count);
-    if (j->drift) meg_record_reals(&r, "loops", j->loops.at, j->loops.count);
+    if (j->drift) {
+        meg_record_reals(&r, "loops", j->loops.at, j->loops.count);
+        meg_record_reals(&r, "loop_works", j->works.at, j->works.count);
+    }
     meg_record_end(&r);
 }
 
@@ -240,6 +264,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
     meg_measure_free(&j.repeats);
     meg_measure_free(&j.rounds);
     meg_measure_free(&j.loops);
+    meg_measure_free(&j.works);
     meg_drift_free(j.drift);
     meg_picture_drop(&j.picture);
     meg_session_close(&j.s);

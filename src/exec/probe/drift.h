@@ -17,12 +17,18 @@ typedef struct meg_drift meg_drift;
 meg_status meg_drift_new(meg_device *d, meg_comm *c, meg_error *e, meg_drift **out);
 void meg_drift_free(meg_drift *x);
 
-typedef struct meg_drift_time { /* seconds of a turn, somewhat less than a millisecond */
+/* Of the ranks that go round together; NULL: one alone. */
+meg_comm *meg_drift_comm(const meg_drift *x);
+
+typedef struct meg_drift_time { /* seconds of a turn, some milliseconds */
     double wall;                /* from turn to turn: others have the cores, neighbours are late */
     double work;                /* of the worker's own time: others have caches, memory, half of a core */
 } meg_drift_time;
 
 /* Collective. The mean of so many turns, the same on all ranks. */
 meg_status meg_drift_look(meg_drift *x, meg_error *e, int turns, meg_drift_time *out);
+
+/* The median over all looks so far, of which there is one at least: the machine as it usually was. */
+meg_drift_time meg_drift_usual(const meg_drift *x);
 
 #endif

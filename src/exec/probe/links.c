@@ -7,6 +7,7 @@
  */
 #include "exec/probe/links.h"
 #include "base/clock.h"
+#include "exec/probe/median.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,12 +15,13 @@
 
 enum {
     TRIALS = 1000, /* at most, */
-    FEWEST = 10,   /* and at least */
+    FEWEST = 5,    /* and at least */
     TAG = 0,
     LINE = 512
 };
 
 static const double PATIENCE = 0.05; /* seconds of a size, where the machine is busy */
+static const double SLOW = 0.02; /* seconds of a message, above which larger ones are as quick a byte */
 static const int64_t SIZES[] = {1, 1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22};
 
 enum {
@@ -103,16 +105,10 @@ static meg_status two_ways(const probing *p, char *at, int64_t bytes)
     return meg_comm_wait(p->comm, p->error, &came);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* Of the better half of the trials. */
 static double middle(double *trial, int count)
 {
-    qsort(trial, (size_t)count, sizeof *trial, ascending);
+    qsort(trial, (size_t)count, sizeof *trial, meg_ascending);
     return trial[count / 4];
 }
 
@@ -151,7 +147,7 @@ static meg_status time_all(const probing *p, int64_t bytes, double *out)
     meg_status status = meg_comm_gather(p->comm, p->error, &mine, sizeof mine, all);
     for (int r = 0; r < ranks; r++)
         if (all[r] >= 0) all[count++] = all[r];
-    qsort(all, (size_t)count, sizeof *all, ascending);
+    qsort(all, (size_t)count, sizeof *all, meg_ascending);
     *out = count ? all[count / 2] : 0;
     free(all);
     return status;
@@ -162,16 +158,17 @@ static meg_status probe_pairs(probing *p, meg_prices *book)
 {
     char line[LINE];
     double seconds[COUNT], latency = INFINITY;
+    int count = 0;
     find_partner(p);
     MEG_TRY(p->error, time_all(p, SIZES[0], &seconds[0])); /* the first time does not count */
-    for (int i = 0; i < COUNT; i++) {
-        MEG_TRY(p->error, time_all(p, SIZES[i], &seconds[i]));
-        latency = fmin(latency, seconds[i]);
+    while (count < COUNT && (count < 2 || seconds[count - 1] < SLOW)) {
+        MEG_TRY(p->error, time_all(p, SIZES[count], &seconds[count]));
+        latency = fmin(latency, seconds[count++]);
     }
     int used = snprintf(line, LINE, "%s latency=%.3g pairs=%d%s at=",
                         p->inside ? "inside" : "between", latency, p->pairs,
                         p->both ? " both=yes" : "");
-    for (int i = 1; i < COUNT; i++) {
+    for (int i = 1; i < count; i++) {
         double rate = (double)SIZES[i] / fmax(seconds[i] - latency, seconds[i] / 4);
         used += snprintf(line + used, (size_t)(LINE - used), "%s%lld:%.3g", i > 1 ? "," : "",
                          (long long)SIZES[i], rate);

@@ -7,24 +7,27 @@
 #include "exec/probe/disk.h"
 #include "exec/probe/drift.h"
 #include "exec/probe/links.h"
+#include "exec/probe/median.h"
 #include "exec/probe/rates.h"
 #include "exec/probe/run.h"
 #include "exec/profile.h"
 #include "zoo/zoo.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const double ROW = 0.12;   /* seconds for the steps of a network */
+static const double ROW = 0.03;   /* of the seconds are for the steps of a network */
+static const double REST = 0.8;   /* of the seconds are for links and disk */
 static const double PATIENCE = 4; /* times as long may a probe take where others have the cores */
 
 enum {
     LEAST = 3, /* steps */
     MOST = 24,
-    LOOPS = 12, /* of */
-    TURNS = 25, /* of the reference loop */
+    LOOPS = 6, /* of */
+    TURNS = 3, /* of the reference loop */
     MOST_RANKS = 8 /* that run a row together: its layers are not cut into more parts */
 };
 
@@ -83,7 +86,8 @@ static bool many(const probing *p)
 static meg_status go_on(const probing *p, bool *more)
 {
     double wall = meg_clock() - p->begin, own = meg_clock_process() - p->ran;
-    *more = own < p->seconds * meg_device_threads(p->device) && wall < PATIENCE * p->seconds;
+    double left = fmax(p->seconds / 2, p->seconds - REST);
+    *more = own < left * meg_device_threads(p->device) && wall < PATIENCE * p->seconds;
     if (!many(p)) return MEG_OK;
     MEG_TRY(p->error, meg_comm_share(p->comm, p->error, 0, more, sizeof *more));
     return meg_comm_barrier(p->comm, p->error);
@@ -101,7 +105,7 @@ static meg_status probe_row(probing *p, const row *r, meg_probe_host *host)
     char words[256];
     const char *mark = strstr(r->plan, "%d");
     meg_profile profile = meg_profile_of(p->device);
-    meg_probe_site site = {p->device, mark ? p->comm : NULL, ROW, LEAST, MOST, host, p->drift,
+    meg_probe_site site = {p->device, mark ? p->comm : NULL, ROW * p->seconds, LEAST, MOST, host, p->drift,
                            p->rates.turn_work};
     meg_world world = {mark ? meg_comm_rank(p->comm) : 0, mark ? ranks_of(p) : 1};
     int before = (int)(mark ? mark - r->plan : (ptrdiff_t)strlen(r->plan));
@@ -115,12 +119,6 @@ static meg_status probe_row(probing *p, const row *r, meg_probe_host *host)
     meg_plan_destroy(plan);
     meg_graph_destroy(g);
     return status;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
 }
 
 /* Of each rate the median over the ranks. */
@@ -138,8 +136,7 @@ static meg_status share_rates(const probing *p, meg_rates *r)
     for (size_t k = 0; k < RATES && status == MEG_OK; k++) {
         for (size_t i = 0; i < ranks; i++)
             column[i] = ((const double *)&all[i])[k];
-        qsort(column, ranks, sizeof *column, ascending);
-        ((double *)r)[k] = column[ranks / 2];
+        ((double *)r)[k] = meg_median(column, ranks);
     }
     free(all);
     return status;
@@ -152,22 +149,18 @@ static meg_status agree(const probing *p, meg_status status)
     return meg_comm_agree(p->comm, p->error);
 }
 
-/* The median of some: the machine as it usually is while it is probed. */
+/* The median of some, to which rows are scaled for now. */
 static meg_status probe_loop(probing *p)
 {
-    double wall[LOOPS], work[LOOPS];
+    double work[LOOPS];
     if (!meg_device_kind_of(p->device)->describe) return MEG_OK;
     MEG_TRY(p->error, agree(p, meg_drift_new(p->device, p->comm, p->error, &p->drift)));
     for (int i = 0; i < LOOPS; i++) {
         meg_drift_time now;
         MEG_TRY(p->error, meg_drift_look(p->drift, p->error, TURNS, &now));
-        wall[i] = now.wall;
         work[i] = now.work;
     }
-    qsort(wall, LOOPS, sizeof *wall, ascending);
-    qsort(work, LOOPS, sizeof *work, ascending);
-    p->rates.turn = wall[LOOPS / 2];
-    p->rates.turn_work = work[LOOPS / 2];
+    p->rates.turn_work = meg_median(work, LOOPS);
     return MEG_OK;
 }
 
@@ -178,6 +171,16 @@ static void settle_host(const probing *p, meg_rates *r)
     r->issue = a->kernels ? a->seconds / (double)a->kernels : 0;
     double rest = t->seconds - r->issue * (double)t->kernels;
     r->post = t->notes && rest > 0 ? rest / (double)t->notes : 0;
+}
+
+/* Prices are those of the machine as it usually was meanwhile, not of its first moment. */
+static void settle_pace(probing *p)
+{
+    if (!p->drift) return;
+    meg_drift_time usual = meg_drift_usual(p->drift);
+    meg_timings_scale(p->timings, usual.work / p->rates.turn_work);
+    p->rates.turn = usual.wall;
+    p->rates.turn_work = usual.work;
 }
 
 static meg_status probe_all(probing *p, meg_prices_head *head)
@@ -195,6 +198,7 @@ static meg_status probe_all(probing *p, meg_prices_head *head)
     if (many(p) && ranks_of(p) <= MOST_RANKS)
         MEG_TRY(p->error, agree(p, probe_row(p, &talkative, &p->together)));
     settle_host(p, &p->rates);
+    settle_pace(p);
     MEG_TRY(p->error, share_rates(p, &p->rates));
     head->rates = p->rates;
     return meg_timings_share(p->timings, p->comm, p->error);

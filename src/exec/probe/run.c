@@ -1,5 +1,6 @@
 /* Running a plan to time its kernels: see run.h. */
 #include "exec/probe/run.h"
+#include "exec/probe/median.h"
 #include "plan/program/events.h"
 #include "base/clock.h"
 
@@ -8,8 +9,10 @@
 #include <string.h>
 
 enum {
-    TURNS = 10 /* of the reference loop, before and after: some milliseconds */
+    TURNS_MOST = 30 /* of the reference loop, in one look */
 };
+
+static const double SHARE = 0.2; /* of the time of steps, for the loop beside them */
 
 static const meg_value *leaf_of(const meg_graph *g, meg_kind kind)
 {
@@ -73,6 +76,7 @@ static meg_status make_samples(const meg_plan *p, meg_error *e, samples *out)
 typedef struct measured {
     meg_engine *engine;
     meg_feed feed;
+    double busy; /* seconds of the thread that issues, without waiting for messages */
 } measured;
 
 static meg_status one_step(measured *m, meg_error *e, double *wall)
@@ -86,13 +90,28 @@ static meg_status one_step(measured *m, meg_error *e, double *wall)
     return status == MEG_ENAN ? MEG_OK : status; /* the times are right all the same */
 }
 
-/* As many as there is time for, the same on all ranks. */
-static meg_status count_steps(const meg_probe_site *site, meg_error *e, double first, int *out)
+/* All that must do as many steps: those of the plan, or those of the loop between the steps. NULL: none. */
+static meg_comm *company(const meg_probe_site *site)
+{
+    meg_comm *c = site->comm ? site->comm : site->drift ? meg_drift_comm(site->drift) : NULL;
+    return c && meg_comm_size(c) > 1 ? c : NULL;
+}
+
+typedef struct course {
+    int steps;
+    int turns, every; /* of the loop, in a look before each so-manyeth step */
+} course;
+
+/* As many steps as there is time for, the same on all ranks. */
+static meg_status set_course(const meg_probe_site *site, meg_error *e, double first, course *out)
 {
     double steps = site->seconds / fmax(first, 1e-6);
-    *out = steps < site->least ? site->least : steps > site->most ? site->most : (int)steps;
-    if (!site->comm || meg_comm_size(site->comm) == 1) return MEG_OK;
-    return meg_comm_share(site->comm, e, 0, out, sizeof *out);
+    double turns = site->turn_work > 0 ? SHARE * fmax(first, 1e-6) / site->turn_work : 1;
+    *out = (course){steps < site->least ? site->least : steps > site->most ? site->most : (int)steps,
+                    turns < 1 ? 1 : turns > TURNS_MOST ? TURNS_MOST : (int)turns,
+                    turns < 1 ? (int)fmin(1 / turns, 1000) : 1};
+    meg_comm *c = company(site);
+    return c ? meg_comm_share(c, e, 0, out, sizeof *out) : MEG_OK;
 }
 
 static int notes_of(const meg_plan *p)
@@ -104,43 +123,62 @@ static int notes_of(const meg_plan *p)
     return notes;
 }
 
-/* How much quicker the machine was when the book's loop was measured. */
-static double quicker(const meg_probe_site *site, const meg_drift_time look[2])
+typedef struct looks { /* at the loop */
+    double *work;
+    size_t count, room;
+} looks;
+
+/* How much quicker the machine was when the book's loop was measured: by the median of what was seen of the loop before,
+ * between and after the steps. A single look is of some milliseconds, in which anything can happen. */
+static double quicker(const meg_probe_site *site, const looks *seen)
 {
-    double now = (look[0].work + look[1].work) / 2;
+    double now = seen->count ? meg_median(seen->work, seen->count) : 0;
     return site->drift && site->turn_work > 0 && now > 0 ? site->turn_work / now : 1;
 }
 
-static meg_status look_at_machine(const meg_probe_site *site, meg_error *e, meg_drift_time *out)
+static meg_status look_at_machine(const meg_probe_site *site, meg_error *e, int turns, looks *seen)
 {
-    return site->drift ? meg_drift_look(site->drift, e, TURNS, out) : MEG_OK;
+    meg_drift_time now;
+    if (!site->drift) return MEG_OK;
+    MEG_TRY(e, meg_drift_look(site->drift, e, turns, &now));
+    seen->work = meg_grow(seen->work, &seen->room, seen->count + 1, sizeof *seen->work);
+    seen->work[seen->count++] = now.work;
+    return MEG_OK;
+}
+
+static meg_status timed_steps(measured *m, meg_error *e, const meg_probe_site *site,
+                              const course *c, meg_timings *t, looks *seen)
+{
+    double wall;
+    for (int i = 0; i < c->steps; i++) {
+        if (i % c->every == 0) MEG_TRY(e, look_at_machine(site, e, c->turns, seen));
+        meg_timings_next(t);
+        double busy = meg_clock_thread() - meg_engine_exposed(m->engine);
+        MEG_TRY(e, one_step(m, e, &wall));
+        m->busy += meg_clock_thread() - meg_engine_exposed(m->engine) - busy;
+    }
+    return look_at_machine(site, e, c->turns, seen);
 }
 
 static meg_status some_steps(measured *m, meg_error *e, const meg_probe_site *site,
                              meg_timings *out, int *kernels)
 {
     double wall;
-    int steps = 0, issued = 0;
+    int issued = 0;
+    course c;
+    looks seen = {0};
     MEG_TRY(e, one_step(m, e, &wall)); /* pages, threads, code: all for the first time */
     if (site->least > 1) MEG_TRY(e, one_step(m, e, &wall));
-    MEG_TRY(e, count_steps(site, e, wall, &steps));
-    meg_drift_time look[2] = {{0}};
-    MEG_TRY(e, look_at_machine(site, e, &look[0]));
+    MEG_TRY(e, set_course(site, e, wall, &c));
     meg_timings_begin(out, site->device);
-    double busy = meg_clock_thread() - meg_engine_exposed(m->engine);
-    meg_status status = MEG_OK;
-    for (int i = 0; i < steps && status == MEG_OK; i++) {
-        meg_timings_next(out);
-        status = one_step(m, e, &wall);
-    }
-    busy = meg_clock_thread() - meg_engine_exposed(m->engine) - busy;
-    if (status == MEG_OK) status = look_at_machine(site, e, &look[1]);
-    meg_timings_end(out, quicker(site, look), &issued);
+    meg_status status = timed_steps(m, e, site, &c, out, &seen);
+    meg_timings_end(out, quicker(site, &seen), &issued);
+    free(seen.work);
     if (kernels) *kernels = issued;
-    if (site->host && busy > 0) {
-        site->host->seconds += busy;
-        site->host->kernels += (int64_t)issued * steps;
-        site->host->notes += (int64_t)notes_of(meg_engine_plan(m->engine)) * steps;
+    if (site->host && m->busy > 0) {
+        site->host->seconds += m->busy;
+        site->host->kernels += (int64_t)issued * c.steps;
+        site->host->notes += (int64_t)notes_of(meg_engine_plan(m->engine)) * c.steps;
     }
     return status;
 }
@@ -151,9 +189,9 @@ meg_status meg_probe_plan(meg_plan *p, meg_error *e, const meg_probe_site *site,
     samples s = {0};
     measured m = {0};
     meg_status status = make_samples(p, e, &s);
-    if (site->comm && meg_comm_size(site->comm) > 1) {
+    if (company(site)) {
         if (status == MEG_OK) meg_error_clear(e);
-        status = meg_comm_agree(site->comm, e);
+        status = meg_comm_agree(company(site), e);
     }
     m.feed = (meg_feed){.samples = s.input, .labels = s.label, .targets = s.target, .seed = 1};
     m.feed.scalars.scale = 1;

@@ -4,6 +4,7 @@
 #include "exec/probe/timings.h"
 #include "base/clock.h"
 #include "base/pool.h"
+#include "exec/probe/median.h"
 #include "machine/fit.h"
 
 #include <math.h>
@@ -29,6 +30,7 @@ typedef struct timing { /* of a key */
     double flops, traffic;
     double seconds; /* the mean of `count` kernels */
     int count;
+    double seen; /* seconds of all kernels of the steps */
 } timing;
 
 struct meg_timings {
@@ -97,18 +99,6 @@ void meg_timings_next(meg_timings *t)
 
 /* ---- one number of many ---- */
 
-static int ascending(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-static double median(double *number, size_t count)
-{
-    qsort(number, count, sizeof *number, ascending);
-    return count % 2 ? number[count / 2] : (number[count / 2 - 1] + number[count / 2]) / 2;
-}
-
 /* Steps do the same work: those that took much longer than the median were disturbed. */
 static void undisturbed(meg_timings *t)
 {
@@ -118,7 +108,7 @@ static void undisturbed(meg_timings *t)
     for (size_t i = 0; i < t->launches; i++)
         total[t->log[i].step] += t->log[i].seconds;
     memcpy(total + steps, total, steps * sizeof *total);
-    double middle = median(total + steps, steps);
+    double middle = meg_median(total + steps, steps);
     for (size_t i = 0; i < t->launches; i++)
         if (total[t->log[i].step] <= DISTURBED * middle) t->log[kept++] = t->log[i];
     t->launches = kept;
@@ -147,13 +137,15 @@ static void add(meg_timings *t, timing one)
     t->list[t->count++] = one;
 }
 
-static void add_kernel(meg_timings *t, const meg_prepared *k, double seconds, double scale)
+static void add_kernel(meg_timings *t, const meg_prepared *k, double seconds, double scale,
+                       double seen)
 {
     char key[MEG_KEY], family[MEG_KEY];
     meg_request_key(&k->request, k->spec.impl, key);
     meg_request_family(&k->request, k->spec.impl, family);
     double traffic = meg_request_moved(&k->request, k->spec.traffic);
-    add(t, (timing){key, family, k->spec.flops, traffic, scale * fmax(seconds - t->tick, 1e-9), 1});
+    seconds = scale * fmax(seconds - t->tick, 1e-9);
+    add(t, (timing){key, family, k->spec.flops, traffic, seconds, 1, seen});
 }
 
 /* Timings of one key become one: their mean, or the median, which is the middle one. */
@@ -162,14 +154,16 @@ static void join(meg_timings *t, bool by_median)
     size_t kept = 0;
     qsort(t->list, t->count, sizeof *t->list, by_key);
     for (size_t i = 0, end; i < t->count; i = end) {
-        double sum = 0;
+        double sum = 0, seen = 0;
         int count = 0;
         for (end = i; end < t->count && strcmp(t->list[end].key, t->list[i].key) == 0; end++) {
             sum += t->list[end].count * t->list[end].seconds;
             count += t->list[end].count;
+            seen = fmax(seen, t->list[end].seen);
         }
         timing one = t->list[by_median ? i + (end - i) / 2 : i];
         if (!by_median) one.seconds = sum / count, one.count = count;
+        one.seen = seen;
         t->list[kept++] = one;
     }
     t->count = kept;
@@ -185,15 +179,24 @@ void meg_timings_end(meg_timings *t, double scale, int *kernels)
     if (kernels) *kernels = steps ? (int)(all / steps) : 0;
     if (all == 0) return;
     undisturbed(t);
+    double seen = 0;
+    for (size_t i = 0; i < t->launches; i++)
+        seen += t->log[i].seconds;
     qsort(t->log, t->launches, sizeof *t->log, by_kernel);
     double *seconds = meg_grow(NULL, &room, t->launches, sizeof *seconds);
     for (size_t i = 0, end; i < t->launches; i = end) {
         for (end = i; end < t->launches && t->log[end].kernel == t->log[i].kernel; end++)
             seconds[end - i] = t->log[end].seconds;
-        add_kernel(t, t->log[i].kernel, median(seconds, end - i), scale);
+        add_kernel(t, t->log[i].kernel, meg_median(seconds, end - i), scale, seen);
     }
     free(seconds);
     join(t, false);
+}
+
+void meg_timings_scale(meg_timings *t, double factor)
+{
+    for (size_t i = 0; i < t->count; i++)
+        t->list[i].seconds *= factor;
 }
 
 /* ---- ranks ---- */
@@ -206,8 +209,8 @@ static char *write_all(const meg_timings *t, int64_t *size)
     if (!out) return NULL;
     for (size_t i = 0; i < t->count; i++) {
         const timing *one = &t->list[i];
-        fprintf(out, "%.9g %.17g %.17g %d\t%s\t%s\n", one->seconds, one->flops, one->traffic,
-                one->count, one->family, one->key);
+        fprintf(out, "%.9g %.17g %.17g %d %.9g\t%s\t%s\n", one->seconds, one->flops, one->traffic,
+                one->count, one->seen, one->family, one->key);
     }
     fclose(out);
     *size = (int64_t)bytes;
@@ -222,7 +225,8 @@ static void read_all(meg_timings *t, char *text)
         char *numbers = strsep(&line, "\t");
         one.family = strsep(&line, "\t");
         one.key = line;
-        sscanf(numbers, "%lf %lf %lf %d", &one.seconds, &one.flops, &one.traffic, &one.count);
+        sscanf(numbers, "%lf %lf %lf %d %lf", &one.seconds, &one.flops, &one.traffic, &one.count,
+               &one.seen);
         if (one.family && one.key) add(t, one);
     }
 }
@@ -269,8 +273,8 @@ int meg_timings_count(const meg_timings *t)
 void meg_timings_prices(const meg_timings *t, meg_prices *book)
 {
     for (size_t i = 0; i < t->count; i++)
-        meg_prices_add(book, &(meg_price){t->list[i].key, t->list[i].seconds, t->list[i].flops,
-                                          t->list[i].traffic});
+        meg_prices_again(book, &(meg_price){t->list[i].key, t->list[i].seconds, t->list[i].flops,
+                                            t->list[i].traffic, t->list[i].seen});
 }
 
 static int by_family(const void *a, const void *b)

@@ -21,6 +21,9 @@ void meg_timings_begin(meg_timings *t, meg_device *d);
 void meg_timings_next(meg_timings *t);
 void meg_timings_end(meg_timings *t, double scale, int *kernels);
 
+/* As if all had been measured at another pace. */
+void meg_timings_scale(meg_timings *t, double factor);
+
 /* Collective. All ranks then have the timings of all: of each key the median over the ranks. */
 meg_status meg_timings_share(meg_timings *t, meg_comm *c, meg_error *e);
 

@@ -5,6 +5,7 @@
 #include "plan/replay/replay.h"
 #include "base/random.h"
 #include "plan/replay/likes.h"
+#include "plan/replay/meetings.h"
 #include "plan/replay/resources.h"
 #include "plan/replay/transit.h"
 
@@ -13,8 +14,7 @@
 #include <string.h>
 
 enum {
-    STEPS = 2, /* that are replayed: the second shows the pace */
-    BUCKETS = 1 << 12
+    STEPS = 2 /* that are replayed: the second shows the pace */
 };
 
 typedef enum state {
@@ -41,7 +41,8 @@ typedef struct actor {
     uint64_t *crew;   /* (teams) what the actors of a team are known by */
     int *crew_actors; /* (teams) how many they are */
     int **crew_who;   /* (teams) their numbers */
-    int node, copies; /* ranks of it on its node */
+    int node, copies; /* ranks of it on its node, */
+    int sharers;      /* and where its cores are */
     item *item;
     int next, step;      /* of the events; of the job */
     int waits;           /* for a note; -1: for none */
@@ -54,23 +55,10 @@ typedef struct actor {
     meg_replay_times times;
 } actor;
 
-typedef struct side { /* of a message, or a rank of a sum */
-    int actor, note;
-} side;
-
-typedef struct meeting { /* a message or sum, some sides of which are there */
-    uint64_t key;
-    bool sends; /* message: the side that is there */
-    int sides, wanted;
-    side *side;
-    size_t room;
-    struct meeting *next;
-} meeting;
-
 typedef struct activity {
     double left, speed;
     int actor;      /* whose kernels; -1: traffic */
-    meeting *where; /* traffic: all of its sides */
+    meg_meeting *where; /* traffic: all of its sides */
     double begin;
     meg_transit transit; /* still to come, while there is latency */
     bool latent, seen;   /* its latency goes on; what its ranks overlook has been added to it */
@@ -83,7 +71,7 @@ typedef struct replay {
     activity *act;
     int acts;
     size_t act_room;
-    meeting *bucket[BUCKETS];
+    meg_meetings *meetings;
     meg_likes *likes; /* where actors stand for several ranks: sides of messages begin each for itself */
     meg_resources resources;
     double now;
@@ -137,7 +125,7 @@ static void add_activity(replay *r, const activity *a)
 
 /* ---- traffic: waits for all sides, then for its latency, then moves ---- */
 
-static const meg_traffic_note *note_at(const replay *r, side s)
+static const meg_traffic_note *note_at(const replay *r, meg_side s)
 {
     return &r->actor[s.actor].events->note[s.note];
 }
@@ -148,7 +136,7 @@ static double overlooked_by(const actor *a, const meg_transit *t)
     return fmin(a->issued - a->done, t->looks * MEG_EVENTS_LOOK / 2);
 }
 
-static double overlooked(const replay *r, const meeting *m, const meg_transit *t)
+static double overlooked(const replay *r, const meg_meeting *m, const meg_transit *t)
 {
     const meg_traffic_note *n = note_at(r, m->side[0]);
     const actor *a = &r->actor[m->side[0].actor];
@@ -163,7 +151,7 @@ static double overlooked(const replay *r, const meeting *m, const meg_transit *t
     return most;
 }
 
-static void begin_traffic(replay *r, meeting *m)
+static void begin_traffic(replay *r, meg_meeting *m)
 {
     activity a = {.actor = -1, .where = m, .begin = r->now, .latent = true};
     const meg_traffic_note *n = note_at(r, m->side[0]);
@@ -181,7 +169,7 @@ static void begin_traffic(replay *r, meeting *m)
 
 /* How many like this are under way on the node at once: each rank that the actor stands for has a message of its own, but
  * those of one team have one sum together. */
-static double beside(const replay *r, const meeting *m)
+static double beside(const replay *r, const meg_meeting *m)
 {
     const actor *from = &r->actor[m->side[0].actor];
     const meg_traffic_note *n = note_at(r, m->side[0]);
@@ -198,7 +186,7 @@ static double beside(const replay *r, const meeting *m)
 static void move(replay *r, activity *a)
 {
     const meg_transit *t = &a->transit;
-    const meeting *m = a->where;
+    const meg_meeting *m = a->where;
     const actor *from = &r->actor[m->side[0].actor];
     double copies = beside(r, m);
     int32_t code = note_at(r, m->side[0])->code;
@@ -213,7 +201,7 @@ static void move(replay *r, activity *a)
         want(r, a, node_of(r, r->actor[m->side[1].actor].node, MEG_IN), t->out * copies);
 }
 
-static uint64_t key_of(const replay *r, side s)
+static uint64_t key_of(const replay *r, meg_side s)
 {
     const meg_traffic_note *n = note_at(r, s);
     uint64_t key = meg_hash_word(meg_hash(n->code == MEG_REDUCE ? "sum" : "message"),
@@ -241,45 +229,9 @@ static void know_team(const replay *r, actor *a, int team, int *seen)
     }
 }
 
-/* The first that waits for a side like this. */
-static meeting **find_meeting(replay *r, uint64_t key, side s)
+static void begin_alone(replay *r, meg_side s)
 {
-    const meg_traffic_note *n = note_at(r, s);
-    meeting **at = &r->bucket[key % BUCKETS];
-    for (; *at; at = &(*at)->next) {
-        meeting *m = *at;
-        bool has = n->code != MEG_REDUCE && m->sends == (n->code == MEG_SEND);
-        for (int i = 0; i < m->sides && n->code == MEG_REDUCE && !has; i++)
-            has = m->side[i].actor == s.actor;
-        if (m->key == key && !has) break;
-    }
-    return at;
-}
-
-/* The sender of a message is its first side. */
-static void join(meeting *m, side s, bool sends)
-{
-    m->side = meg_grow(m->side, &m->room, (size_t)m->sides + 1, sizeof *m->side);
-    m->side[m->sides++] = s;
-    if (!sends || m->sides == 1) return;
-    m->side[m->sides - 1] = m->side[0];
-    m->side[0] = s;
-}
-
-static meeting *meeting_new(uint64_t key, bool sends)
-{
-    meeting *m = calloc(1, sizeof *m);
-    if (!m) abort();
-    m->key = key;
-    m->sends = sends;
-    return m;
-}
-
-static void begin_alone(replay *r, side s)
-{
-    meeting *m = meeting_new(0, false);
-    join(m, s, false);
-    begin_traffic(r, m);
+    begin_traffic(r, meg_meeting_alone(s));
 }
 
 /* All that it waits for are there. */
@@ -294,38 +246,31 @@ static bool meets_all(replay *r, meg_like_side s)
 }
 
 /* One side, as likes.h has it. */
-static void arrive_alike(replay *r, side s)
+static void arrive_alike(replay *r, meg_side s)
 {
     meg_like_side one = meg_likes_post(r->likes, s.actor, s.note, r->actor[s.actor].step);
     if (meets_all(r, one)) begin_alone(r, s);
     while (meg_likes_next(r->likes, &one))
-        if (meets_all(r, one)) begin_alone(r, (side){one.actor, one.note});
+        if (meets_all(r, one)) begin_alone(r, (meg_side){one.actor, one.note});
 }
 
-static void arrive(replay *r, side s)
+static void arrive(replay *r, meg_side s)
 {
     const meg_traffic_note *n = note_at(r, s);
-    bool sends = n->code == MEG_SEND;
+    bool sums = n->code == MEG_REDUCE;
+    meg_side_kind message = n->code == MEG_SEND ? MEG_SIDE_SENDS : MEG_SIDE_RECEIVES;
     r->actor[s.actor].item[s.note].state = READY;
     if (r->likes) {
         arrive_alike(r, s);
         return;
     }
-    uint64_t key = key_of(r, s);
-    meeting **at = find_meeting(r, key, s), *m = *at;
-    if (!m) {
-        m = meeting_new(key, sends);
-        m->wanted = n->code == MEG_REDUCE ? r->actor[s.actor].crew_actors[n->crew] : 2;
-        *at = m;
-    }
-    join(m, s, sends);
-    if (m->sides < m->wanted) return;
-    *at = m->next;
-    begin_traffic(r, m);
+    meg_meeting *m = meg_meetings_join(r->meetings, key_of(r, s), s, sums ? MEG_SIDE_SUMS : message,
+                                       sums ? r->actor[s.actor].crew_actors[n->crew] : 2);
+    if (m) begin_traffic(r, m);
 }
 
 /* One reason less to wait. */
-static void release(replay *r, side s)
+static void release(replay *r, meg_side s)
 {
     if (--r->actor[s.actor].item[s.note].blockers == 0) arrive(r, s);
 }
@@ -347,7 +292,7 @@ static void begin_work(replay *r, int who, double wake)
     activity w = {.left = left, .actor = who, .begin = r->now};
     double cores = meg_cores_of_rank(r->job->machine);
     want(r, &w, who, cores);
-    want(r, &w, node_of(r, a->node, MEG_CORES), cores * a->copies);
+    want(r, &w, node_of(r, a->node, MEG_CORES), cores * a->sharers);
     a->works = true;
     add_activity(r, &w);
 }
@@ -362,7 +307,7 @@ static void post(replay *r, int who, int note)
     bool late = a->issued > a->done;
     a->item[note] = (item){POSTED, blockers + late, r->now};
     if (late) add_mark(a, note);
-    release(r, (side){who, note});
+    release(r, (meg_side){who, note});
 }
 
 /* The host's own work, where it has no core of its own: its workers wait meanwhile. */
@@ -434,7 +379,7 @@ static void end_work(replay *r, int who, double begin)
     a->works = false;
     while (a->first_mark < a->last_mark && a->marks[a->first_mark].at <= reached) {
         int note = a->marks[a->first_mark++].note;
-        if (note >= 0) release(r, (side){who, note});
+        if (note >= 0) release(r, (meg_side){who, note});
         else if (r->observer)
             r->observer(r->context, &(meg_replay_span){.what = MEG_REPLAY_WORK,
                                                        .actor = who,
@@ -447,7 +392,7 @@ static void end_work(replay *r, int who, double begin)
     begin_work(r, who, 0);
 }
 
-static void end_side(replay *r, side s, double begin)
+static void end_side(replay *r, meg_side s, double begin)
 {
     actor *a = &r->actor[s.actor];
     item *it = &a->item[s.note];
@@ -461,7 +406,7 @@ static void end_side(replay *r, side s, double begin)
                                                    .begin = begin,
                                                    .end = r->now});
     for (int i = a->is->heirs[s.note]; i < a->is->heirs[s.note + 1]; i++)
-        if (a->item[a->is->heir[i]].blockers > 0) release(r, (side){s.actor, a->is->heir[i]});
+        if (a->item[a->is->heir[i]].blockers > 0) release(r, (meg_side){s.actor, a->is->heir[i]});
     if (a->waits == s.note) go_on(r, s.actor);
 }
 
@@ -473,8 +418,7 @@ static void end_activity(replay *r, activity a)
     }
     for (int i = 0; i < a.where->sides; i++)
         end_side(r, a.where->side[i], a.begin);
-    free(a.where->side);
-    free(a.where);
+    meg_meeting_free(a.where);
 }
 
 /* ---- time ---- */
@@ -527,11 +471,10 @@ static bool pass(replay *r)
 
 /* ---- all of it ---- */
 
-static int count_copies(const replay *r, int who, int rank)
+static int count_copies(const replay *r, int who, int first, int64_t ranks)
 {
-    const meg_machine *m = r->job->machine;
-    int count = 0, first = meg_machine_node(m, rank) * (int)m->ranks;
-    for (int i = first; i < first + m->ranks && i < r->job->ranks; i++)
+    int count = 0;
+    for (int i = first; i < first + ranks && i < r->job->ranks; i++)
         count += actor_of(r, i) == who;
     return count;
 }
@@ -540,9 +483,11 @@ static void open_actor(replay *r, int who)
 {
     actor *a = &r->actor[who];
     const meg_actor *is = &r->job->actor[who];
+    const meg_machine *m = r->job->machine;
     *a = (actor){.is = is, .events = &is->events, .waits = -1};
-    a->node = meg_machine_node(r->job->machine, is->rank);
-    a->copies = count_copies(r, who, is->rank);
+    a->node = meg_machine_node(m, is->rank);
+    a->copies = count_copies(r, who, a->node * (int)m->ranks, m->ranks);
+    a->sharers = m->all_cores ? count_copies(r, who, 0, r->job->ranks) : a->copies;
     a->item = zeroed((size_t)is->events.notes, sizeof *a->item);
     a->crew = zeroed((size_t)is->teams, sizeof *a->crew);
     a->crew_actors = zeroed((size_t)is->teams, sizeof *a->crew_actors);
@@ -565,13 +510,7 @@ static void close(replay *r)
         free(a->crew_actors);
         free(a->marks);
     }
-    for (int i = 0; i < BUCKETS; i++)
-        while (r->bucket[i]) {
-            meeting *m = r->bucket[i];
-            r->bucket[i] = m->next;
-            free(m->side);
-            free(m);
-        }
+    meg_meetings_free(r->meetings);
     meg_likes_free(r->likes);
     free(r->actor);
     free(r->act);
@@ -602,6 +541,7 @@ meg_status meg_replay_run(const meg_replay_job *job, meg_error *e, meg_replay_ob
     *r = (replay){.job = job, .running = job->actors, .observer = observer, .context = context};
     r->actor = calloc((size_t)job->actors, sizeof *r->actor);
     if (!r->actor) abort();
+    r->meetings = meg_meetings_new();
     r->resources = meg_resources_new(job->machine, job->ranks, job->actors);
     if (job->actors < job->ranks) r->likes = meg_likes_new(job->actors, job->actor);
     for (int i = 0; i < job->actors; i++)

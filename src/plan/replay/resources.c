@@ -8,11 +8,14 @@
 
 double meg_cores_of_rank(const meg_machine *m)
 {
-    return fmax(1, (double)m->cores / (double)m->ranks);
+    double cores = (double)m->cores / (double)m->ranks;
+    if (m->all_cores) cores = fmin(cores, (double)m->all_cores / (double)(m->ranks * m->nodes));
+    return fmax(1, cores);
 }
 
 int meg_resource_of(const meg_resources *r, int node, meg_resource kind)
 {
+    if (kind == MEG_CORES && r->pooled) node = 0;
     return r->actors + node * MEG_RESOURCE_KINDS + (int)kind;
 }
 
@@ -20,6 +23,7 @@ meg_resources meg_resources_new(const meg_machine *m, int ranks, int actors)
 {
     int nodes = meg_machine_node(m, ranks - 1) + 1;
     meg_resources r = {.actors = actors, .count = actors + nodes * MEG_RESOURCE_KINDS};
+    r.pooled = m->all_cores > 0;
     r.load = calloc((size_t)r.count, sizeof *r.load);
     r.capacity = calloc((size_t)r.count, sizeof *r.capacity);
     if (!r.load || !r.capacity) abort();
@@ -29,7 +33,7 @@ meg_resources meg_resources_new(const meg_machine *m, int ranks, int actors)
         r.capacity[meg_resource_of(&r, i, MEG_OUT)] = m->between.all;
         r.capacity[meg_resource_of(&r, i, MEG_IN)] = m->between.all;
         r.capacity[meg_resource_of(&r, i, MEG_INSIDE)] = m->inside.all;
-        r.capacity[meg_resource_of(&r, i, MEG_CORES)] = (double)m->cores;
+        r.capacity[meg_resource_of(&r, i, MEG_CORES)] = (double)(r.pooled ? m->all_cores : m->cores);
     }
     return r;
 }

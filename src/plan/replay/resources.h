@@ -1,5 +1,5 @@
 /* What activities of a replay share: the cores of each actor; of each node its ways out and in, its memory, its
- * cores. Where more is wanted than there is, all that want it are slowed down alike.
+ * cores, which may be those of all. Where more is wanted than there is, all that want it are slowed down alike.
  */
 #ifndef MEG_PLAN_REPLAY_RESOURCES_H
 #define MEG_PLAN_REPLAY_RESOURCES_H
@@ -28,6 +28,7 @@ typedef struct meg_wants { /* of an activity, while it goes on at full speed */
 
 typedef struct meg_resources {
     int actors, count;
+    bool pooled; /* all nodes have the cores of the first */
     double *load, *capacity; /* capacity 0: as much as is wanted */
 } meg_resources;
 

@@ -23,7 +23,8 @@ typedef struct load {             /* of a node, or a stage: for one sample */
 
 typedef struct stages { /* the network in so many stages */
     int count;
-    load *load; /* NULL: it cannot be cut so */
+    const int *stage; /* (nodes) */
+    load *load;       /* NULL: it cannot be cut so */
 } stages;
 
 struct meg_estimator {
@@ -212,11 +213,23 @@ static const stages *stages_of(meg_estimator *x, int count)
     p.options.stages = count;
     s->count = count;
     if (meg_plan_stages(&p, &e, NULL) != MEG_OK) return s;
+    s->stage = p.stage;
     s->load = meg_pool_alloc(x->pool, (size_t)count * sizeof *s->load);
     for (int i = 0; i < x->ask->graph->nodes; i++)
         add_load(&s->load[p.stage[i]], &x->node[i]);
     add_arrivals(x, p.stage, s->load);
     return s;
+}
+
+const int *meg_estimator_stages(meg_estimator *x, int count)
+{
+    return stages_of(x, count)->stage;
+}
+
+void meg_estimator_seconds(const meg_estimator *x, double samples, double out[])
+{
+    for (int i = 0; i < x->ask->graph->nodes; i++)
+        out[i] = x->node[i].seconds * samples + x->node[i].launches * x->launch;
 }
 
 /* ---- messages ---- */

@@ -21,6 +21,12 @@ typedef struct meg_estimate {
 meg_status meg_estimator_new(const meg_search_ask *ask, meg_error *e, meg_pool *pool,
                              const char *options, meg_estimator **out);
 
+/* What each node takes of a micro-batch of so many samples on one rank, in both passes. (nodes) */
+void meg_estimator_seconds(const meg_estimator *x, double samples, double out[]);
+
+/* The stage of each node, where the network is cut into so many; NULL: it cannot be. */
+const int *meg_estimator_stages(meg_estimator *x, int count);
+
 /* words: more of them, of which zero= and recompute= count. */
 meg_estimate meg_estimate_of(meg_estimator *x, const meg_shape *s, const char *words);
 

@@ -98,8 +98,10 @@ typedef struct meg_shape {
     double bound;
     bool pixels, channels; /* what its mesh cuts */
     int stages, copies;    /* ranks that share a weight */
+    int size;              /* ranks of its mesh; 0: not known */
     int pipe, chunks, replicas, directions;
     int64_t micro;
+    double samples; /* of a micro-batch, on a rank that has its layers whole */
     bool known;          /* the mesh is; one that was given only the plan can read */
     int parts[MEG_AXES]; /* of a mesh that is known */
     double longer;       /* than the work in it is the timetable */

@@ -138,6 +138,20 @@ static bool cut_strips(const maker *m, int size, mesh *out)
     return true;
 }
 
+/* Channels within a node, pixels from node to node: what is summed for each layer stays where messages are quick. */
+static bool cut_both(const maker *m, int size, mesh *out)
+{
+    int inside = (int)m->ask->machine->ranks;
+    if (m->ask->ranks <= FEW || inside < 2 || size <= inside || size % inside) return false;
+    if (!cut_pixels(m, size / inside, out)) return false;
+    *out->text = '\0';
+    out->size = size;
+    out->channels = true;
+    out->parts[MEG_C] = inside;
+    name_mesh(out);
+    return true;
+}
+
 static int list_meshes(const maker *m, int size, mesh out[MESHES])
 {
     int count = 0;
@@ -151,6 +165,7 @@ static int list_meshes(const maker *m, int size, mesh out[MESHES])
         bool same = count > 0 && strcmp(out[0].text, out[count].text) == 0;
         count += !same;
     }
+    if (cut_both(m, size, &out[count])) count++;
     out[count] = mesh_new(size);
     out[count].channels = true;
     out[count].parts[MEG_C] = size;
@@ -240,11 +255,13 @@ static void add_shape(maker *m, const pick *p)
                    .replicas = p->replicas,
                    .directions = d.directions,
                    .micro = p->micro,
+                   .samples = (double)m->given.batch / (double)(p->micro * p->replicas),
                    .known = p->mesh != NULL,
                    .longer = d.longer,
                    .frames = d.frames,
                    .parts = {1, 1, 1, 1, 1}};
     if (p->mesh) memcpy(s.parts, p->mesh->parts, sizeof s.parts);
+    if (p->mesh) s.size = p->mesh->size;
     add_number(m, &s, "stages", p->pipe * p->chunks, 1);
     add_number(m, &s, "chunks", p->chunks, 1);
     if (p->row) add_word(m, &s, "schedule", p->row->name);
