@@ -50,7 +50,7 @@ MACHINES = [  # name, words for so many ranks
     ("pairs", lambda n: f"nodes={(n + 1) // 2} ranks=2 cores=2 inside=2us,6GB/s between=10us,1.2GB/s,all:1.2GB/s"),
     ("accelerators", lambda n: f"ranks={n} cores={n} flops=14T bandwidth=900GB/s launch=10us inside=9us,50GB/s"),
 ]
-BUDGETS = (None, 0.75, 0.5, 0.3)
+BUDGETS = (None, 0.4, 0.2, 0.1)
 
 
 class Planner:

@@ -76,6 +76,7 @@ static void print_json(const meg_session *s)
     meg_record_int(&r, "machine_bytes", machine);
     meg_record_int(&r, "machines", meg_ranks_machines(s, machine));
     meg_record_text(&r, "kernels", kernels_of(s).isa);
+    if (s->forecast.chosen) meg_record_text(&r, "chosen", s->forecast.chosen);
     record_path(s, &r);
     meg_record_end(&r);
 }
