@@ -136,7 +136,8 @@ def probe(folder, only):
         shutil.copy(path, book(folder, ranks, "models"))
     for c in cases(only):
         path = book(folder, c["ranks"], "models")
-        megalith("probe", f"{c['words']} --seconds 2 --prices {path}", c["ranks"])
+        seconds = 2 if c["group"] == "large" else 1
+        megalith("probe", f"{c['words']} --seconds {seconds} --prices {path}", c["ranks"])
         print("probed", c["case"], flush=True)
 
 
@@ -160,7 +161,7 @@ def predict(folder, only):
 
 def run_case(c, folder, rounds):
     guess = c["models"] or 0.1
-    steps = max(1, round(0.25 / guess))
+    steps = max(1, round(0.2 / guess))
     said = megalith("bench", f"{c['words']} --reference --repeat {rounds} --iterations {steps} "
                     f"--warmup 3 --json --prices {book(folder, c['ranks'], 'models')}", c["ranks"])
     if "refused" in said:
@@ -302,7 +303,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("folder")
     p.add_argument("--only", default="", help="cases whose names have one of these texts: \"vgg19,|serial\"")
-    p.add_argument("--rounds", type=int, default=10)
+    p.add_argument("--rounds", type=int, default=9)
     p.add_argument("--part", choices=["probe", "predict", "measure", "table", "order"])
     p.add_argument("--hosts", metavar="RATE", help="on four hosts in name spaces with links like 1gbit, 100mbit")
     a = p.parse_args()

@@ -100,11 +100,12 @@ static int rank_of(const replay *r, int who)
 /* What is wanted more than there is slows down all that want it, alike. */
 static void set_speeds(replay *r)
 {
-    meg_resources_unload(&r->resources);
     for (int i = 0; i < r->acts; i++)
         meg_resources_load(&r->resources, &r->act[i].wants);
     for (int i = 0; i < r->acts; i++)
         r->act[i].speed = meg_resources_speed(&r->resources, &r->act[i].wants);
+    for (int i = 0; i < r->acts; i++)
+        meg_resources_unload(&r->resources, &r->act[i].wants);
 }
 
 static void want(const replay *r, activity *a, int resource, double amount)

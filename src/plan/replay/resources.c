@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 double meg_cores_of_rank(const meg_machine *m)
 {
@@ -51,9 +50,10 @@ void meg_wants_add(const meg_resources *r, meg_wants *w, int resource, double am
     w->at[w->count++].amount = amount;
 }
 
-void meg_resources_unload(meg_resources *r)
+void meg_resources_unload(meg_resources *r, const meg_wants *w)
 {
-    memset(r->load, 0, (size_t)r->count * sizeof *r->load);
+    for (int i = 0; i < w->count; i++)
+        r->load[w->at[i].resource] = 0;
 }
 
 void meg_resources_load(meg_resources *r, const meg_wants *w)

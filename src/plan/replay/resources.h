@@ -43,8 +43,9 @@ int meg_resource_of(const meg_resources *r, int node, meg_resource kind);
 
 void meg_wants_add(const meg_resources *r, meg_wants *w, int resource, double amount);
 
-/* First all that goes on is loaded, then each has its speed: 1, or less. */
-void meg_resources_unload(meg_resources *r);
+/* First all that goes on is loaded, then each has its speed: 1, or less. Then all is unloaded: there may be thousands of
+ * nodes, and few of them have to do with what goes on. */
+void meg_resources_unload(meg_resources *r, const meg_wants *w);
 void meg_resources_load(meg_resources *r, const meg_wants *w);
 double meg_resources_speed(const meg_resources *r, const meg_wants *w);
 
