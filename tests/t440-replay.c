@@ -167,6 +167,14 @@ static void test_sharing(void **state)
     double one = replay(2, words, 4, alone).seconds, all = replay(2, words, 4, shared).seconds;
     if (!(all > one + 2))
         fail_msg("expected two messages to take 2 s more, got %g and %g", one, all);
+    /* Where both ways share a cable, what comes slows down what goes: a ring of two takes twice as long. */
+    char ring[96];
+    double bytes = WIDTH * WIDTH * REAL;
+    snprintf(ring, sizeof ring, "nodes=2 ranks=1 between=0s,%.0fB/s", bytes);
+    double there = replay(1, "batch=8 replicas=2 allreduce=ring", 2, ring).seconds;
+    snprintf(ring, sizeof ring, "nodes=2 ranks=1 between=0s,%.0fB/s,both:%.0fB/s", bytes, bytes);
+    double both = replay(1, "batch=8 replicas=2 allreduce=ring", 2, ring).seconds;
+    expect(both - there, 1, "both ways of a ring");
     /* Four ranks of one core have it by turns. */
     expect(replay(2, "batch=8 replicas=4", 4, "inside=0s,1000000TB/s ranks=4 cores=1").seconds, 24,
            "ranks that share a core");

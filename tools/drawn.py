@@ -113,22 +113,21 @@ def judge(planner, case):
 
 
 def row(number, case, auto, hands):
+    """Prints it; is auto worse?"""
     best = min(hands, key=hands.get) if hands else None
     seconds = auto["predicted_seconds_per_step"] if auto else None
     ratio = seconds / hands[best] if auto and best else None
-    budget = f"{100 * case['budget']:.0f} %" if case["budget"] else "none"
     norm = " --norm 1" if "--norm" in case["words"] else ""
-    print(f"| {number} | `{case['network']} --batch {case['batch']}{norm}` | {case['ranks']}, {case['machine']} | {budget} "
-          f"| `{chosen(auto)}` | {seconds if seconds is None else f'{seconds:.4g}'} "
-          f"| {best}: {hands[best]:.4g} |" if best else
-          f"| {number} | `{case['network']}` | {case['ranks']}, {case['machine']} | {budget} | `{chosen(auto)}` "
-          f"| {seconds} | none fits |",
-          f"{ratio:.3f} |" if ratio else "|", flush=True)
+    cells = [number, f"`{case['network']} --batch {case['batch']}{norm}`", f"{case['ranks']}, {case['machine']}",
+             f"{100 * case['budget']:.0f} %" if case["budget"] else "none", chosen(auto),
+             f"{seconds:.4g}" if auto else "-", f"{best}: {hands[best]:.4g}" if best else "none fits",
+             f"{ratio:.3f}" if ratio else ""]
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
     return ratio is not None and ratio > MOST or bool(best) and auto is None
 
 
 def chosen(auto):
-    return (auto.get("chosen") or "") if auto else "nothing fits"
+    return f"`{auto.get('chosen') or 'replicas alone'}`" if auto else "nothing fits"
 
 
 def main():

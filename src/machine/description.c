@@ -10,11 +10,11 @@
 
 #define LINK_INSIDE                                                                                \
     {                                                                                              \
-        2e-6, 1, {{0, 4e9}}, 0, 1                                                                  \
+        2e-6, 1, {{0, 4e9}}, 0, 0, 1                                                               \
     }
 #define LINK_BETWEEN                                                                               \
     {                                                                                              \
-        2e-6, 1, {{0, 12.5e9}}, 12.5e9, 0                                                          \
+        2e-6, 1, {{0, 12.5e9}}, 12.5e9, 0, 0                                                       \
     }
 
 const meg_machine meg_machine_default = {.nodes = 1,
@@ -110,6 +110,11 @@ static meg_status add_item(meg_error *e, const char *what, const char *item, meg
                   "%s: '%s' is no bandwidth: write it like all:12GB/s", what, item);
         return MEG_OK;
     }
+    if (strncmp(item, "both:", 5) == 0) {
+        MEG_CHECK(e, scan(item + 5, RATES, &l->both) && l->both > 0, MEG_EDATA,
+                  "%s: '%s' is no bandwidth: write it like both:12GB/s", what, item);
+        return MEG_OK;
+    }
     if (strncmp(item, "cpu:", 4) == 0) {
         l->cpu = strtod(item + 4, &end);
         MEG_CHECK(e, end > item + 4 && !*end && l->cpu >= 0 && l->cpu <= 1024, MEG_EDATA,
@@ -143,7 +148,8 @@ static meg_status next_item(const place *p, const char *name, const char **text,
 
 static bool is_extra(const char *item)
 {
-    return strncmp(item, "all:", 4) == 0 || strncmp(item, "cpu:", 4) == 0;
+    return strncmp(item, "all:", 4) == 0 || strncmp(item, "both:", 5) == 0 ||
+           strncmp(item, "cpu:", 4) == 0;
 }
 
 /* "lat.txt,bw.txt,cpu:1": of benchmarks, and what is known besides. */
@@ -168,6 +174,7 @@ static meg_status read_benchmarks(const place *p, const char *name, const char *
     free(osu);
     if (status != MEG_OK) return status;
     if (extra.all > 0) l.all = extra.all;
+    l.both = extra.both;
     l.cpu = extra.cpu;
     *out = l;
     return MEG_OK;
@@ -205,6 +212,10 @@ void meg_link_print(const meg_link *l, char *out, size_t size)
     if (l->all > 0) {
         print(l->all, RATES, number, sizeof number);
         snprintf(out + strlen(out), size - strlen(out), ",all:%s", number);
+    }
+    if (l->both > 0) {
+        print(l->both, RATES, number, sizeof number);
+        snprintf(out + strlen(out), size - strlen(out), ",both:%s", number);
     }
     if (l->cpu > 0) snprintf(out + strlen(out), size - strlen(out), ",cpu:%.6g", l->cpu);
 }

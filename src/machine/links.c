@@ -75,6 +75,8 @@ static void limit(const line *w, const meg_link *together, meg_link *l)
 {
     double messages = (double)w->pairs * (w->both && w->inside ? 2 : 1);
     double all = messages * rate_of_large(together);
+    if (w->both && !w->inside && rate_of_large(together) < SLOWER * rate_of_large(l))
+        l->both = 2 * (double)w->pairs * rate_of_large(together);
     if (messages > 1 && all < SLOWER * messages * rate_of_large(l)) l->all = all;
 }
 

@@ -95,22 +95,13 @@ static void tell(const meg_search *s, const meg_search_ask *ask, bool table, cha
     fclose(f);
 }
 
-/* A budget is one number for all ranks. */
-static int64_t least_limit(const meg_search_ask *ask)
-{
-    int64_t least = ask->memory;
-    for (int r = 0; ask->limit && r < ask->ranks; r++)
-        if (ask->limit[r] < least) least = ask->limit[r];
-    return least;
-}
-
 /* Words that were found, complete: those that fill the memory by themselves need to know how much there is. */
 static const char *words_of(const meg_search *s, const meg_search_ask *ask, int i)
 {
     const char *words = s->list[i].words;
     bool fills = s->fits && strstr(words, "recompute=segments") && ask->memory;
     if (!fills || meg_options_has(ask->options, "budget")) return words;
-    return meg_pool_text(s->pool, "%s budget=%" PRId64, words, least_limit(ask));
+    return meg_pool_text(s->pool, "%s budget=%" PRId64, words, meg_search_limit(ask));
 }
 
 /* Candidates that can be run, in the order of forecast.h. */

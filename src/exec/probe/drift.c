@@ -18,10 +18,10 @@ struct meg_drift {
     meg_device *device;
     meg_comm *comm; /* NULL: alone */
     int threads, partner;
-    bool first; /* of a pair */
+    bool first;       /* of a pair */
     float *x, *y, *z; /* (LARGE) */
     char *message;
-    double work; /* seconds of computing so far */
+    double work;           /* seconds of computing so far */
     double *walls, *works; /* (looks) */
     size_t looks, wall_room, work_room;
 };

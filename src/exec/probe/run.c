@@ -1,8 +1,8 @@
 /* Running a plan to time its kernels: see run.h. */
 #include "exec/probe/run.h"
+#include "base/clock.h"
 #include "exec/probe/median.h"
 #include "plan/program/events.h"
-#include "base/clock.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -107,8 +107,12 @@ static meg_status set_course(const meg_probe_site *site, meg_error *e, double fi
 {
     double steps = site->seconds / fmax(first, 1e-6);
     double turns = site->turn_work > 0 ? SHARE * fmax(first, 1e-6) / site->turn_work : 1;
-    *out = (course){steps < site->least ? site->least : steps > site->most ? site->most : (int)steps,
-                    turns < 1 ? 1 : turns > TURNS_MOST ? TURNS_MOST : (int)turns,
+    *out = (course){steps < site->least  ? site->least
+                    : steps > site->most ? site->most
+                                         : (int)steps,
+                    turns < 1            ? 1
+                    : turns > TURNS_MOST ? TURNS_MOST
+                                         : (int)turns,
                     turns < 1 ? (int)fmin(1 / turns, 1000) : 1};
     meg_comm *c = company(site);
     return c ? meg_comm_share(c, e, 0, out, sizeof *out) : MEG_OK;
@@ -183,19 +187,24 @@ static meg_status some_steps(measured *m, meg_error *e, const meg_probe_site *si
     return status;
 }
 
+/* None goes on alone: the others would wait for it between the steps. */
+static meg_status agree(const meg_probe_site *site, meg_error *e, meg_status status)
+{
+    if (!company(site)) return status;
+    if (status == MEG_OK) meg_error_clear(e);
+    return meg_comm_agree(company(site), e);
+}
+
 meg_status meg_probe_plan(meg_plan *p, meg_error *e, const meg_probe_site *site, meg_timings *out,
                           int *kernels)
 {
     samples s = {0};
     measured m = {0};
-    meg_status status = make_samples(p, e, &s);
-    if (company(site)) {
-        if (status == MEG_OK) meg_error_clear(e);
-        status = meg_comm_agree(company(site), e);
-    }
+    meg_status status = agree(site, e, make_samples(p, e, &s));
     m.feed = (meg_feed){.samples = s.input, .labels = s.label, .targets = s.target, .seed = 1};
     m.feed.scalars.scale = 1;
-    if (status == MEG_OK) status = meg_engine_new(p, site->device, site->comm, e, 0, &m.engine);
+    if (status == MEG_OK)
+        status = agree(site, e, meg_engine_new(p, site->device, site->comm, e, 0, &m.engine));
     if (status == MEG_OK) {
         meg_engine_start(m.engine, 1);
         status = some_steps(&m, e, site, out, kernels);

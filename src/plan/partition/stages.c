@@ -30,8 +30,7 @@ typedef struct view { /* the graph as pieces */
 
 /* ---- losses ---- */
 
-/* Nodes that read labels, or what was made of them. */
-static bool *find_losses(meg_pool *pool, const meg_graph *g)
+bool *meg_losses_of(meg_pool *pool, const meg_graph *g)
 {
     bool *is = meg_pool_alloc(pool, (size_t)g->nodes + 1);
     for (int i = 0; i < g->nodes; i++)
@@ -191,7 +190,7 @@ meg_status meg_plan_stages(meg_plan *p, meg_error *e, const meg_trial *trial)
     view v = {.plan = p,
               .trial = trial,
               .groups = meg_groups_new(p->source, (meg_level)p->options.level)};
-    v.loss = find_losses(p->pool, p->source);
+    v.loss = meg_losses_of(p->pool, p->source);
     meg_status status = cut_graph(&v, e);
     meg_groups_free(v.groups);
     return status;

@@ -16,7 +16,8 @@ typedef enum meg_side_kind {
     MEG_SIDE_SUMS
 } meg_side_kind;
 
-typedef struct meg_meeting { /* some sides of which are there; the sender of a message is the first of both */
+typedef struct
+    meg_meeting { /* some sides of which are there; the sender of a message is the first of both */
     uint64_t key;
     meg_side_kind begun; /* what its first side does */
     int sides, wanted;

@@ -198,8 +198,11 @@ static void move(replay *r, activity *a)
         want(r, a, m->side[i].actor, t->cpu);
     want(r, a, node_of(r, from->node, MEG_INSIDE), t->inside * copies / (half ? 2 : 1));
     want(r, a, node_of(r, from->node, half && code == MEG_RECV ? MEG_IN : MEG_OUT), t->out * copies);
-    if (m->sides > 1)
-        want(r, a, node_of(r, r->actor[m->side[1].actor].node, MEG_IN), t->out * copies);
+    want(r, a, node_of(r, from->node, MEG_BOTH), t->out * copies * (code == MEG_REDUCE ? 2 : 1));
+    if (m->sides == 1) return;
+    int other = r->actor[m->side[1].actor].node;
+    want(r, a, node_of(r, other, MEG_IN), t->out * copies);
+    if (code != MEG_REDUCE) want(r, a, node_of(r, other, MEG_BOTH), t->out * copies);
 }
 
 static uint64_t key_of(const replay *r, meg_side s)

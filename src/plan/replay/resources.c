@@ -31,6 +31,7 @@ meg_resources meg_resources_new(const meg_machine *m, int ranks, int actors)
     for (int i = 0; i < nodes; i++) {
         r.capacity[meg_resource_of(&r, i, MEG_OUT)] = m->between.all;
         r.capacity[meg_resource_of(&r, i, MEG_IN)] = m->between.all;
+        r.capacity[meg_resource_of(&r, i, MEG_BOTH)] = m->between.both;
         r.capacity[meg_resource_of(&r, i, MEG_INSIDE)] = m->inside.all;
         r.capacity[meg_resource_of(&r, i, MEG_CORES)] = (double)(r.pooled ? m->all_cores : m->cores);
     }

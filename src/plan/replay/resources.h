@@ -7,12 +7,13 @@
 #include "machine/description.h"
 
 enum {
-    MEG_WANTS = 6 /* of an activity, at most */
+    MEG_WANTS = 8 /* of an activity, at most */
 };
 
 typedef enum meg_resource {
     MEG_OUT,
     MEG_IN,
+    MEG_BOTH, /* ways together */
     MEG_INSIDE,
     MEG_CORES,
     MEG_RESOURCE_KINDS

@@ -9,15 +9,6 @@
 
 static const double ROUGH = 1.15; /* so good are estimates of seconds */
 
-/* A budget is one number for all ranks. */
-static int64_t least_limit(const meg_seeker *x)
-{
-    int64_t least = x->ask->memory;
-    for (int r = 0; x->ask->limit && r < x->ask->ranks; r++)
-        if (x->ask->limit[r] < least) least = x->ask->limit[r];
-    return least;
-}
-
 /* The given words with more. Memory is judged here, not by the plan: it needs a budget where it fills what there
  * is by itself. */
 const char *meg_look_join(const meg_seeker *x, const char *words, bool budget)
@@ -27,7 +18,7 @@ const char *meg_look_join(const meg_seeker *x, const char *words, bool budget)
     meg_options_drop(text, "goal");
     budget = budget && x->ask->memory && (given || strstr(words, "recompute=segments"));
     return meg_pool_text(x->out->pool, "%s goal=given budget=%" PRId64 " %s", text,
-                         budget ? least_limit(x) : 0, words);
+                         budget ? meg_search_limit(x->ask) : 0, words);
 }
 
 static bool fits(const meg_seeker *x, const meg_candidate *c)
@@ -139,7 +130,8 @@ int meg_look_try(meg_seeker *x, const meg_shape *s, const char *words)
     for (int i = 0; i < x->out->count; i++)
         if (strcmp(x->out->list[i].words, words) == 0 && x->out->list[i].verdict != MEG_UNSEEN)
             return i;
-    meg_candidate c = {.words = words, .count = meg_look_count(words), .bound = s->bound, .why = ""};
+    meg_candidate c = {
+        .words = words, .count = meg_look_count(words), .bound = s->bound, .why = ""};
     meg_look(x, &c);
     return meg_look_add(x, &c);
 }

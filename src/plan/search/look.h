@@ -18,7 +18,7 @@ typedef struct meg_seeker {
     int best; /* candidate; -1: none yet */
     meg_estimator *estimator;
     double off[MEG_SEARCH_KINDS]; /* how much more memory plans of a kind need than was estimated */
-    bool last; /* what does not fit is looked at in full: it is the answer */
+    bool last;                    /* what does not fit is looked at in full: it is the answer */
 } meg_seeker;
 
 /* The given words with more. `budget`: those that fill the memory by themselves are told how much there is. */

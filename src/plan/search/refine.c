@@ -1,13 +1,14 @@
 /* Better words for the best shapes: see look.h. */
-#include "plan/search/seams.h"
 #include "plan/search/look.h"
+#include "plan/search/seams.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const double WAYS = 200; /* cuts into stages that are few enough to look at all */
-static const int DEEP = 1000; /* nodes; of many ranks of such nets wide halos take too long to try */
+static const int DEEP =
+    1000; /* nodes; of many ranks of such nets wide halos take too long to try */
 
 /* What may save time; tried one by one on the best shapes. */
 static const char *const REFINEMENTS[] = {"recompute=none",
@@ -207,7 +208,6 @@ void meg_refine_all(meg_seeker *x, const meg_shape *shape, int count, const int 
             list[found++] = (finalist){&shape[i], as[i], meg_look_worth(x, &x->out->list[as[i]])};
     qsort(list, (size_t)found, sizeof *list, by_worth);
     for (int i = 0; i < found && !meg_look_enough(x, 1); i++)
-        if (!meg_look_beyond(x, list[i].shape))
-            refine_shape(x, list[i].shape, list[i].at);
+        if (!meg_look_beyond(x, list[i].shape)) refine_shape(x, list[i].shape, list[i].at);
     free(list);
 }

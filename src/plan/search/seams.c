@@ -1,5 +1,6 @@
 /* Cuts into stages: see seams.h. */
 #include "plan/search/seams.h"
+#include "plan/partition/stages.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,15 +14,6 @@ struct meg_seams {
     int *of;           /* (nodes) piece; -1: losses, which have no piece of their own */
 };
 
-static bool reads_labels(const meg_graph *g, const bool loss[], const meg_node *v)
-{
-    for (int k = 0; k < v->inputs; k++) {
-        const meg_value *x = &g->value[v->in[k]];
-        if (x->kind == MEG_LABEL || (x->maker >= 0 && loss[x->maker])) return true;
-    }
-    return false;
-}
-
 static void add_group(meg_seams *c, const meg_group *s, const bool loss[], const double seconds[])
 {
     bool any = false;
@@ -34,19 +26,19 @@ static void add_group(meg_seams *c, const meg_group *s, const bool loss[], const
     if (any) c->name[c->pieces++] = meg_pool_text(c->pool, "%s", s->name);
 }
 
-meg_seams *meg_seams_new(meg_pool *pool, const meg_graph *g, meg_level level, const double seconds[])
+meg_seams *meg_seams_new(meg_pool *pool, const meg_graph *g, meg_level level,
+                         const double seconds[])
 {
     meg_groups *groups = meg_groups_new(g, level);
     meg_seams *c = meg_pool_alloc(pool, sizeof *c);
     size_t most = (size_t)groups->count + 1, nodes = (size_t)g->nodes + 1;
     *c = (meg_seams){.pool = pool,
-                    .graph = g,
-                    .name = meg_pool_alloc(pool, most * sizeof *c->name),
-                    .seconds = meg_pool_alloc(pool, most * sizeof *c->seconds),
-                    .of = meg_pool_alloc(pool, nodes * sizeof *c->of)};
-    bool *loss = meg_pool_alloc(pool, nodes), plain = true;
-    for (int i = 0; i < g->nodes; i++)
-        loss[i] = reads_labels(g, loss, &g->node[i]);
+                     .graph = g,
+                     .name = meg_pool_alloc(pool, most * sizeof *c->name),
+                     .seconds = meg_pool_alloc(pool, most * sizeof *c->seconds),
+                     .of = meg_pool_alloc(pool, nodes * sizeof *c->of)};
+    const bool *loss = meg_losses_of(pool, g);
+    bool plain = true;
     for (int i = 0; i < groups->count; i++)
         add_group(c, &groups->group[i], loss, seconds);
     for (int i = 0; i < c->pieces; i++)

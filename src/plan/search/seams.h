@@ -13,7 +13,8 @@
 typedef struct meg_seams meg_seams;
 
 /* The pieces of a level. seconds: of each node. NULL: their names cannot stand in words. The pool's. */
-meg_seams *meg_seams_new(meg_pool *pool, const meg_graph *g, meg_level level, const double seconds[]);
+meg_seams *meg_seams_new(meg_pool *pool, const meg_graph *g, meg_level level,
+                         const double seconds[]);
 
 int meg_seams_pieces(const meg_seams *c);
 const char *meg_seams_name(const meg_seams *c, int piece);

@@ -1,13 +1,13 @@
 /* The search for a plan: see search.h. */
-#include "plan/search/look.h"
 #include "base/option.h"
+#include "plan/search/look.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const double LOOKS = 0.7; /* of the work is for shapes, the rest refines them */
+static const double LOOKS = 0.7;  /* of the work is for shapes, the rest refines them */
 static const double MARGIN = 1.1; /* estimates of memory are that good, or so */
 static const double AGAIN = 1.05; /* running blocks again costs a little more than estimates say */
 static const double CLOSE = 1.25; /* while nothing fits, what may be a little more is looked at */
@@ -32,6 +32,14 @@ bool meg_search_wanted(const char *options, int ranks)
     for (size_t i = 0; i < sizeof FREE / sizeof *FREE && ranks > 0; i++)
         if (!meg_options_has(options, FREE[i])) return true;
     return false;
+}
+
+int64_t meg_search_limit(const meg_search_ask *ask)
+{
+    int64_t least = ask->memory;
+    for (int r = 0; ask->limit && r < ask->ranks; r++)
+        if (ask->limit[r] < least) least = ask->limit[r];
+    return least;
 }
 
 double meg_search_work(int ranks)
@@ -63,7 +71,9 @@ static size_t saver_number(const meg_shape *s)
 static int save_memory(meg_seeker *x, const meg_shape *s, int at)
 {
     for (size_t i = 0; i < sizeof SAVERS / sizeof *SAVERS; i++) {
-        if (!meg_look_applies(s, SAVERS[i]) || !meg_look_free(x, SAVERS[i]) || meg_look_enough(x, LOOKS)) continue;
+        if (!meg_look_applies(s, SAVERS[i]) || !meg_look_free(x, SAVERS[i]) ||
+            meg_look_enough(x, LOOKS))
+            continue;
         bool many = x->ask->ranks > MEG_SEARCH_FEW;
         meg_estimate e = meg_estimate_of(x->estimator, s, SAVERS[i]);
         if (many && (saver_number(s) == i || e.bytes > x->ask->memory)) continue;
@@ -170,7 +180,8 @@ static void choose(meg_seeker *x)
     double limit = meg_look_worth(x, &s->list[best]) * SIMPLER;
     for (int i = 0; i < s->count; i++) {
         const meg_candidate *c = &s->list[i], *b = &s->list[best];
-        bool simpler = c->count < b->count || (c->count == b->count && meg_look_worth(x, c) < meg_look_worth(x, b));
+        bool simpler = c->count < b->count ||
+                       (c->count == b->count && meg_look_worth(x, c) < meg_look_worth(x, b));
         if (meg_look_worth(x, c) <= limit && simpler) best = i;
     }
     s->list[best].verdict = MEG_BEST;
@@ -250,7 +261,8 @@ static void look_at_norm(meg_seeker *x, const meg_plan_options *given)
     int ranks = x->ask->ranks;
     bool asks = meg_graph_normalises(x->ask->graph) && given->norm == 0 && ranks > 1 &&
                 meg_look_free(x, "stages=1 schedule=auto micro=1 mesh=1");
-    if (!asks || ranks > MEG_SEARCH_FEW || given->batch % ranks || meg_options_has(x->ask->options, "norm"))
+    if (!asks || ranks > MEG_SEARCH_FEW || given->batch % ranks ||
+        meg_options_has(x->ask->options, "norm"))
         return;
     const char *words = meg_pool_text(x->out->pool, "stages=%d schedule=1f1b micro=%d", ranks,
                                       ranks);

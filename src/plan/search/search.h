@@ -33,6 +33,9 @@ typedef struct meg_search_ask {
     double work; /* instructions that may be lowered for it, about; 0: look at all */
 } meg_search_ask;
 
+/* What every rank has: a budget is one number for all. */
+int64_t meg_search_limit(const meg_search_ask *ask);
+
 /* What takes seconds, not minutes, on any machine: so many instructions. */
 double meg_search_work(int ranks);
 

@@ -78,9 +78,7 @@ static void print_head(const meg_search *s, const meg_search_ask *ask, FILE *out
 {
     char memory[32] = "any", least[40] = "";
     if (ask->memory) meg_print_bytes(ask->memory, memory);
-    int64_t smallest = ask->memory;
-    for (int r = 0; ask->limit && r < ask->ranks; r++)
-        if (ask->limit[r] < smallest) smallest = ask->limit[r];
+    int64_t smallest = meg_search_limit(ask);
     if (smallest < ask->memory) {
         meg_print_bytes(smallest, least);
         if (strcmp(least, memory) == 0) *least = '\0';

@@ -10,14 +10,6 @@ enum {
 
 static const double SHARE = 0.125; /* of a search's work, for each try */
 
-static int64_t least_limit(const meg_search_ask *ask)
-{
-    int64_t least = ask->memory;
-    for (int r = 0; ask->limit && r < ask->ranks; r++)
-        if (ask->limit[r] < least) least = ask->limit[r];
-    return least;
-}
-
 /* The words of a plan that fits; NULL: none was found. */
 static const char *words_for(const meg_search_ask *ask, meg_pool *pool)
 {
@@ -47,7 +39,7 @@ const char *meg_remedy_find(const meg_search_ask *ask, meg_pool *pool)
     const char *again = with_recompute(ask, pool);
     if (again) return meg_pool_text(pool, MEG_REMEDY "with %s", again);
     meg_search_ask more = *ask;
-    more.memory = least_limit(ask);
+    more.memory = meg_search_limit(ask);
     more.limit = NULL;
     int most = ask->ranks;
     for (int n = 2 * ask->ranks; n <= TIMES * ask->ranks && n <= MOST; n *= 2) {
