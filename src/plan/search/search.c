@@ -34,14 +34,6 @@ bool meg_search_wanted(const char *options, int ranks)
     return false;
 }
 
-int64_t meg_search_limit(const meg_search_ask *ask)
-{
-    int64_t least = ask->memory;
-    for (int r = 0; ask->limit && r < ask->ranks; r++)
-        if (ask->limit[r] < least) least = ask->limit[r];
-    return least;
-}
-
 double meg_search_work(int ranks)
 {
     return ranks > MEG_SEARCH_FEW ? WORK_MANY : WORK;

@@ -51,6 +51,14 @@ typedef struct maker {
     size_t draw_room;
 } maker;
 
+int64_t meg_search_limit(const meg_search_ask *ask)
+{
+    int64_t least = ask->memory;
+    for (int r = 0; ask->limit && r < ask->ranks; r++)
+        if (ask->limit[r] < least) least = ask->limit[r];
+    return least;
+}
+
 bool meg_search_free_word(const meg_search_ask *ask, const char *word)
 {
     return !meg_options_has(ask->options, word);
