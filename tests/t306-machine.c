@@ -101,6 +101,7 @@ static void test_refusals(void **state)
     refuse("inside=1us,0GB/s", "no bandwidth");
     refuse("inside=1us,1MiB:1GB/s,1KiB:2GB/s", "ascend");
     refuse("between=1us,1GB/s,cpu:x", "cores");
+    refuse("inside=1us,1GB/s,both:1GB/s", "leave both:1GB/s out");
     refuse("between=1us,1GB/s,all:0B/s", "no bandwidth");
     refuse("flops=1T", "give both");
     refuse("flops=nan bandwidth=1GB/s", "no such number");

@@ -45,7 +45,8 @@ meg_status meg_cores_share(meg_comm *c, meg_error *e, bool pin, int threads, meg
     MEG_TRY(e, status);
     int cores = meg_processors_count(&mine.set);
     int share = cores * (before + 1) / sharers - cores * before / sharers;
-    if (pin && sharers > 1 && cores >= sharers && threads <= share) pin_to(&mine.set, before, sharers);
+    if (pin && sharers > 1 && cores >= sharers && threads <= share)
+        pin_to(&mine.set, before, sharers);
     *out = (meg_cores){share > 0 ? share : 1, far ? cores : 0};
     return MEG_OK;
 }

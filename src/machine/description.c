@@ -111,6 +111,8 @@ static meg_status add_item(meg_error *e, const char *what, const char *item, meg
         return MEG_OK;
     }
     if (strncmp(item, "both:", 5) == 0) {
+        MEG_CHECK(e, strcmp(what, "inside") != 0, MEG_EDATA,
+                  "inside: both ways share one memory: all: is of both, so leave %s out", item);
         MEG_CHECK(e, scan(item + 5, RATES, &l->both) && l->both > 0, MEG_EDATA,
                   "%s: '%s' is no bandwidth: write it like both:12GB/s", what, item);
         return MEG_OK;

@@ -5,7 +5,8 @@
  *     nodes=4 ranks=2 cores=8 memory=16GiB inside=1us,8GB/s between=30us,64KiB:60MB/s,1MiB:117MB/s,all:117MB/s
  *
  * A link: latency, then the bandwidth of one message alone, by its size if there are several, then what
- * all messages of a node share, each way (`all:`) and both ways together (`both:`), and how much of a core each end of a message keeps busy (`cpu:`).
+ * all messages of a node share (`all:`; between nodes each way, and `both:` is of both ways together), and how much of a
+ * core each end of a message keeps busy (`cpu:`).
  * In a file the words may stand on several lines, with comments behind #. `file=NAME` takes the words of a file,
  * of which those beside it replace some. `inside=osu:FILE,FILE..` makes a link of what the OSU Micro-Benchmarks
  * print (osu.h); `all:` and `cpu:` may stand behind the files. Names of files are seen from the folder of the file

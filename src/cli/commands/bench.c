@@ -14,12 +14,13 @@
 
 #include <inttypes.h>
 #include <malloc.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    TURNS = 6, /* of the reference loop, at least: some 40 ms */
-    TURNS_MOST = 100
+    BUNCHES = 6, /* of turns of the reference loop, at least: some 40 ms */
+    BUNCHES_MOST = 100
 };
 
 typedef struct settings {
@@ -38,7 +39,7 @@ typedef struct job {
     meg_measure loops;    /* of a turn of the reference loop, before the first repeat and after each, */
     meg_measure works;    /* and of the worker's own time in it */
     meg_drift *drift;     /* NULL: it is not asked for */
-    int turns;            /* of its loop */
+    int bunches;          /* of turns of its loop */
     meg_picture picture;
     double reading;       /* seconds to make one batch */
     double cpu;           /* seconds of processor time of a step, of a rank */
@@ -98,22 +99,22 @@ static meg_status some_steps(job *j, int64_t steps, bool counts)
 
 /* The pace of a machine that others use changes from one moment to the next: what is looked at for a moment only is
  * not the pace of the steps beside it. So the loop takes half as long as they. */
-static meg_status set_turns(job *j, double steps)
+static meg_status set_loop(job *j, double steps)
 {
     meg_drift_time now;
     meg_error *e = j->s.error;
     if (!j->drift) return MEG_OK;
-    MEG_TRY(e, meg_drift_look(j->drift, e, TURNS, &now));
-    double turns = 0.5 * steps / now.wall;
-    j->turns = turns < TURNS ? TURNS : turns > TURNS_MOST ? TURNS_MOST : (int)turns;
-    return meg_comm_share(j->s.ctx->comm, e, 0, &j->turns, sizeof j->turns);
+    MEG_TRY(e, meg_drift_look(j->drift, e, BUNCHES, &now));
+    double bunches = 0.5 * steps / (now.wall * MEG_DRIFT_BUNCH);
+    j->bunches = (int)fmin(fmax(bunches, BUNCHES), BUNCHES_MOST);
+    return meg_comm_share(j->s.ctx->comm, e, 0, &j->bunches, sizeof j->bunches);
 }
 
 static meg_status look_at_machine(job *j)
 {
     meg_drift_time now;
     if (!j->drift) return MEG_OK;
-    MEG_TRY(j->s.error, meg_drift_look(j->drift, j->s.error, j->turns, &now));
+    MEG_TRY(j->s.error, meg_drift_look(j->drift, j->s.error, j->bunches, &now));
     meg_measure_add(&j->loops, now.wall);
     meg_measure_add(&j->works, now.work);
     return MEG_OK;
@@ -150,7 +151,7 @@ static meg_status measure(job *j)
     double begin = meg_clock();
     MEG_TRY(e, some_steps(j, o->warmup - 1, false));
     double each = o->warmup > 1 ? (meg_clock() - begin) / (double)(o->warmup - 1) : 0;
-    MEG_TRY(e, set_turns(j, each * (double)o->iterations));
+    MEG_TRY(e, set_loop(j, each * (double)o->iterations));
     double before = meg_engine_exposed(j->s.trainer->engine), cpu = meg_clock_process();
     MEG_TRY(e, look_at_machine(j));
     for (int64_t i = 0; i < o->repeat; i++)

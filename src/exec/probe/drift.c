@@ -7,8 +7,7 @@
 #include <stdlib.h>
 
 enum {
-    TIMES = 10,        /* both in a turn: what waking the worker takes is no part of the pace */
-    PANELS = 1500,     /* of each thread */
+    PANELS = 1500,     /* of each thread, in a turn */
     LARGE = 1 << 19,   /* floats of each of the triad's arrays: beyond a core's own cache */
     MESSAGE = 1 << 16, /* bytes */
     TAG = 0
@@ -109,7 +108,7 @@ static void compute(void *argument)
 {
     meg_drift *x = argument;
     double (*clock)(void) = x->threads == 1 ? meg_clock_thread : meg_clock, begin = clock();
-    for (int i = 0; i < TIMES; i++) {
+    for (int i = 0; i < MEG_DRIFT_BUNCH; i++) {
 #pragma omp parallel num_threads(x->threads)
         multiply_add();
         triad(x);
@@ -125,7 +124,7 @@ static meg_status one_way(const meg_drift *x, meg_error *e, bool sends)
     return meg_comm_wait(x->comm, e, &m);
 }
 
-static meg_status turn(meg_drift *x, meg_error *e)
+static meg_status bunch(meg_drift *x, meg_error *e)
 {
     meg_device_call(x->device, compute, x);
     meg_device_wait(x->device);
@@ -134,14 +133,15 @@ static meg_status turn(meg_drift *x, meg_error *e)
     return one_way(x, e, !x->first);
 }
 
-meg_status meg_drift_look(meg_drift *x, meg_error *e, int turns, meg_drift_time *out)
+meg_status meg_drift_look(meg_drift *x, meg_error *e, int bunches, meg_drift_time *out)
 {
     x->work = 0;
     if (x->comm) MEG_TRY(e, meg_comm_barrier(x->comm, e));
     double begin = meg_clock();
-    for (int i = 0; i < turns; i++)
-        MEG_TRY(e, turn(x, e));
+    for (int i = 0; i < bunches; i++)
+        MEG_TRY(e, bunch(x, e));
     if (x->comm) MEG_TRY(e, meg_comm_barrier(x->comm, e));
+    double turns = (double)bunches * MEG_DRIFT_BUNCH;
     *out = (meg_drift_time){(meg_clock() - begin) / turns, x->work / turns};
     if (x->comm) MEG_TRY(e, meg_comm_share(x->comm, e, 0, out, sizeof *out));
     keep(x, out);

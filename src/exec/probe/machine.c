@@ -27,7 +27,7 @@ enum {
     LEAST = 3, /* steps */
     MOST = 24,
     LOOPS = 6, /* of */
-    TURNS = 3, /* of the reference loop */
+    BUNCHES = 3, /* of turns of the reference loop */
     MOST_RANKS = 8 /* that run a row together: its layers are not cut into more parts */
 };
 
@@ -157,7 +157,7 @@ static meg_status probe_loop(probing *p)
     MEG_TRY(p->error, agree(p, meg_drift_new(p->device, p->comm, p->error, &p->drift)));
     for (int i = 0; i < LOOPS; i++) {
         meg_drift_time now;
-        MEG_TRY(p->error, meg_drift_look(p->drift, p->error, TURNS, &now));
+        MEG_TRY(p->error, meg_drift_look(p->drift, p->error, BUNCHES, &now));
         work[i] = now.work;
     }
     p->rates.turn_work = meg_median(work, LOOPS);

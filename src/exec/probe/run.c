@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum {
-    TURNS_MOST = 30 /* of the reference loop, in one look */
+    BUNCHES = 30 /* of turns of the reference loop, in one look, at most */
 };
 
 static const double SHARE = 0.2; /* of the time of steps, for the loop beside them */
@@ -99,21 +99,18 @@ static meg_comm *company(const meg_probe_site *site)
 
 typedef struct course {
     int steps;
-    int turns, every; /* of the loop, in a look before each so-manyeth step */
+    int bunches, every; /* of turns of the loop, in a look before each so-manyeth step */
 } course;
 
 /* As many steps as there is time for, the same on all ranks. */
 static meg_status set_course(const meg_probe_site *site, meg_error *e, double first, course *out)
 {
-    double steps = site->seconds / fmax(first, 1e-6);
-    double turns = site->turn_work > 0 ? SHARE * fmax(first, 1e-6) / site->turn_work : 1;
-    *out = (course){steps < site->least  ? site->least
-                    : steps > site->most ? site->most
-                                         : (int)steps,
-                    turns < 1            ? 1
-                    : turns > TURNS_MOST ? TURNS_MOST
-                                         : (int)turns,
-                    turns < 1 ? (int)fmin(1 / turns, 1000) : 1};
+    first = fmax(first, 1e-6);
+    double steps = fmin(fmax(site->seconds / first, site->least), site->most);
+    double bunch = MEG_DRIFT_BUNCH * site->turn_work;
+    double bunches = bunch > 0 ? fmin(SHARE * first / bunch, BUNCHES) : 1;
+    *out = (course){(int)steps, (int)fmax(bunches, 1),
+                    bunches < 1 ? (int)fmin(1 / bunches, 1000) : 1};
     meg_comm *c = company(site);
     return c ? meg_comm_share(c, e, 0, out, sizeof *out) : MEG_OK;
 }
@@ -140,11 +137,12 @@ static double quicker(const meg_probe_site *site, const looks *seen)
     return site->drift && site->turn_work > 0 && now > 0 ? site->turn_work / now : 1;
 }
 
-static meg_status look_at_machine(const meg_probe_site *site, meg_error *e, int turns, looks *seen)
+static meg_status look_at_machine(const meg_probe_site *site, meg_error *e, int bunches,
+                                  looks *seen)
 {
     meg_drift_time now;
     if (!site->drift) return MEG_OK;
-    MEG_TRY(e, meg_drift_look(site->drift, e, turns, &now));
+    MEG_TRY(e, meg_drift_look(site->drift, e, bunches, &now));
     seen->work = meg_grow(seen->work, &seen->room, seen->count + 1, sizeof *seen->work);
     seen->work[seen->count++] = now.work;
     return MEG_OK;
@@ -155,13 +153,13 @@ static meg_status timed_steps(measured *m, meg_error *e, const meg_probe_site *s
 {
     double wall;
     for (int i = 0; i < c->steps; i++) {
-        if (i % c->every == 0) MEG_TRY(e, look_at_machine(site, e, c->turns, seen));
+        if (i % c->every == 0) MEG_TRY(e, look_at_machine(site, e, c->bunches, seen));
         meg_timings_next(t);
         double busy = meg_clock_thread() - meg_engine_exposed(m->engine);
         MEG_TRY(e, one_step(m, e, &wall));
         m->busy += meg_clock_thread() - meg_engine_exposed(m->engine) - busy;
     }
-    return look_at_machine(site, e, c->turns, seen);
+    return look_at_machine(site, e, c->bunches, seen);
 }
 
 static meg_status some_steps(measured *m, meg_error *e, const meg_probe_site *site,
