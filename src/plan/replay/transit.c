@@ -67,13 +67,6 @@ static int64_t message_of(const meg_transit_sum *s, const meg_allreduce *first)
     return most < s->piece ? most : s->piece;
 }
 
-/* While as much comes as goes. */
-static double each_way(const meg_link *l, int64_t bytes)
-{
-    double alone = meg_link_bandwidth(l, bytes);
-    return l->both > 0 ? fmin(alone, l->both / 2) : alone;
-}
-
 static meg_topology *nodes_of(const meg_machine *m, const meg_transit_sum *s)
 {
     int *node = malloc((size_t)s->ranks * sizeof *node);
@@ -97,7 +90,7 @@ meg_transit meg_transit_of_sum(const meg_machine *m, const meg_transit_sum *s)
     double memory = m->bandwidth > 0 ? m->bandwidth : MEMORY;
     meg_allreduce_rates still = {.alpha = {m->inside.latency, m->between.latency}}, rates = still;
     rates.beta[0] = 1 / meg_link_bandwidth(&m->inside, message);
-    rates.beta[1] = 1 / each_way(&m->between, message);
+    rates.beta[1] = 1 / meg_link_bandwidth(&m->between, message);
     rates.gamma = ADDING / memory;
     double latency = known.kind->cost(&first, s->element_bytes, &still);
     meg_transit t = {.latency = latency,
