@@ -168,7 +168,7 @@ static void test_sharing(void **state)
     if (!(all > one + 2))
         fail_msg("expected two messages to take 2 s more, got %g and %g", one, all);
     /* Where both ways share a cable, what comes slows down what goes: a ring of two takes twice as long. */
-    char ring[96];
+    char ring[128];
     double bytes = WIDTH * WIDTH * REAL;
     snprintf(ring, sizeof ring, "nodes=2 ranks=1 between=0s,%.0fB/s", bytes);
     double there = replay(1, "batch=8 replicas=2 allreduce=ring", 2, ring).seconds;
@@ -184,6 +184,10 @@ static void test_sharing(void **state)
     snprintf(pooled, sizeof pooled, "%s all_cores=2", links);
     expect(replay(2, "batch=8 replicas=4", 4, links).seconds, 6, "nodes with their own cores");
     expect(replay(2, "batch=8 replicas=4", 4, pooled).seconds, 12, "nodes that share cores");
+    /* Messages between them want those cores, too: both ends of a ring of two have one core together. */
+    snprintf(ring, sizeof ring, "nodes=2 ranks=1 cores=1 all_cores=1 between=0s,%.0fB/s,cpu:1", bytes);
+    expect(replay(1, "batch=8 replicas=2 allreduce=ring", 2, ring).seconds, 6 + 2,
+           "messages between nodes that share a core");
     /* In a pipeline one works while the others wait: it has a core all the same. */
     expect(replay(4, "batch=8 level=layer stages=4 schedule=serial", 4, pooled).seconds, 12,
            "nodes that share cores, by turns");

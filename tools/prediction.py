@@ -27,6 +27,7 @@ MEGALITH = os.path.join(HERE, "build", "megalith")
 AGREE = 0.05  # of the loops before and after a round
 FEWEST = 7    # rounds; until they are there, a case is run again,
 ATTEMPTS = 4  # so often
+PASSES = 2    # of probing all cases: prices average over moments that lie minutes apart
 
 # name, words, whether batch norm asks for norm= in pipelines
 LARGE = [
@@ -42,14 +43,14 @@ SMALL = [
     ("vgg11", "vgg11 --image 3x64x64 --batch 8 --width 32 --hidden 512 --classes 100", False),
     ("resnet18", "resnet18 --image 3x64x64 --batch 8 --classes 100", True),
     ("resnet-cifar", "resnet-cifar --depth 20 --batch 32", True),
-    ("inception-v3", "inception-v3 --image 3x107x139 --batch 4 --classes 100", True),
+    ("inception-v3", "inception-v3 --image 3x107x107 --aux 0 --batch 4 --classes 100", True),
     ("relaynet", "relaynet --image 1x64x64 --batch 4", True),
     ("unet3d", "unet3d --image 1x32x32x32 --batch 4 --width 8", True),
     ("gpt", "gpt --tokens 128 --layers 4 --width 256 --heads 8 --classes 2000 --batch 4", False),
-    ("cnn", "cnn --batch 32", False),
+    ("cnn", "cnn --batch 32", True),
 ]
 TINY = [
-    ("tiny cnn", "cnn --batch 4", False),
+    ("tiny cnn", "cnn --batch 4", True),
     ("tiny resnet-cifar", "resnet-cifar --depth 8 --batch 4", True),
     ("tiny gpt", "gpt --tokens 32 --layers 2 --width 64 --heads 2 --classes 200 --batch 4", False),
 ]
@@ -96,6 +97,8 @@ def cases(only):
             for strategy, more, ranks in HOSTED_STRATEGIES if group == "hosts" else STRATEGIES:
                 if "--stages" in more and norm:
                     more += " --norm 1"
+                if words.startswith("gpt"):  # whose tokens lie along w
+                    more = more.replace("2x1", "1x2")
                 if named(only, f"{name}, {strategy}"):
                     words_all = f"{words} {more} --threads 1 --goal given --momentum 0.9"
                     yield {"case": f"{name}, {strategy}", "group": group, "ranks": ranks,
@@ -134,11 +137,11 @@ def probe(folder, only):
         if not os.path.exists(path):
             megalith("probe", f"--threads 1 --seconds 12 --prices {path}", ranks)
         shutil.copy(path, book(folder, ranks, "models"))
-    for c in cases(only):
-        path = book(folder, c["ranks"], "models")
-        seconds = 2 if c["group"] == "large" else 1
-        megalith("probe", f"{c['words']} --seconds {seconds} --prices {path}", c["ranks"])
-        print("probed", c["case"], flush=True)
+    for _ in range(PASSES):
+        for c in cases(only):
+            path = book(folder, c["ranks"], "models")
+            megalith("probe", f"{c['words']} --seconds 1 --prices {path}", c["ranks"])
+            print("probed", c["case"], flush=True)
 
 
 def predict(folder, only):

@@ -97,7 +97,8 @@ meg_status meg_comm_alone(meg_error *e, meg_comm **out)
 {
     alone *a = calloc(1, sizeof *a);
     MEG_CHECK(e, a, MEG_ENOMEM, "no memory for a communicator");
-    a->base = (meg_comm){&KIND, 0, 1, 1, 32768, NODE, "alone"};
+    a->base = (meg_comm){
+        .kind = &KIND, .size = 1, .nodes = 1, .tags = 32768, .node = NODE, .library = "alone"};
     meg_waker_open(&a->waker);
     *out = &a->base;
     return MEG_OK;

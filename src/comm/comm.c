@@ -91,6 +91,11 @@ meg_status meg_comm_doze(meg_comm *c, meg_error *e, double seconds)
     return c->kind->doze ? c->kind->doze(c, e, seconds) : c->kind->sleep(c, e, seconds);
 }
 
+void meg_comm_crowd(meg_comm *c)
+{
+    c->crowded = true;
+}
+
 void meg_comm_wake(meg_comm *c)
 {
     c->kind->wake(c);

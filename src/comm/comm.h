@@ -84,6 +84,8 @@ meg_status meg_comm_sleep(meg_comm *c, meg_error *e, double seconds);
 /* The same where nobody waits for messages: it looks for them once, at the end, so that those who
  * compute on this core are not disturbed. */
 meg_status meg_comm_doze(meg_comm *c, meg_error *e, double seconds);
+void meg_comm_crowd(meg_comm *c); /* ranks outnumber the processors that they share: who waits
+                                      sleeps soon, and leaves them to those that work */
 void meg_comm_wake(meg_comm *c); /* from any thread of the rank */
 
 /* The library's own allreduce over all ranks, in place, as one message: calls match in their order.

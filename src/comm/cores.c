@@ -44,6 +44,7 @@ meg_status meg_cores_share(meg_comm *c, meg_error *e, bool pin, int threads, meg
     free(all);
     MEG_TRY(e, status);
     int cores = meg_processors_count(&mine.set);
+    if (sharers > cores) meg_comm_crowd(c);
     int share = cores * (before + 1) / sharers - cores * before / sharers;
     if (pin && sharers > 1 && cores >= sharers && threads <= share)
         pin_to(&mine.set, before, sharers);

@@ -35,6 +35,7 @@ struct meg_comm { /* the first member of each kind's own struct */
     int rank, size, nodes, tags; /* tags: with the own ones */
     const int *node;             /* (size); the kind frees it */
     const char *library;         /* lives as long as the communicator */
+    bool crowded; /* more ranks than processors: who waits should sleep soon (meg_comm_crowd) */
 };
 
 /* The one symbol of a plug-in. */

@@ -60,7 +60,6 @@ typedef struct mpi {
     MPI_Status *status;
 
     bool news;      /* something was done since the last sleep */
-    double eager;   /* seconds of looking before the first nap */
     double since;   /* when the first look since then was in vain; 0: none was */
     int idle;       /* naps since then */
     int64_t rounds; /* how often all requests were looked at */
@@ -293,7 +292,7 @@ static meg_status sleep_mpi(meg_comm *base, meg_error *e, double seconds)
         double now = meg_clock(), left = until - now, pause = 0;
         if (left <= 0) return MEG_OK;
         if (c->since == 0) c->since = now;
-        if (now - c->since < c->eager) sched_yield();
+        if (now - c->since < (c->base.crowded ? HASTY : EAGER)) sched_yield();
         else {
             pause = nap(c) < left ? nap(c) : left;
             c->idle += c->idle < NAPS;
@@ -387,7 +386,7 @@ static meg_status find_nodes(mpi *c, meg_error *e)
         c->node[r] = c->node[r] == r ? c->base.nodes++ : c->node[c->node[r]];
     for (int r = 0; r < c->base.size; r++)
         here += c->node[r] == c->node[c->base.rank];
-    c->eager = here <= sysconf(_SC_NPROCESSORS_ONLN) ? EAGER : HASTY;
+    c->base.crowded = here > sysconf(_SC_NPROCESSORS_ONLN);
     return MEG_OK;
 }
 
@@ -427,6 +426,7 @@ static meg_status wrap(meg_error *e, MPI_Comm comm, const mpi *parent, meg_comm 
         mpi_free(&c->base);
         return status;
     }
+    if (parent && parent->base.crowded) c->base.crowded = true;
     *out = &c->base;
     return MEG_OK;
 }

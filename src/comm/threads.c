@@ -378,7 +378,13 @@ static meg_status enter(meg_error *e, hall *h, int rank, meg_comm **out)
     int nodes = 0;
     for (int r = 0; r < h->size; r++)
         nodes = h->node[r] >= nodes ? h->node[r] + 1 : nodes;
-    t->base = (meg_comm){&KIND, rank, h->size, nodes, h->tags, h->node, "threads"};
+    t->base = (meg_comm){.kind = &KIND,
+                         .rank = rank,
+                         .size = h->size,
+                         .nodes = nodes,
+                         .tags = h->tags,
+                         .node = h->node,
+                         .library = "threads"};
     t->hall = h;
     *out = &t->base;
     return MEG_OK;

@@ -183,7 +183,20 @@ static double beside(const replay *r, const meg_meeting *m)
     return (double)from->copies / fmax(1, together);
 }
 
-/* Both ends of a message, or all ranks of a sum, keep cores busy; nodes, their links. */
+/* Both ends of a message, or all ranks of a sum, keep cores busy. Of a sum on many nodes two stand for all, since it is slowed
+ * down alike, unless all nodes share their cores. */
+static void want_cores(const replay *r, activity *a)
+{
+    const meg_meeting *m = a->where;
+    bool pooled = r->resources.pooled;
+    for (int i = 0; i < m->sides && (i < 2 || pooled); i++) {
+        const actor *side = &r->actor[m->side[i].actor];
+        double ranks = pooled ? side->sharers : side->copies;
+        if (i < 2) want(r, a, m->side[i].actor, a->transit.cpu);
+        want(r, a, node_of(r, side->node, MEG_CORES), a->transit.cpu * ranks);
+    }
+}
+
 static void move(replay *r, activity *a)
 {
     const meg_transit *t = &a->transit;
@@ -194,8 +207,7 @@ static void move(replay *r, activity *a)
     bool half = r->likes && code != MEG_REDUCE; /* the other side wants the rest by itself */
     a->latent = false;
     a->left = t->seconds;
-    for (int i = 0; i < m->sides && i < 2; i++)
-        want(r, a, m->side[i].actor, t->cpu);
+    want_cores(r, a);
     want(r, a, node_of(r, from->node, MEG_INSIDE), t->inside * copies / (half ? 2 : 1));
     want(r, a, node_of(r, from->node, half && code == MEG_RECV ? MEG_IN : MEG_OUT), t->out * copies);
     want(r, a, node_of(r, from->node, MEG_BOTH), t->out * copies * (code == MEG_REDUCE ? 2 : 1));

@@ -46,7 +46,13 @@ void meg_resources_free(meg_resources *r)
 
 void meg_wants_add(const meg_resources *r, meg_wants *w, int resource, double amount)
 {
-    if (amount <= 0 || r->capacity[resource] <= 0 || w->count == MEG_WANTS) return;
+    if (amount <= 0 || r->capacity[resource] <= 0) return;
+    for (int i = 0; i < w->count; i++)
+        if (w->at[i].resource == resource) {
+            w->at[i].amount += amount;
+            return;
+        }
+    if (w->count == MEG_WANTS) return;
     w->at[w->count].resource = resource;
     w->at[w->count++].amount = amount;
 }

@@ -7,7 +7,7 @@
 #include "machine/description.h"
 
 enum {
-    MEG_WANTS = 8 /* of an activity, at most */
+    MEG_WANTS = 10 /* of an activity, at most */
 };
 
 typedef enum meg_resource {
