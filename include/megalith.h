@@ -40,6 +40,23 @@ typedef enum meg_status {
     MEG_EPEER         /* another rank is lost or does not answer */
 } meg_status;
 
+typedef enum meg_dtype {
+    MEG_F32 = 0,
+    MEG_F64,
+    MEG_I32,
+    MEG_I64,
+    MEG_U8,
+    MEG_BOOL
+} meg_dtype;
+/* A tensor in the caller's memory, row-major without gaps. */
+typedef struct meg_tensor {
+    const char *name;
+    void *data;
+    meg_dtype dtype;
+    int rank;
+    int64_t shape[8];
+} meg_tensor;
+
 typedef struct meg_context meg_context;
 typedef struct meg_graph meg_graph;
 typedef struct meg_data meg_data;
