@@ -37,6 +37,10 @@ struct meg_context {
     struct meg_foresight *foresight; /* the last one; NULL: none, or another rank has it */
 };
 
+/* Collective. Opens a context on ranks that are there already; the communicator becomes its own. NULL: those of the
+ * job. As meg_open, sets `out` even on failure. */
+meg_status meg_context_open(const char *options, meg_comm *comm, meg_context **out);
+
 struct meg_data {
     meg_context *ctx;
     meg_dataset set;
