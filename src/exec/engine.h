@@ -11,14 +11,18 @@
 
 typedef struct meg_engine meg_engine;
 
-typedef struct meg_feed {  /* of one step */
-    const float *samples;  /* (batch, c, d, h, w), of all ranks; an i32 input's too, whole numbers
-                              below 2^24 */
-    const int32_t *labels; /* (batch, d, h, w) */
+typedef struct meg_fed { /* an input, labels or targets of a step */
+    const char *name;    /* the graph's */
+    const void *data;    /* (batch, c, d, h, w), of all ranks; NULL: this rank has none of it */
+    meg_dtype dtype;     /* MEG_F32, MEG_F64 or MEG_I32; ids may be floats, whole ones below 2^24 */
+    meg_box box;         /* what the array has of each sample; empty: all of it */
+} meg_fed;
+
+typedef struct meg_feed { /* of one step */
+    int count;
+    const meg_fed *fed; /* (count) */
     meg_scalars scalars;
     uint64_t seed, step;
-    const float *targets;  /* (batch, c, d, h, w): of losses with real targets; NaN: none */
-    meg_box sample, label; /* what the arrays have of each sample; empty: all of it */
     bool (*wish)(
         void *context); /* of this rank, asked for at the end of the step and told to all with
                                     the losses: to stop; NULL: never */
