@@ -70,6 +70,10 @@ bool meg_engine_put(meg_engine *x, int value, meg_role role, int index, meg_visi
 bool meg_engine_get(meg_engine *x, int value, meg_role role, int index, meg_visit *get,
                     void *context);
 
+/* What the last step of an entry left of the network's i-th output: boxes, with samples counted over the whole
+ * batch, that those of all ranks together tile. Nothing where the entry keeps no outputs. */
+void meg_engine_output(meg_engine *x, int entry, int i, meg_visit *get, void *context);
+
 /* Draws parameters and states anew: the same for every plan, since numbers are keyed by name and
  * element. Optimizer states become zero. */
 void meg_engine_start(meg_engine *x, uint64_t seed);
