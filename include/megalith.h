@@ -189,6 +189,18 @@ meg_status meg_trainer_checkpoint(meg_trainer *t);
 meg_status meg_trainer_export(meg_trainer *t, const char *path);
 void meg_trainer_free(meg_trainer *t);
 
+/* ---- outputs ---- */
+
+/* Not collective. Outputs of the network: the logits of its losses. Name, type and shape of the i-th, shape[0] the plan's
+ * batch, `data` NULL; false past the end. */
+int meg_outputs(const meg_trainer *t);
+bool meg_output_at(const meg_trainer *t, int i, meg_tensor *out);
+
+/* Collective. What the network makes of all samples of `d`, in evaluation mode; labels are not read. The plan was made
+ * with predict=1. `output` has the name of an output (NULL: the first), its type MEG_F32 or MEG_F64, its shape with as many samples
+ * as `d` has, and memory, on rank 0; other ranks whose `data` is not NULL get the same. */
+meg_status meg_predict(meg_trainer *t, meg_data *d, meg_tensor *output);
+
 /* ---- tensors by name ----
  *
  * What a trainer holds, whole, row-major, in the shapes that files of weights have, whatever the plan does with it. `what`:

@@ -49,6 +49,8 @@ struct meg_data {
 /* Is it what the network was made for? Samples of the shape and kind (images, tokens) that the input takes,
  * labels that the losses compare with, no more classes than they tell apart (fit.c). */
 meg_status meg_data_fits(const meg_data *d, const meg_graph *g);
+/* The same of samples alone: labels may be missing, or any. */
+meg_status meg_data_feeds(const meg_data *d, const meg_graph *g);
 
 /* Collective. The status that all ranks then have: OK if all are, else that of the lowest rank that
  * failed, with its message. Every collective call of the public interface ends with this. */

@@ -105,17 +105,19 @@ static meg_status check_field(meg_context *ctx, const meg_graph *g, const meg_va
     return MEG_OK;
 }
 
-static meg_status check_fields(meg_context *ctx, const meg_graph *g, const meg_dataset *d)
+static meg_status check_fields(meg_context *ctx, const meg_graph *g, const meg_dataset *d,
+                               bool labels)
 {
     char text[MEG_TEXT];
     for (int i = 0; i < g->values; i++)
-        if (g->value[i].kind == MEG_INPUT || g->value[i].kind == MEG_LABEL)
+        if (g->value[i].kind == MEG_INPUT || (labels && g->value[i].kind == MEG_LABEL))
             MEG_TRY(&ctx->error, check_field(ctx, g, &g->value[i], d));
     for (int i = 0; i < d->fields; i++) {
         int id = meg_graph_find_value(g, d->field[i].name);
         bool leaf = id >= 0 && (g->value[id].kind == MEG_INPUT || g->value[id].kind == MEG_LABEL);
-        MEG_CHECK(&ctx->error, leaf, MEG_EARG, "%s: '%s' is no input and no target of %s: it takes %s",
-                  d->source, d->field[i].name, g->name, leaves_of(g, text));
+        MEG_CHECK(&ctx->error, leaf, MEG_EARG,
+                  "%s: '%s' is no input and no target of %s: it takes %s", d->source,
+                  d->field[i].name, g->name, leaves_of(g, text));
     }
     return MEG_OK;
 }
@@ -133,7 +135,7 @@ static meg_status check_input(meg_context *ctx, const meg_graph *g, const meg_va
     return MEG_OK;
 }
 
-meg_status meg_data_fits(const meg_data *d, const meg_graph *g)
+static meg_status check(const meg_data *d, const meg_graph *g, bool labels)
 {
     meg_context *ctx = d->ctx;
     char text[MEG_TEXT];
@@ -141,12 +143,22 @@ meg_status meg_data_fits(const meg_data *d, const meg_graph *g)
     for (int i = 0; i < g->values; i++)
         inputs += g->value[i].kind == MEG_INPUT;
     MEG_CHECK(&ctx->error, inputs, MEG_EARG, "%s has no input", g->name);
-    if (d->set.fields) return check_fields(ctx, g, &d->set);
+    if (d->set.fields) return check_fields(ctx, g, &d->set, labels);
     MEG_CHECK(&ctx->error, inputs == 1, MEG_EARG,
               "%s has one array of samples, but %s takes %s: give them by name (meg_data_memory)",
               d->set.source, g->name, leaves_of(g, text));
     for (int i = 0; i < g->values; i++)
         if (g->value[i].kind == MEG_INPUT)
             MEG_TRY(&ctx->error, check_input(ctx, g, &g->value[i], d));
-    return check_labels(ctx, g, d);
+    return labels ? check_labels(ctx, g, d) : MEG_OK;
+}
+
+meg_status meg_data_fits(const meg_data *d, const meg_graph *g)
+{
+    return check(d, g, true);
+}
+
+meg_status meg_data_feeds(const meg_data *d, const meg_graph *g)
+{
+    return check(d, g, false);
 }

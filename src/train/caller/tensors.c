@@ -4,10 +4,9 @@
  * (checkpoint/collect.h); what it has read goes on to the others that want it.
  */
 #include "base/random.h"
+#include "train/caller/caller.h"
 #include "train/checkpoint/weights.h"
-#include "train/trainer.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,23 +105,12 @@ typedef struct copy { /* of one tensor, while rank 0 gets or puts it */
     int64_t done;
 } copy;
 
-static double number_at(const void *data, meg_dtype type, int64_t i)
-{
-    return type == MEG_F64 ? ((const double *)data)[i] : (double)((const float *)data)[i];
-}
-
-static void set_number(void *data, meg_dtype type, int64_t i, double number)
-{
-    if (type == MEG_F64) ((double *)data)[i] = number;
-    else ((float *)data)[i] = (float)number;
-}
-
 static meg_status take(void *context, const void *piece, int64_t count)
 {
     copy *c = context;
     for (int64_t i = 0; i < count; i++)
-        set_number(c->tensor->data, c->tensor->dtype, meg_weights_place(c->value, c->done + i),
-                   number_at(piece, c->real, i));
+        meg_number_set(c->tensor->data, c->tensor->dtype, meg_weights_place(c->value, c->done + i),
+                       meg_number_at(piece, c->real, i));
     c->done += count;
     return MEG_OK;
 }
@@ -131,9 +119,9 @@ static void give(void *context, int64_t first, int64_t count, void *piece)
 {
     const copy *c = context;
     for (int64_t i = 0; i < count; i++)
-        set_number(
-            piece, c->real, i,
-            number_at(c->tensor->data, c->tensor->dtype, meg_weights_place(c->value, first + i)));
+        meg_number_set(piece, c->real, i,
+                       meg_number_at(c->tensor->data, c->tensor->dtype,
+                                     meg_weights_place(c->value, first + i)));
 }
 
 /* ---- one call ---- */
@@ -144,7 +132,6 @@ typedef struct call {
     meg_tensor *tensor; /* (count) */
     int count;
     bool set;
-    char *wanted; /* (ranks, count): has the rank memory for the tensor? The last row: mine */
 } call;
 
 static const meg_value *value_of(const call *c, const char *name)
@@ -157,27 +144,6 @@ static const meg_value *value_of(const call *c, const char *name)
     return at >= 0 && belongs(c->sort, &g->value[at]) ? &g->value[at] : NULL;
 }
 
-static void shape_text(char *out, size_t size, int rank, const int64_t dims[])
-{
-    size_t used = (size_t)snprintf(out, size, "(");
-    for (int i = 0; i < rank && used < size; i++)
-        used += (size_t)snprintf(out + used, size - used, "%s%" PRId64, i ? ", " : "", dims[i]);
-    if (used < size) snprintf(out + used, size - used, ")");
-}
-
-static meg_status check_shape(const call *c, const meg_tensor *t, const meg_value *v)
-{
-    char has[160], needs[160];
-    bool same = t->rank == v->rank;
-    for (int i = 0; same && i < v->rank; i++)
-        same = t->shape[i] == v->dims[i];
-    shape_text(has, sizeof has, t->rank < 8 ? t->rank : 8, t->shape);
-    shape_text(needs, sizeof needs, v->rank, v->dims);
-    MEG_CHECK(&c->trainer->ctx->error, same, MEG_EARG, "%s of %s is %s, not %s", t->name,
-              c->trainer->plan->source->name, needs, has);
-    return MEG_OK;
-}
-
 static meg_status check_tensor(const call *c, const meg_tensor *t)
 {
     meg_error *e = &c->trainer->ctx->error;
@@ -186,11 +152,11 @@ static meg_status check_tensor(const call *c, const meg_tensor *t)
     const meg_value *v = value_of(c, t->name);
     MEG_CHECK(e, v, MEG_EARG, "%s has no %s '%s': meg_tensor_at tells those that there are",
               c->trainer->plan->source->name, c->sort->name, t->name);
-    bool real = t->dtype == MEG_F32 || t->dtype == MEG_F64;
     if (!t->data && meg_rank(c->trainer->ctx) > 0) return MEG_OK;
     MEG_CHECK(e, t->data, MEG_EARG, "%s: rank 0 has no memory for its numbers", t->name);
-    MEG_CHECK(e, real, MEG_EARG, "%s: its numbers are real: use MEG_F32 or MEG_F64", t->name);
-    return check_shape(c, t, v);
+    meg_tensor like;
+    describe(c->trainer, v, t->name, &like);
+    return meg_caller_check(e, t, &like, c->trainer->plan->source->name);
 }
 
 /* What a rank can do wrong on its own. */
@@ -230,42 +196,6 @@ static int64_t bytes_of(const call *c, int i)
            meg_dtype_bytes(c->tensor[i].dtype);
 }
 
-/* From rank 0 to the others, if any of them has memory for it; those that have none pass it on. */
-static meg_status pass_on(const call *c, int i)
-{
-    meg_context *ctx = c->trainer->ctx;
-    void *data = c->tensor[i].data, *room = NULL;
-    bool any = false;
-    for (int r = 1; r < meg_ranks(ctx); r++)
-        any = any || c->wanted[r * c->count + i];
-    if (!any) return MEG_OK;
-    if (!data) data = room = malloc((size_t)bytes_of(c, i) + 1);
-    meg_status status = data ? MEG_OK
-                             : meg_fail(&ctx->error, MEG_ENOMEM, "no memory to pass on %s",
-                                        c->tensor[i].name);
-    status = meg_context_agree(ctx, status);
-    if (status == MEG_OK) status = meg_comm_share(ctx->comm, &ctx->error, 0, data, bytes_of(c, i));
-    free(room);
-    return status;
-}
-
-static meg_status hand_out(call *c)
-{
-    meg_context *ctx = c->trainer->ctx;
-    size_t ranks = (size_t)meg_ranks(ctx), count = (size_t)c->count;
-    if (c->set || ranks == 1) return MEG_OK;
-    c->wanted = calloc((ranks + 1) * count + 1, 1);
-    if (!c->wanted) abort();
-    char *mine = c->wanted + ranks * count;
-    for (size_t i = 0; i < count; i++)
-        mine[i] = c->tensor[i].data != NULL;
-    meg_status status = meg_comm_gather(ctx->comm, &ctx->error, mine, c->count, c->wanted);
-    for (int i = 0; i < c->count && status == MEG_OK; i++)
-        status = pass_on(c, i);
-    free(c->wanted);
-    return status;
-}
-
 static uint64_t hash_of(const call *c, const char *what)
 {
     uint64_t hash = meg_hash(what);
@@ -285,7 +215,9 @@ static meg_status run(call *c, const char *what)
     MEG_TRY(&ctx->error, meg_context_agree(ctx, check(c, what)));
     MEG_TRY(&ctx->error,
             meg_collect(c->trainer->engine, ctx->comm, &ctx->error, c->sort->collect, work, c));
-    return hand_out(c);
+    for (int i = 0; i < c->count && !c->set; i++)
+        MEG_TRY(&ctx->error, meg_caller_share(ctx, c->tensor[i].data, bytes_of(c, i)));
+    return MEG_OK;
 }
 
 meg_status meg_trainer_get_many(meg_trainer *t, const char *what, int count, meg_tensor tensor[])
