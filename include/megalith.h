@@ -40,6 +40,23 @@ typedef enum meg_status {
     MEG_EPEER         /* another rank is lost or does not answer */
 } meg_status;
 
+typedef enum meg_dtype {
+    MEG_F32 = 0,
+    MEG_F64,
+    MEG_I32,
+    MEG_I64,
+    MEG_U8,
+    MEG_BOOL
+} meg_dtype;
+/* A tensor in the caller's memory, row-major without gaps. */
+typedef struct meg_tensor {
+    const char *name;
+    void *data;
+    meg_dtype dtype;
+    int rank;
+    int64_t shape[8];
+} meg_tensor;
+
 typedef struct meg_context meg_context;
 typedef struct meg_graph meg_graph;
 typedef struct meg_data meg_data;
@@ -171,6 +188,47 @@ meg_status meg_trainer_checkpoint(meg_trainer *t);
  * loss; written beside it, synced, renamed. */
 meg_status meg_trainer_export(meg_trainer *t, const char *path);
 void meg_trainer_free(meg_trainer *t);
+
+/* ---- outputs ---- */
+
+/* Not collective. Outputs of the network: the logits of its losses. Name, type and shape of the i-th, shape[0] the plan's
+ * batch, `data` NULL; false past the end. */
+int meg_outputs(const meg_trainer *t);
+bool meg_output_at(const meg_trainer *t, int i, meg_tensor *out);
+
+/* Collective. What the network makes of all samples of `d`, in evaluation mode; labels are not read. The plan was made
+ * with predict=1. `output` has the name of an output (NULL: the first), its type MEG_F32 or MEG_F64, its shape with as many samples
+ * as `d` has, and memory, on rank 0; other ranks whose `data` is not NULL get the same. */
+meg_status meg_predict(meg_trainer *t, meg_data *d, meg_tensor *output);
+
+/* ---- tensors by name ----
+ *
+ * What a trainer holds, whole, row-major, in the shapes that files of weights have, whatever the plan does with it. `what`:
+ *
+ *     value       all that a file of weights has: the next three
+ *     weight      that is trained
+ *     statistic   running statistics
+ *     fixed       frozen weights, buffers
+ *     gradient    of each weight, of the last step: the plan needs keep_grads=1, or several micro-batches
+ *     state       of the optimizer, "conv1.weight#momentum"
+ */
+
+/* Not collective. How many there are; 0 of an unknown `what`. */
+int meg_tensors(const meg_trainer *t, const char *what);
+/* Not collective. Name, type and shape of the i-th, `data` NULL; false past the end. The name stays as long as the trainer. */
+bool meg_tensor_at(const meg_trainer *t, const char *what, int i, meg_tensor *out);
+
+/* Collective. Reads a tensor into the caller's memory: rank 0's, and that of other ranks whose `data` is not NULL. Its
+ * type is MEG_F32 or MEG_F64, whatever the device computes in, its shape the one that meg_tensor_at tells. */
+meg_status meg_trainer_get(meg_trainer *t, const char *what, const char *name, meg_tensor *tensor);
+/* Collective. Sets a tensor on all ranks to what rank 0 has in `tensor`; that of others is not looked at. Gradients
+ * cannot be set. */
+meg_status meg_trainer_set(meg_trainer *t, const char *what, const char *name,
+                           const meg_tensor *tensor);
+/* Collective. The same with several, by the names that they have: ranks meet once, not for each. */
+meg_status meg_trainer_get_many(meg_trainer *t, const char *what, int count, meg_tensor tensor[]);
+meg_status meg_trainer_set_many(meg_trainer *t, const char *what, int count,
+                                const meg_tensor tensor[]);
 
 #ifdef __cplusplus
 }

@@ -46,7 +46,7 @@ typedef struct run_shared {
 static inline void run_feed(const run_case *c, int64_t batch, int64_t step, meg_feed *f)
 {
     network_feed(c->graph, batch, f);
-    float *x = (float *)(uintptr_t)f->samples;
+    float *x = network_fed(f);
     meg_stream s = {11, (uint64_t)step, meg_hash("run_feed")};
     int64_t each = 0;
     for (int i = 0; i < c->graph->values; i++) {
@@ -106,9 +106,7 @@ static inline void run_steps(const run_case *c, meg_engine *x, meg_position *at,
         meg_outcome o;
         run_feed(c, batch, at->step, &f);
         OK(e, meg_engine_step(x, e, MEG_ENTRY_TRAIN, &f, &o));
-        free((void *)(uintptr_t)f.samples);
-        free((void *)(uintptr_t)f.labels);
-        free((void *)(uintptr_t)f.targets);
+        network_unfeed(&f);
         if (r) r->loss[at->step] = o.loss;
         at->step++;
         if (c->spoil && at->step % c->every == 0) run_spoil(x, c->spoil);

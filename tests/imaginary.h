@@ -30,7 +30,7 @@ typedef struct site {
     const meg_mesh *mesh;
     bool home;
     meg_box *box;      /* (mesh->size) of the storage */
-    meg_tensor *x, *g; /* (mesh->size) value and gradient, over box */
+    meg_array *x, *g;  /* (mesh->size) value and gradient, over box */
     bool touched;      /* g has its first contribution */
     meg_transfer fill; /* from the home's parts */
 } site;
@@ -40,27 +40,27 @@ typedef struct imaginary {
     const meg_graph *graph;
     const meg_layout *layout; /* (values) */
     int sites;
-    site *site;       /* site[value] is the home; the last one is the reader's */
-    int *use;         /* (nodes x MEG_INPUTS) the site that each input is read from */
-    meg_tensor **aux; /* (nodes x MEG_AUXES) -> (mesh->size) */
+    site *site;      /* site[value] is the home; the last one is the reader's */
+    int *use;        /* (nodes x MEG_INPUTS) the site that each input is read from */
+    meg_array **aux; /* (nodes x MEG_AUXES) -> (mesh->size) */
 } imaginary;
 
 /* ---- tensors of double ---- */
 
-static inline double *real_at(const meg_tensor *t, const int64_t p[MEG_AXES])
+static inline double *real_at(const meg_array *t, const int64_t p[MEG_AXES])
 {
     return (double *)t->data + meg_box_at(&t->box, p);
 }
 
 /* Memory of its own, so that the address sanitizer sees its ends. */
-static inline meg_tensor tensor_new(meg_box box, double fill)
+static inline meg_array tensor_new(meg_box box, double fill)
 {
     int64_t size = meg_box_size(&box);
     double *x = malloc(((size_t)size + 1) * sizeof *x);
     if (!x) abort();
     for (int64_t i = 0; i <= size; i++)
         x[i] = fill;
-    return (meg_tensor){box, x};
+    return (meg_array){box, x};
 }
 
 typedef double combine(double old, double new);
@@ -81,7 +81,7 @@ static inline double combine_max(double old, double new) /* NaN wins: it must sh
     return isnan(old) || old > new ? old : new;
 }
 
-static inline void copy_box(const meg_box *box, const meg_tensor *from, const meg_tensor *to,
+static inline void copy_box(const meg_box *box, const meg_array *from, const meg_array *to,
                             combine *with)
 {
     int64_t p[MEG_AXES];
@@ -91,7 +91,7 @@ static inline void copy_box(const meg_box *box, const meg_tensor *from, const me
 
 typedef struct storage { /* of a value on the ranks of a mesh */
     const meg_mesh *mesh;
-    const meg_tensor *t; /* (mesh->size) by position */
+    const meg_array *t; /* (mesh->size) by position */
 } storage;
 
 static inline void transfer_run(const meg_transfer *t, storage from, storage to)
@@ -154,7 +154,7 @@ static inline void aux_new(imaginary *run, const meg_node *v)
 {
     const meg_layout *l = &run->layout[v->out[0]];
     for (int k = 0; k < v->op->auxes; k++) {
-        meg_tensor *aux = meg_pool_alloc(run->pool, (size_t)l->mesh->size * sizeof *aux);
+        meg_array *aux = meg_pool_alloc(run->pool, (size_t)l->mesh->size * sizeof *aux);
         for (int i = 0; i < l->mesh->size; i++) {
             meg_box box;
             meg_dtype type; /* none is wider than double */

@@ -21,7 +21,7 @@ static inline bool has_gradient(const meg_value *v)
     return v->kind == MEG_INPUT || v->kind == MEG_PARAMETER;
 }
 
-static inline double distance(const meg_tensor *t, const meg_tensor *from)
+static inline double distance(const meg_array *t, const meg_array *from)
 {
     double sum = 0;
     int64_t p[MEG_AXES];
@@ -33,13 +33,13 @@ static inline double distance(const meg_tensor *t, const meg_tensor *from)
 }
 
 /* Home' -> home: the copies of a home are shares of its gradient, and each wants their sum. */
-static inline double home_error(const imaginary *run, int value, const meg_tensor *want)
+static inline double home_error(const imaginary *run, int value, const meg_array *want)
 {
     const site *home = &run->site[value];
     meg_layout adjoint = meg_layout_adjoint(&run->layout[value]);
     int size = home->mesh->size;
     meg_box made[RANKS];
-    meg_tensor g[RANKS];
+    meg_array g[RANKS];
     double worst = 0;
     for (int i = 0; i < size; i++) {
         made[i] = meg_layout_part(&run->layout[value], i).work.out;
@@ -56,9 +56,9 @@ static inline double home_error(const imaginary *run, int value, const meg_tenso
 }
 
 /* The sum over the copies is the gradient, too, wherever it is read. */
-static inline double gathered_error(const imaginary *run, int value, const meg_tensor *want)
+static inline double gathered_error(const imaginary *run, int value, const meg_array *want)
 {
-    meg_tensor all = tensor_new(want->box, 0);
+    meg_array all = tensor_new(want->box, 0);
     for (int i = 0; i < run->site[value].mesh->size; i++) {
         meg_box made = meg_layout_part(&run->layout[value], i).work.out;
         copy_box(&made, &run->site[value].g[i], &all, combine_add);
@@ -82,7 +82,7 @@ static inline double gradient_error(const imaginary *one, const imaginary *run)
     double worst = 0, largest = largest_gradient(one);
     for (int i = 0; i < one->graph->values; i++) {
         if (!has_gradient(&one->graph->value[i])) continue;
-        const meg_tensor *want = &one->site[i].g[0];
+        const meg_array *want = &one->site[i].g[0];
         double unit = larger(distance(want, NULL), 1e-3 * largest);
         worst = larger(worst, gathered_error(run, i, want) / unit);
         worst = larger(worst, home_error(run, i, want) / unit);
@@ -93,7 +93,7 @@ static inline double gradient_error(const imaginary *one, const imaginary *run)
 /* ---- one transfer ---- */
 
 typedef struct ends { /* tensors of the home's ranks and of the site's */
-    meg_tensor x[RANKS], y[RANKS];
+    meg_array x[RANKS], y[RANKS];
 } ends;
 
 static inline void ends_new(const imaginary *run, const site *s, double x, double y, ends *out)
@@ -113,13 +113,13 @@ static inline void ends_free(const imaginary *run, const site *s, ends *e)
         free(e->y[i].data);
 }
 
-static inline void randomise(const meg_tensor *t, uint64_t *state)
+static inline void randomise(const meg_array *t, uint64_t *state)
 {
     for (int64_t i = 0; i < meg_box_size(&t->box); i++)
         ((double *)t->data)[i] = (double)draw(state, -1000, 1000) / 1000;
 }
 
-static inline double dot(const meg_tensor *a, const meg_tensor *b, const meg_box *over)
+static inline double dot(const meg_array *a, const meg_array *b, const meg_box *over)
 {
     double sum = 0;
     int64_t p[MEG_AXES];

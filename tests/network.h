@@ -78,37 +78,50 @@ static inline void network_collect(meg_engine *x, network_result *r)
     }
 }
 
-/* The step's data: random images, class labels, targets of which every fifth is missing; the same
- * for every case. */
+/* The step's data, the same for every case: random numbers for each input (ids are floats), classes or
+ * targets, of which every fifth is missing. */
 static inline void network_feed(const meg_graph *g, int64_t batch, meg_feed *f)
 {
-    const meg_value *image = NULL, *label = NULL;
-    int64_t classes = 0;
+    meg_fed *fed = calloc((size_t)g->values, sizeof *fed);
+    *f = (meg_feed){.fed = fed, .scalars = {0.05, 1, 0, 1}, .seed = 3};
+    uint64_t inputs = 0, labels = 0;
     for (int i = 0; i < g->values; i++) {
-        if (g->value[i].kind == MEG_INPUT) image = &g->value[i];
         const meg_value *v = &g->value[i];
-        if (v->kind == MEG_LABEL &&
-            (!label || meg_box_size(&v->shape) > meg_box_size(&label->shape)))
-            label = v;
+        if (v->kind != MEG_INPUT && v->kind != MEG_LABEL) continue;
+        int64_t size = meg_box_size(&v->shape) / v->shape.hi[MEG_N] * batch;
+        int64_t kinds = meg_graph_kinds(g, i);
+        if (v->dtype == MEG_I32 && kinds == 0) kinds = 2; /* a mask */
+        bool label = v->kind == MEG_LABEL;
+        meg_stream s = {7, label ? labels++ : inputs++, meg_hash("network_feed")};
+        uint64_t first = !label ? 0 : kinds ? 1000000000 : 2000000000;
+        float *x = calloc((size_t)size, sizeof *x);
+        int32_t *y = (int32_t *)(void *)x;
+        for (int64_t k = 0; k < size; k++) {
+            uint64_t at = first + (uint64_t)k;
+            double share = meg_random_uniform(s, at);
+            if (label && kinds) y[k] = (int32_t)(share * (double)kinds);
+            else if (label) x[k] = k % 5 == 1 ? NAN : (float)share;
+            else if (kinds) x[k] = floorf((float)(share * (double)kinds));
+            else x[k] = (float)meg_random_normal(s, at);
+        }
+        fed[f->count++] = (meg_fed){.name = v->name,
+                                    .data = x,
+                                    .dtype = label && kinds ? MEG_I32 : MEG_F32};
     }
-    for (int i = 0; i < g->nodes; i++)
-        if (g->node[i].inputs > 1 && g->node[i].in[1] == label->id)
-            classes = g->value[g->node[i].in[0]].shape.hi[MEG_C];
-    int64_t each = meg_box_size(&image->shape) / image->shape.hi[MEG_N];
-    int64_t marks = meg_box_size(&label->shape) / label->shape.hi[MEG_N];
-    float *x = calloc((size_t)(each * batch), sizeof *x);
-    int32_t *y = calloc((size_t)(marks * batch), sizeof *y);
-    float *t = calloc((size_t)(marks * batch), sizeof *t);
-    meg_stream s = {7, 0, meg_hash("network_feed")};
-    for (int64_t i = 0; i < each * batch; i++)
-        x[i] = image->dtype == MEG_I32
-                   ? floorf((float)(meg_random_uniform(s, (uint64_t)i) * (double)classes)) /* ids */
-                   : (float)meg_random_normal(s, (uint64_t)i);
-    for (int64_t i = 0; i < marks * batch; i++)
-        y[i] = (int32_t)(meg_random_uniform(s, (uint64_t)(1000000000 + i)) * (double)classes);
-    for (int64_t i = 0; i < marks * batch; i++)
-        t[i] = i % 5 == 1 ? NAN : (float)meg_random_uniform(s, (uint64_t)(2000000000 + i));
-    *f = (meg_feed){.samples = x, .labels = y, .scalars = {0.05, 1, 0, 1}, .seed = 3, .targets = t};
+}
+
+static inline void network_unfeed(meg_feed *f)
+{
+    for (int i = 0; i < f->count; i++)
+        free((void *)(uintptr_t)f->fed[i].data);
+    free((void *)(uintptr_t)f->fed);
+    f->count = 0;
+}
+
+/* The numbers that were made for the graph's first input. */
+static inline float *network_fed(const meg_feed *f)
+{
+    return (float *)(uintptr_t)f->fed[0].data;
 }
 
 static inline network_result *network_run(const network_case *c, int entry, int64_t samples)
@@ -136,9 +149,7 @@ static inline network_result *network_run(const network_case *c, int entry, int6
     r->predicted = p->arena;
     r->touched = meg_engine_touched(x);
     network_collect(x, r);
-    free((void *)(uintptr_t)f.samples);
-    free((void *)(uintptr_t)f.labels);
-    free((void *)(uintptr_t)f.targets);
+    network_unfeed(&f);
     meg_engine_free(x);
     meg_plan_destroy(p);
     meg_device_close(d);

@@ -299,7 +299,7 @@ static inline bool run(const bench *b, meg_pass pass)
     meg_call call = b->call;
     meg_mask reads = meg_op_reads(b->t->op, pass), writes = meg_op_writes(b->t->op, pass);
     for (int i = 0; i < MEG_OPERANDS; i++) {
-        if (!((reads | writes) & MEG_BIT(i))) call.t[i] = (meg_tensor){0};
+        if (!((reads | writes) & MEG_BIT(i))) call.t[i] = (meg_array){0};
         if (writes & ~reads & MEG_BIT(i)) poison(b, i);
     }
     meg_op_kernel(b->t->op, pass, b->real)(&call);

@@ -16,7 +16,7 @@ typedef struct plain_op {
     int data; /* inputs before the weights */
     meg_dtype real;
     meg_dtype type[MEG_OPERANDS];
-    meg_tensor t[MEG_OPERANDS]; /* data NULL: the node has none */
+    meg_array t[MEG_OPERANDS]; /* data NULL: the node has none */
 } plain_op;
 
 /* "2x3x9x7 4@10": adds the inputs, sets their ids and returns how many. */
@@ -44,7 +44,7 @@ static inline void plain_room(plain_op *p, int operand, meg_box box, meg_dtype t
 {
     p->type[operand] = type == MEG_F32 ? p->real : type;
     size_t bytes = (size_t)(meg_box_size(&box) * meg_dtype_bytes(p->type[operand]));
-    p->t[operand] = (meg_tensor){box, calloc(1, bytes)};
+    p->t[operand] = (meg_array){box, calloc(1, bytes)};
 }
 
 /* The value that an operand of X, Y, DX or DY belongs to; -1: none (aux). */

@@ -117,9 +117,7 @@ static inline meg_status ranks_step(ranks_one *one, meg_engine *x, int entry, in
     f.step = (uint64_t)number;
     if (one->c->rate > 0) f.scalars.lr = one->c->rate;
     meg_status status = meg_engine_step(x, &one->error, entry, &f, &o);
-    free((void *)(uintptr_t)f.samples);
-    free((void *)(uintptr_t)f.labels);
-    free((void *)(uintptr_t)f.targets);
+    network_unfeed(&f);
     one->result->loss += (1 + number) * o.loss;
     one->result->correct += o.correct;
     one->result->error += (1 + number) * o.error;

@@ -203,12 +203,12 @@ static void run(meg_graph *g, const answer *a, double y[MOST], double dx[2][MOST
     meg_call c = {.graph = g, .node = v, .work = meg_op_whole(g, v)};
     for (int i = 0; i < v->inputs; i++) {
         void *data = i < a->inputs ? (void *)(uintptr_t)a->x[i] : weight;
-        c.t[MEG_X + i] = (meg_tensor){g->value[v->in[i]].shape, data};
-        if (i < a->inputs) c.t[MEG_DX + i] = (meg_tensor){c.t[MEG_X + i].box, dx[i]};
+        c.t[MEG_X + i] = (meg_array){g->value[v->in[i]].shape, data};
+        if (i < a->inputs) c.t[MEG_DX + i] = (meg_array){c.t[MEG_X + i].box, dx[i]};
     }
-    c.t[MEG_Y] = (meg_tensor){c.work.out, y};
-    c.t[MEG_DY] = (meg_tensor){c.work.out, dy};
-    c.t[MEG_AUX] = (meg_tensor){c.work.out, aux};
+    c.t[MEG_Y] = (meg_array){c.work.out, y};
+    c.t[MEG_DY] = (meg_array){c.work.out, dy};
+    c.t[MEG_AUX] = (meg_array){c.work.out, aux};
     meg_op_kernel(v->op, MEG_FORWARD, MEG_F64)(&c);
     meg_op_kernel(v->op, MEG_BACKWARD, MEG_F64)(&c);
 }
@@ -270,16 +270,16 @@ static void test_unpool(void **state)
     if (c < 0) fail_msg("%s", g->error.message);
     meg_box whole = g->value[a].shape, made = g->value[b].shape;
     meg_call pool = {.graph = g, .node = &g->node[0], .work = meg_op_whole(g, &g->node[0])};
-    pool.t[MEG_X] = (meg_tensor){whole, x};
-    pool.t[MEG_Y] = (meg_tensor){made, y};
-    pool.t[MEG_Y + 1] = (meg_tensor){made, index};
-    pool.t[MEG_AUX] = (meg_tensor){made, aux};
+    pool.t[MEG_X] = (meg_array){whole, x};
+    pool.t[MEG_Y] = (meg_array){made, y};
+    pool.t[MEG_Y + 1] = (meg_array){made, index};
+    pool.t[MEG_AUX] = (meg_array){made, aux};
     meg_op_kernel(g->node[0].op, MEG_FORWARD, MEG_F64)(&pool);
     assert_memory_equal(index, places, sizeof places);
     meg_call unpool = {.graph = g, .node = &g->node[1], .work = meg_op_whole(g, &g->node[1])};
     unpool.t[MEG_X] = pool.t[MEG_Y];
     unpool.t[MEG_X + 1] = pool.t[MEG_Y + 1];
-    unpool.t[MEG_Y] = (meg_tensor){g->value[c].shape, back};
+    unpool.t[MEG_Y] = (meg_array){g->value[c].shape, back};
     meg_op_kernel(g->node[1].op, MEG_FORWARD, MEG_F64)(&unpool);
     for (int k = 0; k < 9; k++)
         assert_true(back[k] == expected[k]);

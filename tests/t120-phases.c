@@ -26,7 +26,7 @@ typedef struct run {
     int axis;            /* the work is cut along it; WHOLE: not at all */
     void *value[VALUES]; /* double, labels int32_t; whole boxes */
     double *gradient[VALUES];
-    meg_tensor aux[NODES][PARTS][MEG_AUXES];
+    meg_array aux[NODES][PARTS][MEG_AUXES];
 } run;
 
 typedef struct phase_case {
@@ -95,9 +95,9 @@ static bool part_of(const run *r, const meg_node *v, int part, meg_work *w)
     return true;
 }
 
-static meg_tensor *aux_of(run *r, const meg_node *v, int part, int i, const meg_work *w)
+static meg_array *aux_of(run *r, const meg_node *v, int part, int i, const meg_work *w)
 {
-    meg_tensor *t = &r->aux[v->id][part][i];
+    meg_array *t = &r->aux[v->id][part][i];
     if (t->data) return t;
     meg_dtype type;
     v->op->aux(r->g, v, w, i, &t->box, &type);
@@ -145,7 +145,7 @@ static void run_part(run *r, const meg_node *v, meg_pass pass, int part, const m
         int id;
         void *at = operand(r, v, i, &id);
         if (!at) continue;
-        c.t[i] = (meg_tensor){r->g->value[id].shape, at};
+        c.t[i] = (meg_array){r->g->value[id].shape, at};
         if (!(writes & MEG_BIT(i)) || (reads & MEG_BIT(i))) continue; /* states: in place */
         c.t[i].data = malloc((size_t)size_of(r, id) * sizeof(double));
         memset(c.t[i].data, 0xff, (size_t)size_of(r, id) * sizeof(double)); /* NaN: kernels set */

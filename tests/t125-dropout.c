@@ -35,8 +35,8 @@ static void run(float *to, const float *from, const meg_graph *g, meg_pass pass,
     meg_box shape = g->value[0].shape;
     bool back = pass == MEG_BACKWARD;
     meg_call c = {.graph = g, .node = v, .work = meg_op_whole(g, v), .moment = m};
-    c.t[back ? MEG_DY : MEG_X] = (meg_tensor){shape, (void *)from};
-    c.t[back ? MEG_DX : MEG_Y] = (meg_tensor){shape, to};
+    c.t[back ? MEG_DY : MEG_X] = (meg_array){shape, (void *)from};
+    c.t[back ? MEG_DX : MEG_Y] = (meg_array){shape, to};
     meg_op_kernel(v->op, pass, MEG_F32)(&c);
 }
 

@@ -164,9 +164,7 @@ static net net_open(const meg_graph *g)
 
 static void net_close(net *t)
 {
-    free((void *)(uintptr_t)t->feed.samples);
-    free((void *)(uintptr_t)t->feed.labels);
-    free((void *)(uintptr_t)t->feed.targets);
+    network_unfeed(&t->feed);
     meg_engine_free(t->engine);
     meg_plan_destroy(t->plan);
     meg_device_close(t->device);
@@ -254,7 +252,7 @@ static void test_ids(void **state)
     net t = net_open(g);
     meg_error e;
     meg_outcome o;
-    float *ids = (float *)(uintptr_t)t.feed.samples;
+    float *ids = network_fed(&t.feed);
     meg_engine_start(t.engine, 5);
     ids[4] = -1;
     assert_int_equal(meg_engine_step(t.engine, &e, MEG_ENTRY_TRAIN, &t.feed, &o), MEG_OK);

@@ -89,9 +89,7 @@ static weights train(const network_case *c, int steps)
     for (int i = 0; i < steps; i++)
         if (meg_engine_step(x, &e, MEG_ENTRY_TRAIN, &f, &o) != MEG_OK) fail_msg("%s", e.message);
     collect(x, &w);
-    free((void *)(uintptr_t)f.samples);
-    free((void *)(uintptr_t)f.labels);
-    free((void *)(uintptr_t)f.targets);
+    network_unfeed(&f);
     meg_engine_free(x);
     meg_plan_destroy(p);
     meg_device_close(d);

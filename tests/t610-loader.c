@@ -77,12 +77,20 @@ static meg_loader *loader_of(const meg_dataset *d, meg_loader_options o)
     return l;
 }
 
-static meg_batch next(meg_loader *l, int64_t epoch, int64_t index)
+typedef struct batch { /* of a data set with a sample and its labels */
+    int64_t count;
+    const float *samples;
+    const int32_t *labels;
+    meg_box sample, label;
+} batch;
+
+static batch next(meg_loader *l, int64_t epoch, int64_t index)
 {
     meg_error e;
     meg_batch b = {0};
     if (meg_loader_next(l, &e, epoch, index, &b) != MEG_OK) fail_msg("%s", e.message);
-    return b;
+    assert_int_equal(b.wants, 2);
+    return (batch){b.count, b.data[0], b.data[1], b.want[0].box, b.want[1].box};
 }
 
 /* Waits until `reads` samples have been read, and a little longer: no more may follow. */
@@ -102,7 +110,7 @@ static void test_plain_order(void **state)
     meg_loader *l = loader_of(&d, (meg_loader_options){.batch = BATCH});
     for (int epoch = 0; epoch < 2; epoch++) {
         for (int k = 0; k < BATCHES; k++) {
-            meg_batch b = next(l, epoch, k);
+            batch b = next(l, epoch, k);
             assert_int_equal(b.count, k < BATCHES - 1 ? BATCH : COUNT % BATCH);
             for (int i = 0; i < b.count; i++) {
                 assert_int_equal(b.labels[i], k * BATCH + i);
@@ -120,7 +128,7 @@ static void order_of(meg_loader *l, int64_t epoch, int order[COUNT])
 {
     int seen[COUNT] = {0}, n = 0;
     for (int k = 0; k < BATCHES; k++) {
-        meg_batch b = next(l, epoch, k);
+        batch b = next(l, epoch, k);
         for (int i = 0; i < b.count; i++) {
             order[n++] = b.labels[i];
             assert_int_equal(seen[b.labels[i]]++, 0);
@@ -166,7 +174,7 @@ static void test_any_order(void **state)
     static const int asked[][2] = {{1, 3}, {0, 0}, {0, 0}, {0, 1}, {1, 4}, {1, 0},
                                    {0, 4}, {1, 0}, {0, 2}, {0, 1}, {0, 2}, {0, 2}};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        meg_batch b = next(l, asked[i][0], asked[i][1]);
+        batch b = next(l, asked[i][0], asked[i][1]);
         for (int j = 0; j < b.count; j++)
             assert_int_equal(b.labels[j], order[asked[i][0]][asked[i][1] * BATCH + j]);
     }
@@ -204,7 +212,7 @@ static void test_borrowed(void **state)
     fake f;
     meg_dataset d = fake_set(&f);
     meg_loader *l = loader_of(&d, (meg_loader_options){.batch = BATCH});
-    meg_batch b = next(l, 0, 0);
+    batch b = next(l, 0, 0);
     wait_reads(&f, 2 * BATCH);
     for (int i = 0; i < BATCH; i++) {
         assert_int_equal(b.labels[i], i);
@@ -309,7 +317,7 @@ static void test_augmentation(void **state)
     float kept[COUNT][SIZE];
     for (int epoch = 0; epoch < PASSES; epoch++) {
         for (int k = 0; k < BATCHES; k++) {
-            meg_batch b = next(l, epoch, k);
+            batch b = next(l, epoch, k);
             for (int i = 0; i < b.count; i++) {
                 memcpy(kept[b.labels[i]], b.samples + i * SIZE, sizeof *kept);
                 change g = find_change(b.samples + i * SIZE, b.labels[i], SHIFT, true);
@@ -319,7 +327,7 @@ static void test_augmentation(void **state)
             }
         }
         for (int k = 0; k < BATCHES; k++) { /* the change does not depend on the order */
-            meg_batch b = next(shuffled, epoch, k);
+            batch b = next(shuffled, epoch, k);
             for (int i = 0; i < b.count; i++)
                 assert_memory_equal(kept[b.labels[i]], b.samples + i * SIZE, sizeof *kept);
         }
@@ -344,7 +352,7 @@ static void test_augmented_labels(void **state)
     meg_loader *l = loader_of(&d, (meg_loader_options){.batch = BATCH, .shift = 2, .flip = true});
     int moved = 0;
     for (int k = 0; k < BATCHES; k++) {
-        meg_batch b = next(l, 0, k);
+        batch b = next(l, 0, k);
         for (int64_t i = 0; i < b.count; i++) /* pixel j of sample s: 1000 s + j, label s + 100 j */
             for (int j = 0; j < HIGH * WIDE; j++) {
                 int pixel = (int)b.samples[i * SIZE + j], label = b.labels[i * HIGH * WIDE + j];
@@ -370,7 +378,7 @@ static void test_augmented_row(void **state)
     meg_dataset d;
     assert_int_equal(meg_dataset_open(&e, "synthetic:image=3x9 count=8", &d), MEG_OK);
     meg_loader *l = loader_of(&d, (meg_loader_options){.batch = 8, .shift = 3});
-    meg_batch b = next(l, 0, 0);
+    batch b = next(l, 0, 0);
     for (int i = 0; i < 8; i++) {
         int zeros = 0;
         for (int j = 0; j < 27; j++)
@@ -390,29 +398,33 @@ static void test_parts(void **state)
     meg_dataset all = fake_set(&f), part = fake_set(&g);
     all.label = part.label = meg_box_of(1, 1, 1, HIGH, WIDE);
     bool of[BATCH] = {true, false, true, true, false};
-    meg_wanted w = {
-        {{0, 0, 0, 1, 2}, {1, 2, 1, 3, WIDE}}, {{0, 0, 0, 0, 1}, {1, 1, 1, 2, 4}}, of, NULL};
+    meg_wanted w[2];
+    meg_dataset_wants(&part, w);
+    w[0].box = (meg_box){{0, 0, 0, 1, 2}, {1, 2, 1, 3, WIDE}};
+    w[0].of = of;
+    w[1].box = (meg_box){{0, 0, 0, 0, 1}, {1, 1, 1, 2, 4}};
     for (int moved = 0; moved < 2; moved++) {
         meg_loader_options o = {
             .batch = BATCH, .shuffle = true, .shift = 3 * moved, .flip = moved, .seed = 7};
         meg_loader *a = loader_of(&all, o);
-        o.wanted = &w;
+        o.wants = 2;
+        o.want = w;
         meg_loader *b = loader_of(&part, o);
-        meg_batch x = next(a, 1, 0), y = next(b, 1, 0);
-        int64_t p[MEG_AXES], at = 0, size = meg_box_size(&w.sample),
-                             labels = meg_box_size(&w.label);
+        batch x = next(a, 1, 0), y = next(b, 1, 0);
+        int64_t p[MEG_AXES], at = 0, size = meg_box_size(&w[0].box),
+                             labels = meg_box_size(&w[1].box);
         for (int i = 0; i < BATCH; i++) {
             at = 0;
-            for (bool on = meg_box_first(&w.sample, p); on; on = meg_box_next(&w.sample, p), at++)
+            for (bool on = meg_box_first(&w[0].box, p); on; on = meg_box_next(&w[0].box, p), at++)
                 if (of[i])
                     assert_true(y.samples[i * size + at] ==
                                 x.samples[i * SIZE + meg_box_at(&all.sample, p)]);
             at = 0;
-            for (bool on = meg_box_first(&w.label, p); on; on = meg_box_next(&w.label, p), at++)
+            for (bool on = meg_box_first(&w[1].box, p); on; on = meg_box_next(&w[1].box, p), at++)
                 assert_int_equal(y.labels[i * labels + at],
                                  x.labels[i * HIGH * WIDE + meg_box_at(&all.label, p)]);
         }
-        assert_true(meg_box_equal(&y.sample, &w.sample) && meg_box_equal(&y.label, &w.label));
+        assert_true(meg_box_equal(&y.sample, &w[0].box) && meg_box_equal(&y.label, &w[1].box));
         wait_reads(&f, (moved + 1) * 2 * BATCH); /* this batch and the next */
         meg_loader_free(a);
         meg_loader_free(b);

@@ -131,15 +131,20 @@ static void test_missing_targets(void **state)
     assert_int_equal(meg_plan_make(g, &e, &profile, "batch=4 micro=2", 0, &p), MEG_OK);
     assert_int_equal(meg_engine_new(p, d, NULL, &e, MEG_FILL, &x), MEG_OK);
     meg_engine_start(x, 5);
-    meg_feed feed = {.samples = (float[]){0, 0, 0, 0},
-                     .targets = (float[]){1, NAN, NAN, NAN},
-                     .scalars = {0.05, 1, 0, 1}};
+    meg_fed fed[] = {{.name = "image", .data = (float[]){0, 0, 0, 0}},
+                     {.name = "target", .data = (float[]){1, NAN, NAN, NAN}}};
+    meg_feed feed = {.count = 2, .fed = fed, .scalars = {0.05, 1, 0, 1}};
     assert_int_equal(meg_engine_step(x, &e, MEG_ENTRY_TRAIN, &feed, &out), MEG_OK);
     assert_true(out.loss == 9);
-    feed.targets = NULL;
+    feed.count = 1;
     assert_int_equal(meg_engine_step(x, &e, MEG_ENTRY_TRAIN, &feed, &out), MEG_EARG);
     assert_string_equal(e.message,
-                        "the loss of by hand compares with real targets, but the step has none");
+                        "by hand reads 'target', but the step has no numbers for it");
+    feed.count = 2;
+    fed[1].dtype = MEG_I32;
+    assert_int_equal(meg_engine_step(x, &e, MEG_ENTRY_TRAIN, &feed, &out), MEG_EARG);
+    assert_string_equal(e.message,
+                        "'target' of by hand takes real numbers, but the step has them as i32");
     meg_engine_free(x);
     meg_plan_destroy(p);
     meg_device_close(d);

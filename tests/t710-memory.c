@@ -68,9 +68,7 @@ static void run(const meg_model *model, const char *plan_options, int64_t sample
             network_feed(g, p->entry[i].batch, &f);
             f.scalars.lr = 1e-3;
             if (meg_engine_step(x, &e, i, &f, &o) != MEG_OK) fail_msg("%s", e.message);
-            free((void *)(uintptr_t)f.samples);
-            free((void *)(uintptr_t)f.labels);
-            free((void *)(uintptr_t)f.targets);
+            network_unfeed(&f);
             if (step == 0) first = heap();
         }
     int64_t touched = meg_engine_touched(x), grown = heap() - first;

@@ -73,9 +73,7 @@ static void rank(meg_comm *c, void *graph)
     OK(&e, meg_comm_gather(c, &e, &loss[1], sizeof loss[1], other));
     REQUIRE(other[0] == other[1], "losses %g and %g on two ranks", other[0], other[1]);
     REQUIRE(meg_engine_outcome(x, &e, &late) == MEG_EARG, "one outcome too many");
-    free((void *)(uintptr_t)f.samples);
-    free((void *)(uintptr_t)f.labels);
-    free((void *)(uintptr_t)f.targets);
+    network_unfeed(&f);
     meg_engine_free(x);
     meg_plan_destroy(p);
     meg_device_close(d);

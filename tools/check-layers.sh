@@ -17,7 +17,7 @@ rooms='
 base | base/files
 exec | exec/probe
 cli/report | cli/page | cli | cli/launch | cli/commands
-train/checkpoint train/outlook train/step | train
+train/checkpoint train/outlook train/step | train | train/caller
 plan/layout plan/schedule | plan/program | plan/partition plan/replay | plan/distribute | plan/lower | plan | plan/search
 comm | comm/allreduce
 import | import/safetensors import/onnx/wire | import/onnx/build import/onnx/write | import/onnx/fold | import/onnx/operators | import/onnx

@@ -7,6 +7,9 @@
  *     sample   an image (c, d, h, w), or a row of tokens (w): ids, which floats hold exactly
  *     label    classes: one, or one per pixel or token (d, h, w), below 0 where none counts;
  *              or real targets (c, d, h, w), NaN where none counts
+ *
+ * These two are the *fields* of a data set from files. Others have fields with names, each for the
+ * input or the labels of that name (data/memory.c); what their numbers mean, the network knows.
  */
 #ifndef MEG_DATA_DATA_H
 #define MEG_DATA_DATA_H
@@ -25,6 +28,18 @@ typedef struct meg_findings {
     char said[2][MEG_FINDING]; /* what a user should know in any case */
 } meg_findings;
 
+enum {
+    MEG_FIELD_SAMPLE, /* of a data set without names */
+    MEG_FIELD_LABEL
+};
+
+typedef struct meg_field { /* an array with a name: one box of numbers a sample */
+    const char *name;
+    int rank;               /* n included */
+    int64_t dims[MEG_AXES]; /* file order, dims[0] = count */
+    meg_dtype dtype;        /* as it is stored */
+} meg_field;
+
 typedef struct meg_dataset {
     const struct meg_reader *reader;
     int64_t count;          /* samples */
@@ -38,7 +53,17 @@ typedef struct meg_dataset {
     void *state;            /* of the reader */
     char source[MEG_TEXT];  /* as opened, for messages */
     meg_findings findings;
+    int fields; /* with names; 0: it has a sample and its labels, as above */
+    const meg_field *field;
 } meg_dataset;
+
+typedef struct meg_ask { /* for numbers of a data set */
+    int field;
+    int64_t index;   /* of the sample */
+    meg_dtype dtype; /* as which they are wanted: MEG_F32, MEG_I32, of fields with names MEG_F64 */
+    meg_box all;     /* of a sample, n is [0,1): how its elements lie in index space */
+    meg_box box;     /* of that, what is wanted */
+} meg_ask;
 
 typedef struct meg_reader {
     const char *name, *doc;
@@ -53,6 +78,8 @@ typedef struct meg_reader {
     /* The same of its labels: int32_t, or float where they are real. */
     meg_status (*label)(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
                         void *out);
+    /* Takes the place of both where fields have names. */
+    meg_status (*get)(const meg_dataset *d, meg_error *e, const meg_ask *ask, void *out);
 } meg_reader;
 
 const meg_reader *meg_reader_find(const char *name);
@@ -62,10 +89,24 @@ const meg_reader *meg_reader_at(int i);
 meg_status meg_dataset_open(meg_error *e, const char *source, meg_dataset *out);
 void meg_dataset_close(meg_dataset *d);
 
-typedef struct meg_wanted {           /* what a rank reads of a batch */
-    meg_box sample, label;            /* of each sample; empty: nothing */
-    const bool *of_sample, *of_label; /* (batch) which samples; NULL: all */
+/* Row-major numbers of a box of one sample's field. */
+meg_status meg_dataset_read(const meg_dataset *d, meg_error *e, const meg_ask *ask, void *out);
+
+typedef struct meg_wanted { /* what a rank reads of a batch, for an input or labels of its network */
+    const char *name;       /* of it */
+    int field;              /* of the data set */
+    bool label;             /* where none counts, they are below 0, or NaN */
+    bool ids;               /* of tokens: have no pixels that could be moved */
+    meg_dtype dtype;        /* MEG_F32, MEG_F64, MEG_I32 */
+    meg_box all;            /* of each sample: n is [0,1) */
+    meg_box box;            /* of that, what is read; empty: nothing */
+    const bool *of;         /* (batch) of which samples; NULL: all */
+    int64_t below;          /* ids and classes must be below it, or below 0: none; 0: not known */
+    int64_t ignore;         /* but this one may be anything; below 0: none */
 } meg_wanted;
+
+/* The fields of a data set without names, all of them. */
+void meg_dataset_wants(const meg_dataset *d, meg_wanted out[2]);
 
 /* The loader: a background thread that keeps one batch ready. Batch k of a pass holds samples
  * [k*batch, min((k+1)*batch, count)) of the pass's order: shuffled by the counter-based generator
@@ -79,16 +120,15 @@ typedef struct meg_loader_options {
                        pixel move along; what is shifted in does not count) */
     bool flip;     /* mirror w with probability 1/2 */
     uint64_t seed;
-    int64_t vocabulary;       /* tokens must be below it, or below 0: none; 0: not known */
-    const meg_wanted *wanted; /* NULL: everything; must stay */
+    int wants;
+    const meg_wanted *want; /* (wants) must stay; 0: everything, of a data set without names */
 } meg_loader_options;
 
 typedef struct meg_batch { /* borrowed until the next call of meg_loader_next */
     int64_t count;         /* samples in it */
-    const float *samples;  /* (count, c, d, h, w), as `sample` has it */
-    const int32_t *labels; /* (count, d, h, w), as `label` has it; NULL where they are real */
-    const float *targets;  /* (count, c, d, h, w), likewise; NULL where they are classes */
-    meg_box sample, label; /* what there is of each sample; what is not wanted is not set */
+    int wants;
+    const meg_wanted *want;
+    void *const *data; /* (wants) (count, c, d, h, w) as `box` has it; what is not wanted is not set */
 } meg_batch;
 
 meg_status meg_loader_new(meg_error *e, const meg_dataset *d, const meg_loader_options *o,

@@ -91,6 +91,25 @@ void meg_dataset_label(meg_dataset *d, bool real, int rank, const int64_t dims[]
         d->label.hi[real && i == 1 ? MEG_C : MEG_AXES - rank + i] = dims[i];
 }
 
+meg_status meg_dataset_read(const meg_dataset *d, meg_error *e, const meg_ask *ask, void *out)
+{
+    if (d->reader->get) return d->reader->get(d, e, ask, out);
+    if (ask->field == MEG_FIELD_SAMPLE) return d->reader->read(d, e, ask->index, &ask->box, out);
+    return d->reader->label(d, e, ask->index, &ask->box, out);
+}
+
+void meg_dataset_wants(const meg_dataset *d, meg_wanted out[2])
+{
+    out[0] = (meg_wanted){.name = "samples", .all = d->sample, .box = d->sample, .ids = d->tokens, .ignore = -1};
+    out[1] = (meg_wanted){.name = "labels",
+                          .field = MEG_FIELD_LABEL,
+                          .label = true,
+                          .dtype = d->real ? MEG_F32 : MEG_I32,
+                          .all = d->label,
+                          .box = d->label,
+                          .ignore = -1};
+}
+
 meg_run meg_run_first(const meg_box *sample, const meg_box *box)
 {
     meg_run r = {.sample = *sample};

@@ -18,8 +18,7 @@
 
 enum {
     SLOTS = 2,
-    ALIGNMENT = 64,
-    LABEL_BYTES = 4
+    ALIGNMENT = 64
 };
 
 typedef enum slot_state {
@@ -31,17 +30,16 @@ typedef enum slot_state {
 typedef struct slot {
     slot_state state;
     int64_t epoch, index, count;
-    float *samples; /* (count, c, d, h, w) */
-    char *labels;   /* (count, c, d, h, w) of 4 bytes: int32_t, or float where they are real */
+    void **data; /* (wants) (count, c, d, h, w) */
     meg_error error;
 } slot;
 
 struct meg_loader {
     const meg_dataset *data;
     meg_loader_options options;
-    meg_wanted part;                          /* what is read */
-    int64_t batches, sample_size, label_size; /* of a pass; elements of what is wanted */
-    char *plain; /* a part of a sample, or of its labels, before augmentation */
+    meg_wanted whole[2]; /* of a data set without names, if nothing else is wanted */
+    int64_t batches;     /* of a pass */
+    char *plain;         /* a part of a sample, or of its labels, before augmentation; NULL: none */
     slot slot[SLOTS];
     int current; /* the caller's slot; the other is the thread's */
     bool stop;
@@ -64,14 +62,33 @@ static int64_t draw_shift(uint32_t bits, int64_t shift, int64_t extent)
     return (int64_t)(bits % (uint64_t)(2 * shift + 1)) - shift;
 }
 
+static int64_t numbers_of(const meg_wanted *w) /* of a sample */
+{
+    return meg_box_size(&w->box);
+}
+
+/* Labels per pixel move along with their image; ids of tokens stay, and so do labels of the whole sample. */
+static bool has_pixels(const meg_wanted *w)
+{
+    return !w->ids && (meg_extent(&w->all, MEG_H) > 1 || meg_extent(&w->all, MEG_W) > 1);
+}
+
+static const meg_wanted *first_image(const meg_loader_options *o)
+{
+    for (int i = 0; i < o->wants; i++)
+        if (!o->want[i].label && has_pixels(&o->want[i])) return &o->want[i];
+    return NULL;
+}
+
 static change draw_change(const meg_loader *l, int64_t epoch, int64_t sample)
 {
     const meg_loader_options *o = &l->options;
     meg_stream s = {o->seed, (uint64_t)epoch, meg_hash("augment")};
     uint32_t bits[4];
     meg_random_bits(s, (uint64_t)sample, bits);
-    return (change){draw_shift(bits[0], o->shift, l->data->sample.hi[MEG_H]),
-                    draw_shift(bits[1], o->shift, l->data->sample.hi[MEG_W]),
+    const meg_wanted *image = first_image(o);
+    return (change){draw_shift(bits[0], o->shift, image ? image->all.hi[MEG_H] : 1),
+                    draw_shift(bits[1], o->shift, image ? image->all.hi[MEG_W] : 1),
                     o->flip && bits[2] >> 31};
 }
 
@@ -114,71 +131,65 @@ enum {
     NOT_A_NUMBER = 0x7fc00000 /* as a float: a target that does not count */
 };
 
-static bool per_pixel(const meg_dataset *d)
+/* An id that the network has no row for would only show as a loss that is no number, and a class that it
+ * does not know not at all. */
+static meg_status check_numbers(const meg_loader *l, meg_error *e, const meg_wanted *w,
+                                int64_t sample, const void *data)
 {
-    return meg_extent(&d->label, MEG_H) > 1 || meg_extent(&d->label, MEG_W) > 1;
-}
-
-typedef meg_status read_fn(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
-                           void *out);
-
-static meg_status read_sample(const meg_dataset *d, meg_error *e, int64_t index, const meg_box *box,
-                              void *out)
-{
-    return d->reader->read(d, e, index, box, out);
-}
-
-/* A token that the network has no row for would only show as a loss that is no number. */
-static meg_status check_tokens(const meg_loader *l, meg_error *e, int64_t sample, const float *ids)
-{
-    int64_t count = l->sample_size, known = l->options.vocabulary;
-    for (int64_t i = 0; i < count && known > 0; i++)
-        MEG_CHECK(e, ids[i] < (float)known, MEG_EDATA,
-                  "%s: sample %" PRId64 " has the token %.0f, but the network knows 0..%" PRId64
-                  ": mend the sample, or use a network for more tokens",
-                  l->data->source, sample, (double)ids[i], known - 1);
+    const int32_t *whole = data;
+    const float *floats = data;
+    int64_t count = w->below > 0 ? numbers_of(w) : 0;
+    for (int64_t i = 0; i < count; i++) {
+        double number = w->dtype == MEG_I32 ? (double)whole[i] : (double)floats[i];
+        if (number < (double)w->below || (w->ignore >= 0 && number == (double)w->ignore)) continue;
+        if (w->label)
+            return meg_fail(e, MEG_EDATA,
+                            "%s: sample %" PRId64 " has the label %.0f in '%s', but the network "
+                            "knows the classes 0..%" PRId64
+                            ": mend it, or use a network for more classes (below 0: does not count)",
+                            l->data->source, sample, number, w->name, w->below - 1);
+        return meg_fail(e, MEG_EDATA,
+                        "%s: sample %" PRId64 " has the token %.0f, but the network knows 0..%" PRId64
+                        ": mend the sample, or use a network for more tokens",
+                        l->data->source, sample, number, w->below - 1);
+    }
     return MEG_OK;
 }
 
 /* A part of a changed image, or of its labels. */
-static meg_status read_changed(const meg_loader *l, slot *b, int64_t sample, change_job *j,
-                               read_fn *read, void *out)
+static meg_status read_changed(const meg_loader *l, slot *b, const meg_ask *ask, const change *g,
+                               const meg_wanted *w, void *out)
 {
-    meg_box source = source_of(j->image, j->change, *j->part);
-    j->source = &source;
+    meg_box source = source_of(&w->all, g, w->box);
+    change_job j = {.image = &w->all,
+                    .part = &w->box,
+                    .source = &source,
+                    .change = g,
+                    .none = !w->label             ? 0
+                            : w->dtype == MEG_I32 ? (uint32_t)NO_CLASS
+                                                  : NOT_A_NUMBER};
+    meg_ask part = *ask;
+    part.box = source;
     if (!meg_box_empty(&source))
-        MEG_TRY(&b->error, read(l->data, &b->error, sample, &source, l->plain));
-    apply_change(j, (const uint32_t *)l->plain, out);
+        MEG_TRY(&b->error, meg_dataset_read(l->data, &b->error, &part, l->plain));
+    apply_change(&j, (const uint32_t *)l->plain, out);
     return MEG_OK;
 }
 
-static bool wants(const meg_box *box, const bool of[], int64_t i)
-{
-    return !meg_box_empty(box) && (!of || of[i]);
-}
-
-/* Sample `sample` of the data set as the i-th of the batch. */
+/* What is wanted of sample `sample` of the data set, as the i-th of the batch. */
 static meg_status fill_sample(const meg_loader *l, slot *b, int64_t i, int64_t sample)
 {
-    const meg_dataset *d = l->data;
-    const meg_wanted *w = &l->part;
-    float *out = b->samples + i * l->sample_size;
-    char *label = b->labels + i * l->label_size * LABEL_BYTES;
     change g = draw_change(l, b->epoch, sample);
-    change_job image = {.image = &d->sample, .part = &w->sample, .change = &g};
-    change_job labels = {.image = &d->label,
-                         .part = &w->label,
-                         .change = &g,
-                         .none = d->real ? NOT_A_NUMBER : (uint32_t)NO_CLASS};
-    if (wants(&w->sample, w->of_sample, i)) {
-        if (l->plain) MEG_TRY(&b->error, read_changed(l, b, sample, &image, read_sample, out));
-        else MEG_TRY(&b->error, read_sample(d, &b->error, sample, &w->sample, out));
-        if (d->tokens) MEG_TRY(&b->error, check_tokens(l, &b->error, sample, out));
+    for (int k = 0; k < l->options.wants; k++) {
+        const meg_wanted *w = &l->options.want[k];
+        if (meg_box_empty(&w->box) || (w->of && !w->of[i])) continue;
+        char *out = (char *)b->data[k] + i * numbers_of(w) * meg_dtype_bytes(w->dtype);
+        meg_ask ask = {w->field, sample, w->dtype, w->all, w->box};
+        if (l->plain && has_pixels(w)) MEG_TRY(&b->error, read_changed(l, b, &ask, &g, w, out));
+        else MEG_TRY(&b->error, meg_dataset_read(l->data, &b->error, &ask, out));
+        MEG_TRY(&b->error, check_numbers(l, &b->error, w, sample, out));
     }
-    if (!wants(&w->label, w->of_label, i)) return MEG_OK;
-    if (l->plain && per_pixel(d))
-        return read_changed(l, b, sample, &labels, d->reader->label, label);
-    return d->reader->label(d, &b->error, sample, &w->label, label);
+    return MEG_OK;
 }
 
 static meg_status fill(const meg_loader *l, slot *b)
@@ -225,44 +236,69 @@ static void *run(void *loader)
 
 /* ---- the caller's side ---- */
 
-static meg_status check(meg_error *e, const meg_dataset *d, const meg_loader_options *o)
+/* All that move are moved alike. */
+static meg_status check_moves(meg_error *e, const meg_dataset *d, const meg_loader_options *o)
 {
-    bool moved = o->shift || o->flip, plane = true;
-    for (int axis = MEG_D; axis < MEG_AXES && per_pixel(d); axis++)
-        plane = plane && d->label.hi[axis] == d->sample.hi[axis];
-    MEG_CHECK(e, !moved || !d->tokens, MEG_EARG,
+    const meg_wanted *image = first_image(o);
+    MEG_CHECK(e, image || !d->tokens, MEG_EARG,
               "loader: %s has tokens: shift and flip are for "
               "images",
               d->source);
-    MEG_CHECK(e, !moved || plane, MEG_EARG,
-              "loader: %s has labels per pixel of another extent than "
-              "its images: shift and flip cannot move them along",
-              d->source);
+    for (int i = 0; i < o->wants && image; i++) {
+        const meg_wanted *w = &o->want[i];
+        bool same = true;
+        for (int axis = MEG_D; axis < MEG_AXES && has_pixels(w); axis++)
+            same = same && w->all.hi[axis] == image->all.hi[axis];
+        MEG_CHECK(e, same, MEG_EARG,
+                  "loader: %s has %s per pixel of another extent than "
+                  "its images: shift and flip cannot move them along",
+                  d->source, w->label ? "labels" : w->name);
+        MEG_CHECK(e, w->dtype != MEG_F64 || !has_pixels(w), MEG_EARG,
+                  "loader: '%s' of %s is in double: shift and flip are for floats", w->name,
+                  d->source);
+    }
+    return MEG_OK;
+}
+
+static meg_status check(meg_error *e, const meg_dataset *d, const meg_loader_options *o)
+{
+    if (o->shift || o->flip) MEG_TRY(e, check_moves(e, d, o));
     MEG_CHECK(e, o->batch >= 1, MEG_EARG, "loader: batch=%" PRId64 ": use 1 or more", o->batch);
     MEG_CHECK(e, 0 <= o->shift && o->shift <= INT32_MAX, MEG_EARG,
               "loader: shift=%" PRId64 ": use 0 or more", o->shift);
     return MEG_OK;
 }
 
+static bool allocate_slot(const meg_loader *l, slot *b, int64_t most)
+{
+    b->data = calloc((size_t)l->options.wants + 1, sizeof *b->data);
+    for (int k = 0; b->data && k < l->options.wants; k++) {
+        const meg_wanted *w = &l->options.want[k];
+        size_t bytes = (size_t)(most * numbers_of(w) + 1) * (size_t)meg_dtype_bytes(w->dtype);
+        if (posix_memalign(&b->data[k], ALIGNMENT, bytes)) return false;
+    }
+    return b->data;
+}
+
 static meg_status allocate(meg_error *e, meg_loader *l)
 {
     int64_t most = l->options.batch < l->data->count ? l->options.batch : l->data->count;
-    bool fits = most <= INT64_MAX / 8 / (l->sample_size + l->label_size + 1);
-    for (int i = 0; i < SLOTS && fits; i++) {
-        slot *b = &l->slot[i];
-        size_t bytes = (size_t)(most * l->sample_size + 1) * sizeof *b->samples;
-        fits = posix_memalign((void **)&b->samples, ALIGNMENT, bytes) == 0;
-        b->labels = malloc((size_t)(most * l->label_size + 1) * LABEL_BYTES);
-        fits = fits && b->labels;
+    int64_t all = 1, largest = 0;
+    for (int k = 0; k < l->options.wants; k++) {
+        int64_t numbers = numbers_of(&l->options.want[k]);
+        all += numbers;
+        if (numbers > largest) largest = numbers;
     }
+    bool fits = most <= INT64_MAX / 16 / all;
+    for (int i = 0; i < SLOTS && fits; i++)
+        fits = allocate_slot(l, &l->slot[i], most);
     if (fits && (l->options.shift || l->options.flip)) {
-        int64_t size = l->sample_size > l->label_size ? l->sample_size : l->label_size;
-        l->plain = malloc((size_t)(size + 1) * sizeof(float));
+        l->plain = malloc((size_t)(largest + 1) * sizeof(float));
         fits = l->plain;
     }
     MEG_CHECK(e, fits, MEG_ENOMEM,
               "loader: no memory for two batches of %" PRId64 " samples of %" PRId64 " values",
-              most, l->sample_size);
+              most, all - 1);
     return MEG_OK;
 }
 
@@ -286,16 +322,18 @@ static meg_status start(meg_error *e, meg_loader *l)
 meg_status meg_loader_new(meg_error *e, const meg_dataset *d, const meg_loader_options *o,
                           meg_loader **out)
 {
-    MEG_TRY(e, check(e, d, o));
     meg_loader *l = calloc(1, sizeof *l);
     MEG_CHECK(e, l, MEG_ENOMEM, "loader: no memory");
     l->data = d;
     l->options = *o;
-    l->batches = (d->count - 1) / o->batch + 1;
-    l->part = o->wanted ? *o->wanted : (meg_wanted){d->sample, d->label, NULL, NULL};
-    l->sample_size = meg_box_size(&l->part.sample);
-    l->label_size = meg_box_size(&l->part.label);
-    meg_status status = allocate(e, l);
+    if (o->wants == 0) {
+        meg_dataset_wants(d, l->whole);
+        l->options.wants = 2;
+        l->options.want = l->whole;
+    }
+    meg_status status = check(e, d, &l->options);
+    if (status == MEG_OK) l->batches = (d->count - 1) / o->batch + 1;
+    if (status == MEG_OK) status = allocate(e, l);
     if (status == MEG_OK) status = start(e, l);
     if (status != MEG_OK) {
         meg_loader_free(l);
@@ -321,8 +359,9 @@ void meg_loader_free(meg_loader *l)
         pthread_mutex_destroy(&l->lock);
     }
     for (int i = 0; i < SLOTS; i++) {
-        free(l->slot[i].samples);
-        free(l->slot[i].labels);
+        for (int k = 0; l->slot[i].data && k < l->options.wants; k++)
+            free(l->slot[i].data[k]);
+        free(l->slot[i].data);
     }
     free(l->plain);
     free(l);
@@ -366,12 +405,7 @@ meg_status meg_loader_next(meg_loader *l, meg_error *e, int64_t epoch, int64_t i
         bool last = index + 1 == l->batches;
         int64_t then = last ? epoch + 1 : epoch, next = last ? 0 : index + 1;
         if (!holds(other, then, next)) request(l, other, then, next);
-        *out = (meg_batch){.count = b->count,
-                           .samples = b->samples,
-                           .sample = l->part.sample,
-                           .label = l->part.label};
-        if (l->data->real) out->targets = (const float *)b->labels;
-        else out->labels = (const int32_t *)b->labels;
+        *out = (meg_batch){b->count, l->options.wants, l->options.want, b->data};
     } else {
         *e = b->error;
         b->state = FREE; /* asked again, it is tried again */

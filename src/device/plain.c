@@ -98,7 +98,7 @@ static void run_kernel(const meg_prepared *k, void *const at[MEG_OPERANDS], cons
     const meg_request *r = &k->request;
     meg_call c = {.graph = r->graph, .node = r->node, .work = r->work, .moment = *m};
     for (int i = 0; i < MEG_OPERANDS; i++)
-        c.t[i] = (meg_tensor){r->box[i], at[i]};
+        c.t[i] = (meg_array){r->box[i], at[i]};
     if (k->spec.shared) drop_repeated(k, &c);
     meg_op_kernel(r->node->op, r->pass, real)(&c);
 }
@@ -260,7 +260,7 @@ static meg_status known_bytes(meg_error *e, const meg_request *r, const meg_spec
 static meg_status prepare_add(meg_device *d, meg_error *e, const meg_request *r, meg_prepared *out)
 {
     static void (*const add[])(const meg_prepared *, void *const[], const meg_moment *) = {
-        [MEG_F32] = add_f32, [MEG_F64] = add_f64, [MEG_I32] = add_i32, [MEG_U8] = NULL};
+        [MEG_F32] = add_f32, [MEG_F64] = add_f64, [MEG_I32] = add_i32, [MEG_BOOL] = NULL};
     (void)d;
     MEG_TRY(e, known_bytes(e, r, &out->spec, MEG_Y));
     MEG_CHECK(e, add[r->dtype[MEG_Y]], MEG_EUNSUPPORTED, "add of %s: use f32, f64 or i32",

@@ -90,6 +90,36 @@ static meg_status find_groups(meg_compiled *c, meg_error *e, const int node[])
     return MEG_OK;
 }
 
+static void find_loads(meg_compiled *c)
+{
+    for (int i = 0; i < c->entry->stations; i++) {
+        const meg_station *t = &c->entry->station[i];
+        for (int k = 0; k < t->instrs; k++) {
+            const meg_slot *s = t->instr[k].code == MEG_LOAD ? &t->slot[t->instr[k].slot[MEG_Y]]
+                                                             : NULL;
+            if (s && s->role == MEG_ROLE_VALUE) c->loads[s->value] = true;
+        }
+    }
+}
+
+meg_status meg_compiled_feed(meg_compiled *c, meg_error *e, const meg_feed *feed)
+{
+    const meg_graph *g = c->entry->graph;
+    for (int i = 0; i < g->values; i++) {
+        c->fed[i] = NULL;
+        for (int k = 0; k < feed->count && c->loads[i]; k++)
+            if (strcmp(feed->fed[k].name, g->value[i].name) == 0) c->fed[i] = &feed->fed[k];
+        MEG_CHECK(e, !c->loads[i] || (c->fed[i] && c->fed[i]->data), MEG_EARG,
+                  "%s reads '%s', but the step has no numbers for it", g->name, g->value[i].name);
+        bool whole = g->value[i].dtype == MEG_I32;
+        meg_dtype type = c->loads[i] ? c->fed[i]->dtype : MEG_F32;
+        MEG_CHECK(e, type == MEG_F32 || type == (whole ? MEG_I32 : MEG_F64), MEG_EARG,
+                  "'%s' of %s takes %s numbers, but the step has them as %s", g->value[i].name,
+                  g->name, whole ? "whole" : "real", meg_dtype_name(type));
+    }
+    return MEG_OK;
+}
+
 meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, int which,
                        const meg_site *site)
 {
@@ -100,9 +130,12 @@ meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, int whi
     c->kernel = calloc(stations, sizeof *c->kernel);
     c->frame = calloc(stations, sizeof *c->frame);
     c->load = calloc(meg_entry_count(entry, MEG_LOAD) + 1, sizeof *c->load);
+    c->loads = calloc((size_t)entry->graph->values + 1, sizeof *c->loads);
+    c->fed = calloc((size_t)entry->graph->values + 1, sizeof *c->fed);
     c->reduction = calloc(meg_entry_count(entry, MEG_REDUCE) + 1, sizeof *c->reduction);
-    if (!c->kernel || !c->frame || !c->load || !c->reduction)
+    if (!c->kernel || !c->frame || !c->load || !c->loads || !c->fed || !c->reduction)
         return meg_fail(e, MEG_ENOMEM, "no memory for the program of %s", entry->name);
+    find_loads(c);
     MEG_TRY(e, find_totals(c, e, p));
     MEG_TRY(e, find_groups(c, e, meg_comm_node(site->comm)));
     for (int i = 0; i < entry->stations; i++)
@@ -124,6 +157,8 @@ void meg_compiled_clear(meg_compiled *c)
     free(c->kernel);
     free(c->frame);
     free(c->load);
+    free(c->loads);
+    free(c->fed);
     free(c->reduction);
     free(c->total);
     memset(c, 0, sizeof *c);
@@ -160,42 +195,47 @@ meg_reduction_spec meg_compiled_reduction(const meg_compiled *c, const meg_team 
 
 /* ---- loads ---- */
 
-/* Samples are floats, which hold ids up to 2^24 exactly. What is no whole number of 32 bits becomes
- * -1, which is no id. */
+/* Floats hold ids up to 2^24 exactly. What is no whole number of 32 bits becomes -1, which is no id. */
 static void load_whole(int32_t *to, const float *from, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
         to[i] = from[i] >= -0x1p31f && from[i] < 0x1p31f ? (int32_t)from[i] : -1;
 }
 
-static void load_numbers(meg_dtype type, void *to, const float *from, int64_t count)
+static void widen(double *to, const float *from, int64_t count)
 {
-    double *wide = to;
-    if (type == MEG_F32) memcpy(to, from, (size_t)count * sizeof *from);
-    if (type == MEG_I32) load_whole(to, from, count);
-    for (int64_t i = 0; type == MEG_F64 && i < count; i++)
-        wide[i] = (double)from[i];
+    for (int64_t i = 0; i < count; i++)
+        to[i] = (double)from[i];
+}
+
+static void narrow(float *to, const double *from, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = (float)from[i];
+}
+
+static void load_numbers(meg_dtype type, void *to, const meg_fed *f, int64_t first, int64_t count)
+{
+    const char *from = (const char *)f->data + first * meg_dtype_bytes(f->dtype);
+    if (f->dtype == type) memcpy(to, from, (size_t)(count * meg_dtype_bytes(type)));
+    else if (f->dtype == MEG_F64) narrow(to, (const double *)from, count);
+    else if (type == MEG_F64) widen(to, (const float *)from, count);
+    else load_whole(to, (const float *)from, count);
 }
 
 /* The rank's box of a micro-batch, out of what the feed has of the whole batch. */
 static void load_box(const meg_load *l, int micro, char *to)
 {
     const meg_value *x = &l->entry->graph->value[l->slot->value];
-    bool label = x->kind == MEG_LABEL;
-    const meg_box *box = &l->slot->box, *has = label ? &l->feed->label : &l->feed->sample;
+    const meg_box *box = &l->slot->box, *has = &l->fed->box;
     meg_box starts, all = x->shape;
     for (int a = MEG_C; a < MEG_AXES && !meg_box_empty(has); a++)
         all.lo[a] = has->lo[a], all.hi[a] = has->hi[a];
     int64_t p[MEG_AXES], run = meg_box_runs(&all, box, &starts);
     int64_t first = meg_box_size(&all) * micro, each = meg_dtype_bytes(l->slot->dtype);
-    const float *numbers = label ? l->feed->targets : l->feed->samples;
-    for (bool on = meg_box_first(&starts, p); on; on = meg_box_next(&starts, p)) {
-        int64_t from = first + meg_box_at(&all, p);
-        char *at = to + meg_box_at(box, p) * each;
-        if (label && x->dtype == MEG_I32)
-            memcpy(at, l->feed->labels + from, (size_t)run * sizeof(int32_t));
-        else load_numbers(l->slot->dtype, at, numbers + from, run);
-    }
+    for (bool on = meg_box_first(&starts, p); on; on = meg_box_next(&starts, p))
+        load_numbers(l->slot->dtype, to + meg_box_at(box, p) * each, l->fed,
+                     first + meg_box_at(&all, p), run);
 }
 
 /* Labels of all micro-batches that come through the station. */

@@ -10,6 +10,7 @@ typedef struct meg_load { /* what a LOAD needs to know when it runs */
     const meg_station *station;
     const meg_slot *slot;
     const meg_feed *feed;
+    const meg_fed *fed; /* of an input or labels, what the step has of them */
     int micro;
 } meg_load;
 
@@ -36,6 +37,8 @@ typedef struct meg_compiled {
     meg_prepared ***kernel;        /* (stations)(instrs); NULL for what the engine does */
     meg_frame_use **frame;         /* (stations)(frames) */
     meg_load *load;                /* of each line's LOADs, in order; filled as they are issued */
+    bool *loads;                   /* value: the rank loads something of it */
+    const meg_fed **fed;           /* value: of the step at hand; NULL: none */
     meg_reduction_spec *reduction; /* likewise, of REDUCEs */
     int totals;
     meg_total *total;
@@ -47,6 +50,10 @@ typedef struct meg_compiled {
 meg_status meg_compile(meg_compiled *c, meg_error *e, const meg_plan *p, int which,
                        const meg_site *site);
 void meg_compiled_clear(meg_compiled *c);
+
+/* What the step has of each value that the rank loads; refuses one that has too little, or of a type
+ * that cannot become the value's. */
+meg_status meg_compiled_feed(meg_compiled *c, meg_error *e, const meg_feed *feed);
 
 const meg_prepared *meg_compiled_kernel(const meg_compiled *c, const meg_station *t, int instr);
 meg_frame_use *meg_compiled_frame(const meg_compiled *c, const meg_station *t, int frame);

@@ -164,7 +164,8 @@ static void issue_load(run *r, const meg_walk *w, int64_t to)
     meg_load *l = &r->compiled->load[r->loads++];
     const meg_slot *slot = &w->station->slot[w->instr->slot[MEG_Y]];
     meg_stretch memory = {to, to + meg_load_bytes(w->station, slot)};
-    *l = (meg_load){r->entry, w->station, slot, r->feed, w->line->micro};
+    const meg_fed *fed = slot->role == MEG_ROLE_VALUE ? r->compiled->fed[slot->value] : NULL;
+    *l = (meg_load){r->entry, w->station, slot, r->feed, fed, w->line->micro};
     meg_arena_load(r->x->arena, &memory, meg_load_run, l);
 }
 
@@ -290,19 +291,10 @@ meg_status meg_engine_outcome(meg_engine *x, meg_error *e, meg_outcome *out)
     return MEG_OK;
 }
 
-static bool wants_targets(const meg_graph *g)
-{
-    for (int i = 0; i < g->values; i++)
-        if (g->value[i].kind == MEG_LABEL && g->value[i].dtype != MEG_I32) return true;
-    return false;
-}
-
 meg_status meg_engine_run(meg_engine *x, meg_error *e, int which, const meg_feed *feed)
 {
     const meg_entry *entry = &x->plan->entry[which];
-    MEG_CHECK(e, feed->targets || !wants_targets(entry->graph), MEG_EARG,
-              "the loss of %s compares with real targets, but the step has none",
-              entry->graph->name);
+    MEG_TRY(e, meg_compiled_feed(&x->entry[which], e, feed));
     MEG_CHECK(e, meg_engine_waiting(x) < TOLD, MEG_EARG,
               "the outcomes of %d steps are not asked for yet: ask before the next", TOLD);
     run r = {.x = x, .entry = entry, .compiled = &x->entry[which], .feed = feed};

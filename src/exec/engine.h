@@ -11,14 +11,18 @@
 
 typedef struct meg_engine meg_engine;
 
-typedef struct meg_feed {  /* of one step */
-    const float *samples;  /* (batch, c, d, h, w), of all ranks; an i32 input's too, whole numbers
-                              below 2^24 */
-    const int32_t *labels; /* (batch, d, h, w) */
+typedef struct meg_fed { /* an input, labels or targets of a step */
+    const char *name;    /* the graph's */
+    const void *data;    /* (batch, c, d, h, w), of all ranks; NULL: this rank has none of it */
+    meg_dtype dtype;     /* MEG_F32, MEG_F64 or MEG_I32; ids may be floats, whole ones below 2^24 */
+    meg_box box;         /* what the array has of each sample; empty: all of it */
+} meg_fed;
+
+typedef struct meg_feed { /* of one step */
+    int count;
+    const meg_fed *fed; /* (count) */
     meg_scalars scalars;
     uint64_t seed, step;
-    const float *targets;  /* (batch, c, d, h, w): of losses with real targets; NaN: none */
-    meg_box sample, label; /* what the arrays have of each sample; empty: all of it */
     bool (*wish)(
         void *context); /* of this rank, asked for at the end of the step and told to all with
                                     the losses: to stop; NULL: never */
@@ -65,6 +69,10 @@ bool meg_engine_put(meg_engine *x, int value, meg_role role, int index, meg_visi
                     void *context);
 bool meg_engine_get(meg_engine *x, int value, meg_role role, int index, meg_visit *get,
                     void *context);
+
+/* What the last step of an entry left of the network's i-th output: boxes, with samples counted over the whole
+ * batch, that those of all ranks together tile. Nothing where the entry keeps no outputs. */
+void meg_engine_output(meg_engine *x, int entry, int i, meg_visit *get, void *context);
 
 /* Draws parameters and states anew: the same for every plan, since numbers are keyed by name and
  * element. Optimizer states become zero. */

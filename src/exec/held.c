@@ -1,4 +1,4 @@
-/* Held memory seen from outside: weights, gradients and optimizer states in plain format.
+/* Memory seen from outside: held weights, gradients and optimizer states in plain format; outputs of a step.
  *
  * Formats that block channels keep samples apart, so such values are handed over in slices along n
  * and need little working memory, however large they are; weight formats go whole (they belong to
@@ -6,6 +6,7 @@
  */
 #include "exec/engine.h"
 #include "exec/start.h"
+#include "plan/program/walk.h"
 
 #include <math.h>
 #include <omp.h>
@@ -135,6 +136,41 @@ bool meg_engine_get(meg_engine *x, int value, meg_role role, int index, meg_visi
                     void *context)
 {
     return move((transfer){.x = x, .visit = get, .context = context}, value, role, index);
+}
+
+/* ---- outputs ---- */
+
+/* A station's share of an output lies micro-batch behind micro-batch. */
+static void visit_output(meg_engine *x, const meg_station *t, const meg_slot *s, meg_visit *get,
+                         void *context)
+{
+    const meg_entry *e = t->entry;
+    int ordinal = 0;
+    for (int m = 0; m < e->micro; m++) {
+        if (e->timetable->direction[m] != t->direction) continue;
+        meg_line line = {.ordinal = ordinal++};
+        meg_box box = s->box;
+        box.lo[MEG_N] += m * e->graph->batch;
+        box.hi[MEG_N] += m * e->graph->batch;
+        meg_mapping map = {.at = meg_slot_place(meg_engine_plan(x), t, s, &line),
+                           .bytes = s->bytes,
+                           .reads = true};
+        meg_arena_map(meg_engine_arena(x), &map);
+        get(context, &box, map.data);
+        meg_arena_unmap(meg_engine_arena(x), &map);
+    }
+}
+
+void meg_engine_output(meg_engine *x, int entry, int i, meg_visit *get, void *context)
+{
+    const meg_entry *e = &meg_engine_plan(x)->entry[entry];
+    meg_device_wait(meg_engine_device(x));
+    for (int k = 0; k < e->stations && !e->idle; k++)
+        for (int s = 0; s < e->station[k].slots; s++) {
+            const meg_slot *slot = &e->station[k].slot[s];
+            if (slot->role == MEG_ROLE_OUTPUT && slot->index == i)
+                visit_output(x, &e->station[k], slot, get, context);
+        }
 }
 
 /* ---- starting values ---- */

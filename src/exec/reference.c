@@ -66,14 +66,14 @@ static void run_node(const meg_reference *r, const meg_node *v, meg_pass pass)
     meg_call c = {.graph = r->graph, .node = v, .moment = {.seed = 1, .step = 1}};
     c.work = meg_op_whole(r->graph, v);
     for (int i = 0; i < v->inputs; i++)
-        c.t[MEG_X + i] = (meg_tensor){r->graph->value[v->in[i]].shape, r->data[v->in[i]]};
+        c.t[MEG_X + i] = (meg_array){r->graph->value[v->in[i]].shape, r->data[v->in[i]]};
     for (int i = 0; i < v->outputs; i++)
-        c.t[MEG_Y + i] = (meg_tensor){r->graph->value[v->out[i]].shape, r->data[v->out[i]]};
+        c.t[MEG_Y + i] = (meg_array){r->graph->value[v->out[i]].shape, r->data[v->out[i]]};
     for (int i = 0; i < v->op->auxes; i++) {
         meg_box box;
         meg_dtype type;
         v->op->aux(r->graph, v, &c.work, i, &box, &type);
-        c.t[MEG_AUX + i] = (meg_tensor){box, room(box, type)};
+        c.t[MEG_AUX + i] = (meg_array){box, room(box, type)};
     }
     call(&c, pass);
     if (pass == MEG_FORWARD && meg_op_has(v->op, MEG_STATE_PASS)) call(&c, MEG_STATE_PASS);

@@ -102,14 +102,15 @@ int64_t meg_box_at(const meg_box *b, const int64_t p[MEG_AXES])
 
 int64_t meg_dtype_bytes(meg_dtype t)
 {
-    static const int64_t bytes[] = {[MEG_F32] = 4, [MEG_F64] = 8, [MEG_I32] = 4, [MEG_U8] = 1};
+    static const int64_t bytes[] = {
+        [MEG_F32] = 4, [MEG_F64] = 8, [MEG_I32] = 4, [MEG_I64] = 8, [MEG_U8] = 1, [MEG_BOOL] = 1};
     return bytes[t];
 }
 
 const char *meg_dtype_name(meg_dtype t)
 {
-    static const char *const name[] = {
-        [MEG_F32] = "f32", [MEG_F64] = "f64", [MEG_I32] = "i32", [MEG_U8] = "u8"};
+    static const char *const name[] = {[MEG_F32] = "f32", [MEG_F64] = "f64", [MEG_I32] = "i32",
+                                       [MEG_I64] = "i64", [MEG_U8] = "u8",   [MEG_BOOL] = "bool"};
     return name[t];
 }
 

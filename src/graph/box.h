@@ -1,4 +1,4 @@
-/* Boxes: half-open intervals of the index space (n, c, d, h, w), and tensors that cover one box.
+/* Boxes: half-open intervals of the index space (n, c, d, h, w), and arrays that cover one box.
  *
  * Every index is global: a tensor knows which box it holds, so a kernel that runs on a shard reads
  * the same indices as one that runs on the whole, and a halo is only a larger box. Missing axes
@@ -6,6 +6,8 @@
  */
 #ifndef MEG_GRAPH_BOX_H
 #define MEG_GRAPH_BOX_H
+
+#include <megalith.h>
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,17 +25,10 @@ typedef struct meg_box {
     int64_t lo[MEG_AXES], hi[MEG_AXES];
 } meg_box;
 
-typedef enum meg_dtype {
-    MEG_F32,
-    MEG_F64,
-    MEG_I32,
-    MEG_U8
-} meg_dtype;
-
-typedef struct meg_tensor { /* row-major over its box: the plain format */
+typedef struct meg_array { /* row-major over its box: the plain format */
     meg_box box;
     void *data; /* NULL: absent */
-} meg_tensor;
+} meg_array;
 
 meg_box meg_box_of(int64_t n, int64_t c, int64_t d, int64_t h, int64_t w); /* from the origin */
 bool meg_box_empty(const meg_box *b);

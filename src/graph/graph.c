@@ -349,6 +349,23 @@ int64_t meg_graph_trainable(const meg_graph *g)
     return count;
 }
 
+int64_t meg_graph_kinds(const meg_graph *g, int value)
+{
+    const meg_value *x = &g->value[value];
+    int64_t least = 0;
+    for (int i = 0; i < g->nodes && x->dtype == MEG_I32; i++) {
+        const meg_node *v = &g->node[i];
+        bool ids = v->op->looks_up && v->in[0] == value;
+        bool classes = x->kind == MEG_LABEL && v->inputs > 1 && v->in[1] == value;
+        int64_t has = ids       ? g->value[v->in[1]].shape.hi[MEG_N]
+                      : classes ? g->value[v->in[0]].shape.hi[MEG_C]
+                                : 0;
+        if (classes && has == 1) has = 2; /* a mask: there, or not */
+        if (has && (least == 0 || has < least)) least = has;
+    }
+    return least;
+}
+
 int meg_graph_consumers(const meg_graph *g, int value)
 {
     int count = 0;

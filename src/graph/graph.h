@@ -97,7 +97,7 @@ struct meg_graph {
     meg_error error;                  /* the first, if any */
     void *owner;                      /* of the public interface: its context */
     int outputs, output[MEG_OUTPUTS]; /* of a graph from a file, in its order; logits, if it has
-                                         a loss */
+                                         a loss; of an entry, what meg_graph_results says of its source */
     bool last[MEG_OUTPUTS];           /* in the file, axis 1 of that output is the last one */
     void *file;                       /* that `stored` numbers lie in; copies of the graph borrow */
     void (*close_file)(void *file);
@@ -148,11 +148,18 @@ int meg_graph_add_leaf_like(meg_graph *g, const meg_value *like);
  * bce_logits). */
 int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight);
 
+/* What the network is asked for: the logits of its losses; without one, its outputs, or what the last node
+ * makes. Returns how many. */
+int meg_graph_results(const meg_graph *g, int out[MEG_OUTPUTS]);
+
 /* Infers all shapes for another batch. */
 meg_status meg_graph_rebatch(meg_graph *g, meg_error *e, int64_t batch);
 
 int64_t meg_graph_trainable(const meg_graph *g);                /* elements of all parameters */
 int meg_graph_find_value(const meg_graph *g, const char *name); /* -1: none */
+/* Numbers that a leaf of whole numbers may have, 0 and on: rows of the smallest table in which its ids are
+ * looked up, classes that the losses over its labels tell apart. 0: any. */
+int64_t meg_graph_kinds(const meg_graph *g, int value);
 int meg_graph_consumers(const meg_graph *g, int value);         /* how many (node, input) read it */
 
 #endif

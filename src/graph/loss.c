@@ -82,6 +82,19 @@ static int add_weights(meg_graph *g, const char *loss, int logits)
                                                   .start = MEG_ONES});
 }
 
+_Static_assert((int)MEG_LOSSES <= (int)MEG_OUTPUTS, "each loss has an output");
+
+int meg_graph_results(const meg_graph *g, int out[MEG_OUTPUTS])
+{
+    int count = 0;
+    for (int i = 0; i < g->losses; i++)
+        out[count++] = g->node[g->value[g->loss[i].value].maker].in[0];
+    for (int i = 0; g->losses == 0 && i < g->outputs; i++)
+        out[count++] = g->output[i];
+    if (count == 0 && g->nodes > 0) out[count++] = g->node[g->nodes - 1].out[0];
+    return count;
+}
+
 int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight)
 {
     const meg_op *known = meg_op_find(op);

@@ -65,7 +65,7 @@ typedef struct meg_call { /* what a plain-C kernel is given */
     const meg_graph *graph;
     const meg_node *node;
     meg_work work;
-    meg_tensor t[MEG_OPERANDS]; /* data == NULL: this pass has no such operand */
+    meg_array t[MEG_OPERANDS]; /* data == NULL: this pass has no such operand */
     meg_moment moment;
 } meg_call;
 

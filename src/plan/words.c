@@ -59,6 +59,8 @@ const meg_param meg_plan_params[] = {
      "auto|none|segments", 0, 0},
     {"keep_grads", MEG_PARAM_BOOL, AT(keep_grads), "no", "keep gradients after the step", NULL, 0,
      0},
+    {"predict", MEG_PARAM_BOOL, AT(predict), "no", "evaluation keeps outputs: for predictions",
+     NULL, 0, 0},
     {"goal", MEG_PARAM_CHOICE, AT(goal), "time",
      "what words that are not given are chosen for: the quickest step, the least memory, ranks x "
      "seconds; given: nothing is chosen",

@@ -45,25 +45,42 @@ static int64_t place_of(int64_t i, int64_t kept, int64_t count)
     return count <= kept ? i : (int64_t)((double)i / (double)kept * (double)count);
 }
 
+/* Some numbers of a sample's field, as floats. */
+static meg_status read_numbers(const meg_data *d, meg_ask ask, void *room, int64_t kept, float *out)
+{
+    meg_error *e = &d->ctx->error;
+    const float *numbers = room;
+    const int32_t *classes = room;
+    ask.box = middle_of(ask.all);
+    int64_t count = meg_box_size(&ask.box);
+    MEG_TRY(e, meg_dataset_read(&d->set, e, &ask, room));
+    for (int64_t i = 0; i < kept && i < count; i++) {
+        int64_t at = place_of(i, kept, count);
+        out[i] = ask.dtype == MEG_I32 ? (float)classes[at] : numbers[at];
+    }
+    return MEG_OK;
+}
+
+/* Of fields with names all have the same share of what is compared. */
 static meg_status read_probe(const meg_data *d, int64_t index, void *room, probe *out)
 {
     const meg_dataset *s = &d->set;
     meg_error *e = &d->ctx->error;
-    meg_box box = middle_of(s->sample);
-    int64_t count = meg_box_size(&box);
-    const float *numbers = room;
-    const int32_t *classes = room;
-    MEG_TRY(e, s->reader->read(s, e, index, &box, room));
-    for (int64_t i = 0; i < SAMPLE && i < count; i++)
-        out->sample[i] = numbers[place_of(i, SAMPLE, count)];
-    box = middle_of(s->label);
-    count = meg_box_size(&box);
-    MEG_TRY(e, s->reader->label(s, e, index, &box, room));
-    for (int64_t i = 0; i < LABELS && i < count; i++) {
-        int64_t at = place_of(i, LABELS, count);
-        out->label[i] = s->real ? numbers[at] : (float)classes[at];
+    for (int i = 0; i < s->fields && i < SAMPLE; i++) {
+        const meg_field *f = &s->field[i];
+        meg_ask ask = {.field = i, .index = index, .all = meg_box_of(1, 1, 1, 1, 1)};
+        for (int a = 1; a < f->rank; a++)
+            ask.all.hi[a] = f->dims[a];
+        int64_t share = SAMPLE / s->fields;
+        MEG_TRY(e, read_numbers(d, ask, room, share, out->sample + i * share));
     }
-    return MEG_OK;
+    if (s->fields) return MEG_OK;
+    meg_wanted w[2];
+    meg_dataset_wants(s, w);
+    meg_ask sample = {w[0].field, index, w[0].dtype, w[0].all, w[0].all};
+    meg_ask label = {w[1].field, index, w[1].dtype, w[1].all, w[1].all};
+    MEG_TRY(e, read_numbers(d, sample, room, SAMPLE, out->sample));
+    return read_numbers(d, label, room, LABELS, out->label);
 }
 
 static int64_t sample_of(const meg_data *d, int number)

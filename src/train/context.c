@@ -63,18 +63,14 @@ static meg_status open_device(meg_context *ctx, int cores)
     return meg_device_open(&ctx->error, o->device, (int)o->threads, &ctx->device);
 }
 
-meg_status meg_open(const char *options, meg_context **out)
+/* All that comes after the communicator. */
+static meg_status open_context(meg_context *ctx, const char *options)
 {
-    meg_context *ctx = calloc(1, sizeof *ctx);
-    *out = ctx;
-    if (!ctx) return MEG_ENOMEM;
-    meg_error *e = &ctx->error, parsed = {0};
-    ctx->pool = meg_pool_new();
+    meg_error *e = &ctx->error;
     const meg_form form = {meg_context_params, "context", ctx->pool};
-    meg_options_fill(&parsed, &form, options, &ctx->options);
-    MEG_TRY(e, meg_comm_open(e, &ctx->comm));
-    *e = parsed;
-    MEG_TRY(e, meg_context_agree(ctx, parsed.status));
+    *e = (meg_error){0};
+    meg_options_fill(e, &form, options, &ctx->options);
+    MEG_TRY(e, meg_context_agree(ctx, e->status));
     ctx->log.level = (meg_log_level)ctx->options.log;
     if (meg_comm_rank(ctx->comm) > 0 && ctx->log.level < MEG_DEBUG) ctx->log.level = MEG_QUIET;
 
@@ -86,6 +82,22 @@ meg_status meg_open(const char *options, meg_context **out)
     ctx->all_cores = cores.all;
     MEG_TRY(e, meg_context_agree(ctx, meg_context_judge(ctx, e, options)));
     return meg_context_agree(ctx, open_device(ctx, cores.share));
+}
+
+meg_status meg_context_open(const char *options, meg_comm *comm, meg_context **out)
+{
+    meg_context *ctx = calloc(1, sizeof *ctx);
+    *out = ctx;
+    if (!ctx) return MEG_ENOMEM;
+    ctx->pool = meg_pool_new();
+    ctx->comm = comm;
+    if (!comm) MEG_TRY(&ctx->error, meg_comm_open(&ctx->error, &ctx->comm));
+    return open_context(ctx, options);
+}
+
+meg_status meg_open(const char *options, meg_context **out)
+{
+    return meg_context_open(options, NULL, out);
 }
 
 void meg_close(meg_context *ctx)

@@ -37,6 +37,10 @@ struct meg_context {
     struct meg_foresight *foresight; /* the last one; NULL: none, or another rank has it */
 };
 
+/* Collective. Opens a context on ranks that are there already; the communicator becomes its own. NULL: those of the
+ * job. As meg_open, sets `out` even on failure. */
+meg_status meg_context_open(const char *options, meg_comm *comm, meg_context **out);
+
 struct meg_data {
     meg_context *ctx;
     meg_dataset set;
@@ -45,6 +49,8 @@ struct meg_data {
 /* Is it what the network was made for? Samples of the shape and kind (images, tokens) that the input takes,
  * labels that the losses compare with, no more classes than they tell apart (fit.c). */
 meg_status meg_data_fits(const meg_data *d, const meg_graph *g);
+/* The same of samples alone: labels may be missing, or any. */
+meg_status meg_data_feeds(const meg_data *d, const meg_graph *g);
 
 /* Collective. The status that all ranks then have: OK if all are, else that of the lowest rank that
  * failed, with its message. Every collective call of the public interface ends with this. */

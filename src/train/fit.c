@@ -2,8 +2,10 @@
 #include "train/context.h"
 
 #include "graph/op.h"
+#include "train/step/wants.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* One sample of a value, or its labels, must have the shape that the data set has. */
 static meg_status check_shape(meg_context *ctx, const meg_value *x, const meg_box *box,
@@ -48,19 +50,115 @@ static meg_status check_labels(meg_context *ctx, const meg_graph *g, const meg_d
     return MEG_OK;
 }
 
-meg_status meg_data_fits(const meg_data *d, const meg_graph *g)
+/* ---- fields with names ---- */
+
+/* Extents of 1 do not matter: a target a sample is (n) or (n, 1). */
+static bool same_extents(const meg_field *f, const meg_value *x)
+{
+    int i = 1, k = 1;
+    for (;;) {
+        while (i < f->rank && f->dims[i] == 1)
+            i++;
+        while (k < x->rank && x->dims[k] == 1)
+            k++;
+        if (i >= f->rank || k >= x->rank) return i >= f->rank && k >= x->rank;
+        if (f->dims[i++] != x->dims[k++]) return false;
+    }
+}
+
+static const char *shape_text(int rank, const int64_t dims[], char out[128])
+{
+    strcpy(out, "(n");
+    for (int i = 1; i < rank; i++)
+        snprintf(out + strlen(out), 128 - strlen(out), ", %" PRId64, dims[i]);
+    strcat(out, ")");
+    return out;
+}
+
+/* All that the network is given from outside: "x, label". */
+static const char *leaves_of(const meg_graph *g, char out[MEG_TEXT])
+{
+    *out = '\0';
+    for (int i = 0; i < g->values; i++)
+        if (g->value[i].kind == MEG_INPUT || g->value[i].kind == MEG_LABEL)
+            snprintf(out + strlen(out), MEG_TEXT - strlen(out), "%s%s", *out ? ", " : "",
+                     g->value[i].name);
+    return out;
+}
+
+static meg_status check_field(meg_context *ctx, const meg_graph *g, const meg_value *x,
+                              const meg_dataset *d)
+{
+    char text[MEG_TEXT], has[128], takes[128];
+    int at = meg_wants_field(d, x);
+    MEG_CHECK(&ctx->error, at >= 0, MEG_EARG, "%s has nothing for '%s': %s takes %s", d->source,
+              x->name, g->name, leaves_of(g, text));
+    const meg_field *f = &d->field[at];
+    MEG_CHECK(&ctx->error, same_extents(f, x), MEG_EARG,
+              "%s: '%s' has the shape %s, but %s takes %s", d->source, f->name,
+              shape_text(f->rank, f->dims, has), g->name, shape_text(x->rank, x->dims, takes));
+    bool real = f->dtype == MEG_F32 || f->dtype == MEG_F64;
+    MEG_CHECK(&ctx->error, x->dtype != MEG_I32 || !real, MEG_EARG,
+              "%s: '%s' has real numbers (%s), but %s takes %s: use whole ones, like int64",
+              d->source, f->name, meg_dtype_name(f->dtype), g->name,
+              x->kind == MEG_LABEL ? "classes" : "ids");
+    return MEG_OK;
+}
+
+static meg_status check_fields(meg_context *ctx, const meg_graph *g, const meg_dataset *d,
+                               bool labels)
+{
+    char text[MEG_TEXT];
+    for (int i = 0; i < g->values; i++)
+        if (g->value[i].kind == MEG_INPUT || (labels && g->value[i].kind == MEG_LABEL))
+            MEG_TRY(&ctx->error, check_field(ctx, g, &g->value[i], d));
+    for (int i = 0; i < d->fields; i++) {
+        int id = meg_graph_find_value(g, d->field[i].name);
+        bool leaf = id >= 0 && (g->value[id].kind == MEG_INPUT || g->value[id].kind == MEG_LABEL);
+        MEG_CHECK(&ctx->error, leaf, MEG_EARG,
+                  "%s: '%s' is no input and no target of %s: it takes %s", d->source,
+                  d->field[i].name, g->name, leaves_of(g, text));
+    }
+    return MEG_OK;
+}
+
+/* ---- a sample and its labels ---- */
+
+static meg_status check_input(meg_context *ctx, const meg_graph *g, const meg_value *x,
+                              const meg_data *d)
+{
+    bool tokens = x->dtype == MEG_I32;
+    MEG_TRY(&ctx->error, check_shape(ctx, x, &d->set.sample, d));
+    MEG_CHECK(&ctx->error, tokens == d->set.tokens, MEG_EARG,
+              "%s: its samples are %s, but '%s' of %s takes %s", d->set.source,
+              d->set.tokens ? "tokens" : "images", x->name, g->name, tokens ? "tokens" : "images");
+    return MEG_OK;
+}
+
+static meg_status check(const meg_data *d, const meg_graph *g, bool labels)
 {
     meg_context *ctx = d->ctx;
-    for (int i = 0; i < g->values; i++) {
-        const meg_value *x = &g->value[i];
-        if (x->kind != MEG_INPUT) continue;
-        bool tokens = x->dtype == MEG_I32;
-        MEG_TRY(&ctx->error, check_shape(ctx, x, &d->set.sample, d));
-        MEG_CHECK(&ctx->error, tokens == d->set.tokens, MEG_EARG,
-                  "%s: its samples are %s, but '%s' of %s takes %s", d->set.source,
-                  d->set.tokens ? "tokens" : "images", x->name, g->name,
-                  tokens ? "tokens" : "images");
-        return check_labels(ctx, g, d);
-    }
-    return meg_fail(&ctx->error, MEG_EARG, "%s has no input", g->name);
+    char text[MEG_TEXT];
+    int inputs = 0;
+    for (int i = 0; i < g->values; i++)
+        inputs += g->value[i].kind == MEG_INPUT;
+    MEG_CHECK(&ctx->error, inputs, MEG_EARG, "%s has no input", g->name);
+    if (d->set.fields) return check_fields(ctx, g, &d->set, labels);
+    MEG_CHECK(&ctx->error, inputs == 1, MEG_EARG,
+              "%s has one array of samples, but %s takes %s: give them by name (meg_data_memory)",
+              d->set.source, g->name, leaves_of(g, text));
+    for (int i = 0; i < g->values; i++)
+        if (g->value[i].kind == MEG_INPUT)
+            MEG_TRY(&ctx->error, check_input(ctx, g, &g->value[i], d));
+    return labels ? check_labels(ctx, g, d) : MEG_OK;
+}
+
+meg_status meg_data_fits(const meg_data *d, const meg_graph *g)
+{
+    return check(d, g, true);
+}
+
+meg_status meg_data_feeds(const meg_data *d, const meg_graph *g)
+{
+    return check(d, g, false);
 }

@@ -33,15 +33,15 @@ static meg_status prepare(meg_trainer *t, const char *options)
               t->data->set.source, count);
     t->per_epoch = (count + batch - 1) / batch;
     t->steps = (int64_t)(t->options.schedule.epochs * (double)t->per_epoch + 0.5);
+    t->wants = meg_wants_of(t->plan, &t->data->set, MEG_ENTRY_TRAIN, MEG_ENTRY_TRAIN_TAIL);
     meg_loader_options o = {.batch = batch,
                             .shuffle = t->options.shuffle,
                             .shift = t->options.shift,
                             .flip = t->options.flip,
                             .seed = (uint64_t)t->ctx->options.seed,
-                            .vocabulary = meg_wants_below(t->plan->source),
-                            .wanted = &t->wanted};
-    bool reads = meg_wants_of(t->plan, MEG_ENTRY_TRAIN, MEG_ENTRY_TRAIN_TAIL, &t->wanted);
-    return reads ? meg_loader_new(e, &t->data->set, &o, &t->loader) : MEG_OK;
+                            .wants = t->wants.count,
+                            .want = t->wants.want};
+    return t->wants.any ? meg_loader_new(e, &t->data->set, &o, &t->loader) : MEG_OK;
 }
 
 typedef struct need { /* of a rank */
@@ -145,6 +145,17 @@ static bool checkpoint_due(const meg_trainer *t)
     return t->checkpoints && (t->step % every == 0 || t->step == t->steps);
 }
 
+/* By the first loss. */
+static meg_judged judged_of(const meg_graph *g)
+{
+    if (g->losses == 0) return (meg_judged){.labels = 1, .real = true};
+    const meg_node *loss = &g->node[g->value[g->loss[0].value].maker];
+    const meg_value *label = &g->value[loss->in[1]];
+    return (meg_judged){.labels = meg_box_size(&label->shape) / meg_extent(&label->shape, MEG_N),
+                        .classes = meg_graph_kinds(g, label->id),
+                        .real = loss->op->real_target};
+}
+
 meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_trainer **out)
 {
     meg_context *ctx = p->owner;
@@ -152,7 +163,12 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
                         {"another number of samples", (uint64_t)d->set.count}};
     MEG_TRY(&ctx->error, meg_context_same(ctx, same, 2));
     meg_trainer *t = calloc(1, sizeof *t);
-    if (t) *t = (meg_trainer){.ctx = ctx, .plan = p, .data = d, .pool = meg_pool_new()};
+    if (t)
+        *t = (meg_trainer){.ctx = ctx,
+                           .plan = p,
+                           .data = d,
+                           .pool = meg_pool_new(),
+                           .judged = judged_of(p->source)};
     meg_status status = t ? prepare(t, options)
                           : meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
     status = meg_context_agree(ctx, status);
@@ -171,6 +187,7 @@ void meg_trainer_free(meg_trainer *t)
     meg_checkpoints_close(t->checkpoints);
     meg_engine_free(t->engine);
     meg_loader_free(t->loader);
+    meg_filled_free(&t->filled);
     meg_pool_free(t->pool);
     free(t);
 }
@@ -258,8 +275,8 @@ static meg_status report(const meg_trainer *t, tally *y, double predicted, meg_r
     double samples = y->samples > 0 ? y->samples : 1;
     *out = (meg_report){.step = t->step,
                         .loss = y->loss / samples,
-                        .accuracy = t->data->set.real ? NAN : y->correct / samples,
-                        .absolute_error = t->data->set.real ? y->error / samples : NAN,
+                        .accuracy = t->judged.real ? NAN : y->correct / samples,
+                        .absolute_error = t->judged.real ? y->error / samples : NAN,
                         .seconds_per_step = y->times ? y->time[y->times / 2] : 0,
                         .images_per_second = y->seconds > 0 ? y->samples / y->seconds : 0,
                         .predicted_seconds_per_step = predicted,
@@ -271,12 +288,6 @@ static meg_status report(const meg_trainer *t, tally *y, double predicted, meg_r
 
 /* ---- training ---- */
 
-/* Labels of a sample: accuracy is the share of right ones. */
-static double labels_of(const meg_trainer *t)
-{
-    return (double)meg_box_size(&t->data->set.label);
-}
-
 typedef struct pass_over { /* a data set */
     meg_loader *loader;    /* NULL: this rank needs nothing of it */
     const meg_data *data;
@@ -287,12 +298,11 @@ typedef struct pass_over { /* a data set */
 static meg_status take_batch(const meg_trainer *t, const pass_over *pass, int64_t index,
                              meg_batch *out)
 {
-    static const float none[1]; /* is never read */
     meg_error *e = &t->ctx->error;
     int64_t rest = pass->data->set.count - index * pass->batch;
     if (pass->loader)
         return meg_context_end(t->ctx, meg_loader_next(pass->loader, e, pass->epoch, index, out));
-    *out = (meg_batch){.count = rest < pass->batch ? rest : pass->batch, .targets = none};
+    *out = (meg_batch){.count = rest < pass->batch ? rest : pass->batch};
     return MEG_OK;
 }
 
@@ -311,18 +321,15 @@ static bool wishes(void *context)
 
 static meg_status run_step(meg_trainer *t, const meg_batch *batch, double lr)
 {
-    meg_feed feed = {.samples = batch->samples,
-                     .labels = batch->labels,
-                     .targets = batch->targets,
-                     .sample = batch->sample,
-                     .label = batch->label,
-                     .scalars = {lr, (double)(t->step + 1), 0, 1},
+    meg_feed feed = {.scalars = {lr, (double)(t->step + 1), 0, 1},
                      .seed = (uint64_t)t->ctx->options.seed,
                      .step = (uint64_t)t->step,
                      .wish = wishes,
                      .context = t};
     bool whole = batch->count == t->plan->entry[MEG_ENTRY_TRAIN].batch;
     int entry = whole ? MEG_ENTRY_TRAIN : MEG_ENTRY_TRAIN_TAIL;
+    meg_status status = meg_filled_take(&t->filled, &t->ctx->error, batch, batch->count, &feed);
+    if (status != MEG_OK) return meg_context_end(t->ctx, status);
     return meg_context_end(t->ctx, meg_engine_run(t->engine, &t->ctx->error, entry, &feed));
 }
 
@@ -342,9 +349,9 @@ static void watch_growth(meg_trainer *t, const meg_late_step *s, double loss)
 {
     static const double FAR = 4, MEMORY = 0.9;
     meg_growth *g = &t->growth;
-    const meg_dataset *d = &t->data->set;
+    const meg_judged *j = &t->judged;
     if (g->start == 0) {
-        double guess = d->real ? 0 : log(d->classes > 2 ? d->classes : 2);
+        double guess = j->real ? 0 : log(j->classes > 2 ? (double)j->classes : 2);
         *g = (meg_growth){.start = fmax(loss, guess), .mean = loss};
         return;
     }
@@ -374,10 +381,10 @@ static meg_status take_outcome(meg_trainer *t, tally *y, bool *stop)
                         s.number, o.loss, s.lr);
     MEG_TRY(e, meg_context_end(t->ctx, status));
     double seconds = s.seconds + meg_clock() - begin;
-    o.correct /= labels_of(t);
+    o.correct /= (double)t->judged.labels;
     count_step(y, &o, s.samples, seconds);
     watch_growth(t, &s, o.loss);
-    bool real = t->data->set.real;
+    bool real = t->judged.real;
     meg_progress p = {.step = s.number,
                       .steps = t->steps,
                       .epoch = (double)s.number / (double)t->per_epoch,
@@ -458,45 +465,7 @@ meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *out)
 
 /* ---- evaluation ---- */
 
-typedef struct padded { /* a batch as large as the entry wants: missing samples do not count */
-    float *samples, *targets;
-    int32_t *labels;
-    int64_t each, labels_each; /* numbers of a sample */
-} padded;
-
-static void pad(padded *p, const meg_batch *b, int64_t batch)
-{
-    int64_t first = b->count * p->labels_each, last = batch * p->labels_each;
-    memcpy(p->samples, b->samples, (size_t)(b->count * p->each) * sizeof(float));
-    memset(p->samples + b->count * p->each, 0,
-           (size_t)((batch - b->count) * p->each) * sizeof(float));
-    if (b->labels) memcpy(p->labels, b->labels, (size_t)first * sizeof(int32_t));
-    if (b->targets) memcpy(p->targets, b->targets, (size_t)first * sizeof(float));
-    for (int64_t i = first; i < last; i++) {
-        p->labels[i] = -1;
-        p->targets[i] = NAN;
-    }
-}
-
-static void padded_free(padded *p)
-{
-    free(p->samples);
-    free(p->labels);
-    free(p->targets);
-}
-
-static meg_status padded_make(padded *p, meg_error *e, const meg_wanted *w, int64_t batch)
-{
-    p->each = meg_box_size(&w->sample);
-    p->labels_each = meg_box_size(&w->label);
-    p->samples = calloc((size_t)(batch * p->each + 1), sizeof *p->samples);
-    p->labels = calloc((size_t)(batch * p->labels_each + 1), sizeof *p->labels);
-    p->targets = calloc((size_t)(batch * p->labels_each + 1), sizeof *p->targets);
-    if (p->samples && p->labels && p->targets) return MEG_OK;
-    return meg_fail(e, MEG_ENOMEM, "no memory to evaluate");
-}
-
-static meg_status evaluate(meg_trainer *t, const pass_over *pass, padded *p, tally *y)
+static meg_status evaluate(meg_trainer *t, const pass_over *pass, meg_filled *f, tally *y)
 {
     meg_error *e = &t->ctx->error;
     int64_t batch = pass->batch;
@@ -506,25 +475,16 @@ static meg_status evaluate(meg_trainer *t, const pass_over *pass, padded *p, tal
         double begin = meg_clock();
         if (t->counter) t->counter(t->counter_context, i * batch, pass->data->set.count);
         MEG_TRY(e, take_batch(t, pass, i, &b));
-        meg_feed feed = {.samples = b.samples,
-                         .labels = b.labels,
-                         .targets = b.targets,
-                         .sample = b.sample,
-                         .label = b.label,
-                         .scalars = {0, 0, 0, 1},
+        meg_feed feed = {.scalars = {0, 0, 0, 1},
                          .seed = (uint64_t)t->ctx->options.seed,
                          .wish = asked,
                          .context = t};
-        if (pass->loader && b.count < batch) {
-            pad(p, &b, batch);
-            feed.samples = p->samples;
-            feed.labels = p->labels;
-            feed.targets = p->targets;
-        }
-        meg_status status = meg_engine_step(t->engine, e, MEG_ENTRY_EVAL, &feed, &o);
+        meg_status status = meg_filled_take(f, e, &b, batch, &feed);
+        if (status == MEG_OK)
+            status = meg_engine_step(t->engine, e, MEG_ENTRY_EVAL, &feed, &o);
         if (status == MEG_ENAN) return status;
         MEG_TRY(e, meg_context_end(t->ctx, status));
-        o.correct /= labels_of(t);
+        o.correct /= (double)t->judged.labels;
         count_step(y, &o, b.count, meg_clock() - begin);
         if (o.wish) return meg_fail(e, MEG_EINTERRUPTED, "stopped while evaluating");
     }
@@ -532,16 +492,14 @@ static meg_status evaluate(meg_trainer *t, const pass_over *pass, padded *p, tal
 }
 
 /* What a rank can do wrong on its own. */
-static meg_status make_ready(meg_trainer *t, meg_data *d, padded *p, meg_loader **loader)
+static meg_status make_ready(meg_trainer *t, meg_data *d, meg_loader **loader)
 {
     meg_error *e = &t->ctx->error;
-    int64_t batch = t->plan->entry[MEG_ENTRY_EVAL].batch;
-    meg_loader_options o = {
-        .batch = batch, .vocabulary = meg_wants_below(t->plan->source), .wanted = &t->eval_wanted};
-    bool reads = meg_wants_of(t->plan, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL, &t->eval_wanted);
     MEG_TRY(e, meg_data_fits(d, t->plan->source));
-    MEG_TRY(e, padded_make(p, e, &t->eval_wanted, batch));
-    return reads ? meg_loader_new(e, &d->set, &o, loader) : MEG_OK;
+    meg_wants w = meg_wants_of(t->plan, &d->set, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL);
+    meg_loader_options o = {
+        .batch = t->plan->entry[MEG_ENTRY_EVAL].batch, .wants = w.count, .want = w.want};
+    return w.any ? meg_loader_new(e, &d->set, &o, loader) : MEG_OK;
 }
 
 meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *out)
@@ -549,17 +507,17 @@ meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *out)
     tally y = {0};
     meg_loader *loader = NULL;
     meg_report r;
-    padded p = {0};
+    meg_filled f = {0};
     meg_token count = {"another number of samples to evaluate", (uint64_t)d->set.count};
     MEG_TRY(&t->ctx->error, meg_context_same(t->ctx, &count, 1));
-    meg_status status = meg_context_agree(t->ctx, make_ready(t, d, &p, &loader));
+    meg_status status = meg_context_agree(t->ctx, make_ready(t, d, &loader));
     if (status == MEG_OK) status = meg_data_same(d);
     pass_over pass = {loader, d, t->plan->entry[MEG_ENTRY_EVAL].batch, 0};
-    if (status == MEG_OK) status = evaluate(t, &pass, &p, &y);
+    if (status == MEG_OK) status = evaluate(t, &pass, &f, &y);
     if (status == MEG_OK) status = report(t, &y, t->plan->entry[MEG_ENTRY_EVAL].seconds, &r);
     if (status == MEG_OK && out) *out = r;
     free(y.time);
     meg_loader_free(loader);
-    padded_free(&p);
+    meg_filled_free(&f);
     return status;
 }

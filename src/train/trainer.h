@@ -6,7 +6,9 @@
 #include "exec/engine.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/context.h"
+#include "train/step/filled.h"
 #include "train/step/learning_rate.h"
+#include "train/step/wants.h"
 
 typedef struct meg_trainer_options {
     meg_lr_schedule schedule;
@@ -54,6 +56,12 @@ typedef struct meg_growth { /* is the loss far past its start? */
     bool told;
 } meg_growth;
 
+typedef struct meg_judged { /* what answers are compared with */
+    int64_t labels;         /* of a sample: accuracy is the share of right ones */
+    int64_t classes;        /* 0: they are real */
+    bool real;
+} meg_judged;
+
 struct meg_trainer {
     meg_context *ctx;
     meg_plan *plan;
@@ -62,7 +70,9 @@ struct meg_trainer {
     meg_trainer_options options;
     meg_engine *engine;
     meg_loader *loader; /* NULL: the rank needs neither samples nor labels */
-    meg_wanted wanted, eval_wanted;
+    meg_wants wants;
+    meg_filled filled;
+    meg_judged judged;
     bool wish; /* to stop: all ranks do after one of the next steps */
     meg_wish *asked;
     void *asked_context;

@@ -28,47 +28,47 @@ static int64_t sample_size(const meg_value *x)
     return meg_box_size(&one);
 }
 
-/* Rows of the table that tokens are looked up in. */
-static int64_t rows_of(const meg_graph *g)
-{
-    for (int i = 0; i < g->nodes; i++) {
-        const meg_node *v = &g->node[i];
-        if (v->op->looks_up && g->value[v->in[0]].kind == MEG_INPUT)
-            return g->value[v->in[1]].dims[0];
-    }
-    return 2;
-}
-
 typedef struct samples {
-    float *input, *target;
-    int32_t *label;
+    int count;
+    meg_fed *fed;
 } samples;
 
 static void samples_free(samples *s)
 {
-    free(s->input);
-    free(s->target);
-    free(s->label);
+    for (int i = 0; i < s->count; i++)
+        free((void *)(uintptr_t)s->fed[i].data);
+    free(s->fed);
 }
 
-/* Numbers of a normal size, without a pattern that a kernel could gain by. */
+/* Numbers of a normal size, without a pattern that a kernel could gain by; labels are 0. */
+static float *numbers_of(const meg_graph *g, const meg_value *x, int64_t count)
+{
+    float *out = calloc((size_t)count + 1, sizeof *out);
+    int64_t rows = meg_graph_kinds(g, x->id);
+    if (x->dtype == MEG_I32 && rows == 0) rows = 2; /* a mask */
+    uint32_t state = 1;
+    for (int64_t i = 0; out && i < count && x->kind == MEG_INPUT; i++) {
+        state = state * 1664525u + 1013904223u;
+        out[i] = rows ? (float)(state % (uint32_t)(rows < 1 << 24 ? rows : 1 << 24))
+                      : (float)(state >> 8) * 0x1p-23f - 1;
+    }
+    return out;
+}
+
 static meg_status make_samples(const meg_plan *p, meg_error *e, samples *out)
 {
     const meg_graph *g = p->source;
-    const meg_value *x = leaf_of(g, MEG_INPUT), *y = leaf_of(g, MEG_LABEL);
-    MEG_CHECK(e, x && y, MEG_EARG, "%s has no %s: it cannot be trained", g->name,
-              x ? "loss" : "input");
-    int64_t inputs = p->options.batch * sample_size(x), labels = p->options.batch * sample_size(y);
-    int64_t rows = x->dtype == MEG_I32 ? rows_of(g) : 0;
-    *out = (samples){malloc((size_t)inputs * sizeof(float)), calloc((size_t)labels, sizeof(float)),
-                     calloc((size_t)labels, sizeof(int32_t))};
-    if (!out->input || !out->target || !out->label)
-        return meg_fail(e, MEG_ENOMEM, "no memory for a batch of %s", g->name);
-    uint32_t state = 1;
-    for (int64_t i = 0; i < inputs; i++) {
-        state = state * 1664525u + 1013904223u;
-        out->input[i] = rows ? (float)(state % (uint32_t)(rows < 1 << 24 ? rows : 1 << 24))
-                             : (float)(state >> 8) * 0x1p-23f - 1;
+    MEG_CHECK(e, leaf_of(g, MEG_INPUT) && leaf_of(g, MEG_LABEL), MEG_EARG,
+              "%s has no %s: it cannot be trained", g->name,
+              leaf_of(g, MEG_INPUT) ? "loss" : "input");
+    *out = (samples){.fed = calloc((size_t)g->values, sizeof *out->fed)};
+    MEG_CHECK(e, out->fed, MEG_ENOMEM, "no memory for a batch of %s", g->name);
+    for (int i = 0; i < g->values; i++) {
+        const meg_value *x = &g->value[i];
+        if (x->kind != MEG_INPUT && x->kind != MEG_LABEL) continue;
+        float *numbers = numbers_of(g, x, p->options.batch * sample_size(x));
+        MEG_CHECK(e, numbers, MEG_ENOMEM, "no memory for a batch of %s", g->name);
+        out->fed[out->count++] = (meg_fed){.name = x->name, .data = numbers};
     }
     return MEG_OK;
 }
@@ -199,7 +199,7 @@ meg_status meg_probe_plan(meg_plan *p, meg_error *e, const meg_probe_site *site,
     samples s = {0};
     measured m = {0};
     meg_status status = agree(site, e, make_samples(p, e, &s));
-    m.feed = (meg_feed){.samples = s.input, .labels = s.label, .targets = s.target, .seed = 1};
+    m.feed = (meg_feed){.count = s.count, .fed = s.fed, .seed = 1};
     m.feed.scalars.scale = 1;
     if (status == MEG_OK)
         status = agree(site, e, meg_engine_new(p, site->device, site->comm, e, 0, &m.engine));

@@ -16,8 +16,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are written as they are");
 
-static const char *const TYPES[] = {
-    [MEG_F32] = "F32", [MEG_F64] = "F64", [MEG_I32] = "I32", [MEG_U8] = "U8"};
+static const char *const TYPES[] = {[MEG_F32] = "F32", [MEG_F64] = "F64", [MEG_I32] = "I32",
+                                    [MEG_I64] = "I64", [MEG_U8] = "U8",   [MEG_BOOL] = "BOOL"};
 
 typedef struct shard { /* one file being written */
     const char *path;

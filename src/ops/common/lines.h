@@ -39,20 +39,20 @@ static inline meg_box meg_line(const meg_box *b, const int64_t p[MEG_AXES])
     return line;
 }
 
-static inline void meg_store_line(const meg_tensor *t, const meg_box *line, const double sum[])
+static inline void meg_store_line(const meg_array *t, const meg_box *line, const double sum[])
 {
     real *to = meg_real_at(t, line->lo);
     for (int64_t i = 0; i < meg_extent(line, MEG_W); i++)
         to[i] = (real)sum[i];
 }
 
-static inline void meg_zero(const meg_tensor *t)
+static inline void meg_zero(const meg_array *t)
 {
     memset(t->data, 0, (size_t)meg_box_size(&t->box) * sizeof(real));
 }
 
 /* Elements between neighbours along an axis. */
-static inline int64_t meg_stride(const meg_tensor *t, int axis)
+static inline int64_t meg_stride(const meg_array *t, int axis)
 {
     int64_t stride[MEG_AXES];
     meg_box_strides(&t->box, stride);

@@ -81,7 +81,7 @@ static inline void meg_pick_row_back(const meg_pick *w, real *x, real *y, int64_
 /* Copies inputs to the outputs that pick them; `back`, adds the outputs' gradients to theirs. */
 static inline void meg_picks_walk(const meg_call *c, const meg_picks *k, bool back)
 {
-    const meg_tensor *x = &c->t[back ? MEG_DX : MEG_X], *y = &c->t[back ? MEG_DY : MEG_Y];
+    const meg_array *x = &c->t[back ? MEG_DX : MEG_X], *y = &c->t[back ? MEG_DY : MEG_Y];
     const meg_pick *w = &k->at[MEG_W];
     meg_box rows = c->work.out;
     int64_t p[MEG_AXES], q[MEG_AXES], lo = rows.lo[MEG_W], hi = rows.hi[MEG_W];

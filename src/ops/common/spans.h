@@ -45,7 +45,7 @@ static inline void meg_spans_forward_line(const meg_call *c, const meg_box *line
                                           const meg_span w[], double *sum)
 {
     const meg_resize_attr *a = c->node->attr;
-    const meg_tensor *x = &c->t[MEG_X];
+    const meg_array *x = &c->t[MEG_X];
     meg_span d = meg_span_of(&a->spans[0], line->lo[MEG_D]);
     meg_span h = meg_span_of(&a->spans[1], line->lo[MEG_H]);
     for (int64_t i = d.lo; i < d.hi; i++)
@@ -116,7 +116,7 @@ static inline void meg_spans_backward_line(const meg_call *c, const meg_box *lin
 
 static inline void meg_spans_backward(const meg_call *c)
 {
-    const meg_tensor *dx = &c->t[MEG_DX];
+    const meg_array *dx = &c->t[MEG_DX];
     meg_box lines = meg_lines(&dx->box);
     int64_t p[MEG_AXES];
     for (bool on = dx->data && meg_box_first(&lines, p); on; on = meg_box_next(&lines, p)) {

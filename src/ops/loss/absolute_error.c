@@ -43,10 +43,10 @@ static double run_error(const real *from, const real *target, int64_t count, boo
 static void forward(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *targets = &c->t[TARGETS];
+    const meg_array *x = &c->t[MEG_X], *targets = &c->t[TARGETS];
     bool sigmoid = ((const error_attr *)c->node->attr)->sigmoid;
     double total = 0;
-    meg_runs r = meg_runs_of(c->work.sum, 2, (const meg_tensor *[]){x, targets});
+    meg_runs r = meg_runs_of(c->work.sum, 2, (const meg_array *[]){x, targets});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p))
         total += run_error(meg_real_at(x, p), meg_real_at(targets, p), r.length, sigmoid);
     *(real *)c->t[MEG_Y].data = (real)(total * meg_share(&c->t[COUNT]));

@@ -45,9 +45,9 @@ static meg_box channel_of(const meg_call *c, int64_t ch)
 static double channel_loss(const meg_call *c, int64_t ch)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *targets = &c->t[TARGETS];
+    const meg_array *x = &c->t[MEG_X], *targets = &c->t[TARGETS];
     double total = 0, weight = meg_class_weight(&c->t[WEIGHTS], ch);
-    meg_runs r = meg_runs_of(channel_of(c, ch), 2, (const meg_tensor *[]){x, targets});
+    meg_runs r = meg_runs_of(channel_of(c, ch), 2, (const meg_array *[]){x, targets});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(x, p), *target = meg_real_at(targets, p);
         for (int64_t i = 0; i < r.length; i++)
@@ -67,9 +67,9 @@ static void forward(const meg_call *c)
 static void pull_channel(const meg_call *c, int64_t ch, double pull)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *targets = &c->t[TARGETS], *dx = &c->t[MEG_DX];
+    const meg_array *x = &c->t[MEG_X], *targets = &c->t[TARGETS], *dx = &c->t[MEG_DX];
     double weight = meg_class_weight(&c->t[WEIGHTS], ch);
-    meg_runs r = meg_runs_of(channel_of(c, ch), 3, (const meg_tensor *[]){x, targets, dx});
+    meg_runs r = meg_runs_of(channel_of(c, ch), 3, (const meg_array *[]){x, targets, dx});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(x, p), *target = meg_real_at(targets, p);
         real *to = meg_real_at(dx, p);

@@ -30,9 +30,9 @@ static int64_t first_largest(const real *x, int64_t stride, int64_t classes)
 static void forward(const meg_call *c)
 {
     int64_t p[MEG_AXES], classes = c->graph->value[c->node->in[0]].shape.hi[MEG_C], right = 0;
-    const meg_tensor *x = &c->t[MEG_X], *labels = &c->t[LABELS];
+    const meg_array *x = &c->t[MEG_X], *labels = &c->t[LABELS];
     int64_t stride = meg_class_stride(x), ignore = ((const meg_label_attr *)c->node->attr)->ignore;
-    meg_runs r = meg_runs_of(c->work.sum, 2, (const meg_tensor *[]){x, labels});
+    meg_runs r = meg_runs_of(c->work.sum, 2, (const meg_array *[]){x, labels});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(x, p);
         const int32_t *label = meg_label_at(labels, p);

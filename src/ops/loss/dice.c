@@ -117,11 +117,11 @@ static meg_box pixels_of(const meg_call *c, int64_t n)
 /* The sums of sample n and the classes from..to-1, at most CLASSES. */
 static void sum_classes(const meg_call *c, int64_t n, int64_t from, int64_t to)
 {
-    const meg_tensor *x = &c->t[MEG_X], *labels = &c->t[LABELS];
+    const meg_array *x = &c->t[MEG_X], *labels = &c->t[LABELS];
     int64_t p[MEG_AXES], stride = meg_class_stride(x), count = 0;
     int64_t classes = c->graph->value[c->node->in[0]].shape.hi[MEG_C];
     double both[CLASSES] = {0}, all[CLASSES] = {0};
-    meg_runs r = meg_runs_of(pixels_of(c, n), 2, (const meg_tensor *[]){x, labels});
+    meg_runs r = meg_runs_of(pixels_of(c, n), 2, (const meg_array *[]){x, labels});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const int32_t *label = meg_label_at(labels, p);
         const real *at = meg_real_at(x, p);
@@ -183,12 +183,12 @@ static void pull_pixel(const meg_call *c, const pixel *p, int64_t n, int64_t lab
 
 static void backward(const meg_call *c)
 {
-    const meg_tensor *x = &c->t[MEG_X], *labels = &c->t[LABELS], *dx = &c->t[MEG_DX];
+    const meg_array *x = &c->t[MEG_X], *labels = &c->t[LABELS], *dx = &c->t[MEG_DX];
     int64_t p[MEG_AXES], stride = meg_class_stride(x);
     int64_t classes = c->graph->value[c->node->in[0]].shape.hi[MEG_C];
     meg_fill_part(dx, dx->box, 0); /* ignored pixels, and what lies beyond the work */
     for (int64_t n = c->work.sum.lo[MEG_N]; n < c->work.sum.hi[MEG_N]; n++) {
-        meg_runs r = meg_runs_of(pixels_of(c, n), 3, (const meg_tensor *[]){x, labels, dx});
+        meg_runs r = meg_runs_of(pixels_of(c, n), 3, (const meg_array *[]){x, labels, dx});
         for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
             const int32_t *label = meg_label_at(labels, p);
             const real *at = meg_real_at(x, p);

@@ -23,7 +23,7 @@ enum {
 
 extern const meg_param meg_dice_params[];
 
-static inline real *meg_dice_at(const meg_tensor *sums, int64_t n, int64_t k)
+static inline real *meg_dice_at(const meg_array *sums, int64_t n, int64_t k)
 {
     return meg_real_at(sums, (const int64_t[MEG_AXES]){n, k, 0, 0, 0});
 }

@@ -51,7 +51,7 @@ static void forward(const meg_call *c)
 {
     bool logs = is_log(c);
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *top = &c->t[TOP], *z = &c->t[Z], *y = &c->t[MEG_Y];
+    const meg_array *x = &c->t[MEG_X], *top = &c->t[TOP], *z = &c->t[Z], *y = &c->t[MEG_Y];
     meg_box pixels = need(c->graph, c->node, Z, &c->work);
     meg_clear_beyond(y, &c->work.out);
     for (int64_t k = c->work.out.lo[MEG_C]; k < c->work.out.hi[MEG_C]; k++)
@@ -66,9 +66,9 @@ static void pull_x(const meg_call *c)
 {
     bool logs = is_log(c);
     int64_t p[MEG_AXES];
-    const meg_tensor *y = &c->t[MEG_Y], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
+    const meg_array *y = &c->t[MEG_Y], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
     meg_clear_beyond(dx, &c->work.out);
-    meg_runs r = meg_runs_of(c->work.out, 3, (const meg_tensor *[]){y, dy, dx});
+    meg_runs r = meg_runs_of(c->work.out, 3, (const meg_array *[]){y, dy, dx});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *made = meg_real_at(y, p), *from = meg_real_at(dy, p);
         real *to = meg_real_at(dx, p);
@@ -81,7 +81,7 @@ static void pull_z(const meg_call *c)
 {
     bool logs = is_log(c);
     int64_t p[MEG_AXES];
-    const meg_tensor *y = &c->t[MEG_Y], *dy = &c->t[MEG_DY], *dz = &c->t[MEG_DX + Z];
+    const meg_array *y = &c->t[MEG_Y], *dy = &c->t[MEG_DY], *dz = &c->t[MEG_DX + Z];
     meg_box pixels = need(c->graph, c->node, Z, &c->work);
     meg_clear_beyond(dz, &pixels);
     for (bool on = meg_box_first(&pixels, p); on; on = meg_box_next(&pixels, p)) {

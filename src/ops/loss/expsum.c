@@ -15,10 +15,10 @@ static meg_status infer(meg_graph *g, meg_node *v, meg_error *e, meg_value out[M
 static void forward(const meg_call *c)
 {
     int64_t p[MEG_AXES], classes = meg_extent(&c->work.sum, MEG_C);
-    const meg_tensor *x = &c->t[MEG_X], *top = &c->t[MEG_X + 1], *y = &c->t[MEG_Y];
+    const meg_array *x = &c->t[MEG_X], *top = &c->t[MEG_X + 1], *y = &c->t[MEG_Y];
     int64_t stride = meg_class_stride(x);
     meg_clear_beyond(y, &c->work.out);
-    meg_runs r = meg_runs_of(c->work.out, 3, (const meg_tensor *[]){x, top, y});
+    meg_runs r = meg_runs_of(c->work.out, 3, (const meg_array *[]){x, top, y});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_class_at(x, p, c->work.sum.lo[MEG_C]), *most = meg_real_at(top, p);
         real *to = meg_real_at(y, p);
@@ -30,11 +30,11 @@ static void forward(const meg_call *c)
 static void backward(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *top = &c->t[MEG_X + 1];
-    const meg_tensor *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
+    const meg_array *x = &c->t[MEG_X], *top = &c->t[MEG_X + 1];
+    const meg_array *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
     meg_box all = meg_class_need(c->graph, c->node, 0, &c->work);
     meg_clear_beyond(dx, &all);
-    meg_runs r = meg_runs_of(c->work.out, 4, (const meg_tensor *[]){x, top, dy, dx});
+    meg_runs r = meg_runs_of(c->work.out, 4, (const meg_array *[]){x, top, dy, dx});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *most = meg_real_at(top, p), *pull = meg_real_at(dy, p);
         for (int64_t k = all.lo[MEG_C]; k < all.hi[MEG_C]; k++) {

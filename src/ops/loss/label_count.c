@@ -49,7 +49,7 @@ static double flops(const meg_graph *g, const meg_node *v, const meg_work *w, me
 static double count_labels(const meg_call *c, const int32_t *label, int64_t length)
 {
     const meg_label_attr *attr = c->node->attr;
-    const meg_tensor *weights = &c->t[WEIGHTS];
+    const meg_array *weights = &c->t[WEIGHTS];
     int64_t classes = weights->data ? weights->box.hi[MEG_C] : INT32_MAX;
     double count = 0;
     for (int64_t i = 0; i < length; i++)
@@ -69,7 +69,7 @@ static double count_targets(const real *target, int64_t length)
 static void forward(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *labels = &c->t[MEG_X];
+    const meg_array *labels = &c->t[MEG_X];
     bool classes = c->graph->value[c->node->in[0]].dtype == MEG_I32;
     double count = 0;
     meg_runs r = meg_runs_of(c->work.sum, 1, &labels);

@@ -45,31 +45,31 @@ meg_status meg_target_infer(meg_graph *g, meg_node *v, meg_error *e, meg_value o
 meg_box meg_target_sum(const meg_graph *g, const meg_node *v);
 meg_box meg_target_need(const meg_graph *g, const meg_node *v, int input, const meg_work *w);
 
-static inline int64_t meg_class_stride(const meg_tensor *t)
+static inline int64_t meg_class_stride(const meg_array *t)
 {
     int64_t stride[MEG_AXES];
     meg_box_strides(&t->box, stride);
     return stride[MEG_C];
 }
 
-static inline real *meg_class_at(const meg_tensor *t, const int64_t p[MEG_AXES], int64_t c)
+static inline real *meg_class_at(const meg_array *t, const int64_t p[MEG_AXES], int64_t c)
 {
     return meg_real_at(t, (const int64_t[MEG_AXES]){p[MEG_N], c, p[MEG_D], p[MEG_H], p[MEG_W]});
 }
 
-static inline const int32_t *meg_label_at(const meg_tensor *t, const int64_t p[MEG_AXES])
+static inline const int32_t *meg_label_at(const meg_array *t, const int64_t p[MEG_AXES])
 {
     return (const int32_t *)t->data + meg_box_at(&t->box, p);
 }
 
 /* Of a tensor with one element. */
-static inline double meg_scalar(const meg_tensor *t)
+static inline double meg_scalar(const meg_array *t)
 {
     return (double)*(const real *)t->data;
 }
 
 /* 1 / count; a batch without any label has no loss. */
-static inline double meg_share(const meg_tensor *count)
+static inline double meg_share(const meg_array *count)
 {
     double all = meg_scalar(count);
     return all != 0 ? 1 / all : 0;
@@ -83,10 +83,10 @@ static inline double meg_share(const meg_tensor *count)
 typedef struct meg_aim {
     int64_t ignore, classes;
     double sure, spread;
-    const meg_tensor *weights; /* (1, c); its data may be NULL: all 1 */
+    const meg_array *weights; /* (1, c); its data may be NULL: all 1 */
 } meg_aim;
 
-static inline meg_aim meg_aim_of(const meg_call *c, const meg_tensor *weights)
+static inline meg_aim meg_aim_of(const meg_call *c, const meg_array *weights)
 {
     const meg_xent_attr *attr = c->node->attr;
     int64_t classes = c->graph->value[c->node->in[0]].shape.hi[MEG_C];
@@ -100,7 +100,7 @@ static inline bool meg_aim_counts(const meg_aim *a, int64_t label)
     return label >= 0 && label < a->classes && label != a->ignore;
 }
 
-static inline double meg_class_weight(const meg_tensor *weights, int64_t k)
+static inline double meg_class_weight(const meg_array *weights, int64_t k)
 {
     return weights->data ? (double)*meg_channel_at(weights, 0, k) : 1;
 }

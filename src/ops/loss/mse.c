@@ -50,9 +50,9 @@ static double flops(const meg_graph *g, const meg_node *v, const meg_work *w, me
 static void forward(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *targets = &c->t[TARGETS];
+    const meg_array *x = &c->t[MEG_X], *targets = &c->t[TARGETS];
     double total = 0;
-    meg_runs r = meg_runs_of(c->work.sum, 2, (const meg_tensor *[]){x, targets});
+    meg_runs r = meg_runs_of(c->work.sum, 2, (const meg_array *[]){x, targets});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(x, p), *target = meg_real_at(targets, p);
         for (int64_t i = 0; i < r.length; i++) {
@@ -66,10 +66,10 @@ static void forward(const meg_call *c)
 static void backward(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *targets = &c->t[TARGETS], *dx = &c->t[MEG_DX];
+    const meg_array *x = &c->t[MEG_X], *targets = &c->t[TARGETS], *dx = &c->t[MEG_DX];
     double pull = 2 * meg_scalar(&c->t[MEG_DY]) * meg_share(&c->t[COUNT]);
     meg_clear_beyond(dx, &c->work.sum);
-    meg_runs r = meg_runs_of(c->work.sum, 3, (const meg_tensor *[]){x, targets, dx});
+    meg_runs r = meg_runs_of(c->work.sum, 3, (const meg_array *[]){x, targets, dx});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(x, p), *target = meg_real_at(targets, p);
         real *to = meg_real_at(dx, p);

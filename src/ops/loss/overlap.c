@@ -51,7 +51,7 @@ static meg_box need(const meg_graph *g, const meg_node *v, int input, const meg_
 /* Of one sample and class over the work's pixels. */
 static void sum_class(const meg_call *c, int64_t n, int64_t k)
 {
-    const meg_tensor *x = &c->t[MEG_X], *labels = &c->t[LABELS];
+    const meg_array *x = &c->t[MEG_X], *labels = &c->t[LABELS];
     int64_t p[MEG_AXES], count = 0, classes = c->graph->value[c->node->in[0]].shape.hi[MEG_C];
     double both = 0, all = 0;
     meg_box pixels = need(c->graph, c->node, LABELS, &c->work);
@@ -83,7 +83,7 @@ static void forward(const meg_call *c)
 
 static void backward(const meg_call *c)
 {
-    const meg_tensor *dx = &c->t[MEG_DX];
+    const meg_array *dx = &c->t[MEG_DX];
     int64_t p[MEG_AXES], classes = c->graph->value[c->node->in[0]].shape.hi[MEG_C];
     meg_box all = need(c->graph, c->node, 0, &c->work);
     meg_clear_beyond(dx, &all);

@@ -46,13 +46,13 @@ static bool is_log(const meg_call *c)
 static void forward(const meg_call *c)
 {
     bool logs = is_log(c);
-    const meg_tensor *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
+    const meg_array *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
     int64_t p[MEG_AXES], classes = meg_extent(&c->work.out, MEG_C);
     int64_t in = meg_class_stride(x), out = meg_class_stride(y);
     meg_box pixels = c->work.out;
     pixels.hi[MEG_C] = pixels.lo[MEG_C] + 1;
     meg_clear_beyond(y, &c->work.out);
-    meg_runs r = meg_runs_of(pixels, 2, (const meg_tensor *[]){x, y});
+    meg_runs r = meg_runs_of(pixels, 2, (const meg_array *[]){x, y});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(x, p);
         real *to = meg_real_at(y, p);
@@ -91,14 +91,14 @@ static void pull_log(const real *made, const real *from, real *to, const int64_t
 
 static void backward(const meg_call *c)
 {
-    const meg_tensor *y = &c->t[MEG_Y], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
+    const meg_array *y = &c->t[MEG_Y], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
     int64_t p[MEG_AXES], classes = meg_extent(&c->work.out, MEG_C);
     int64_t step[3] = {meg_class_stride(y), meg_class_stride(dy), meg_class_stride(dx)};
     bool logs = is_log(c);
     meg_box pixels = c->work.out;
     pixels.hi[MEG_C] = pixels.lo[MEG_C] + 1;
     meg_clear_beyond(dx, &c->work.out);
-    meg_runs r = meg_runs_of(pixels, 3, (const meg_tensor *[]){y, dy, dx});
+    meg_runs r = meg_runs_of(pixels, 3, (const meg_array *[]){y, dy, dx});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *made = meg_real_at(y, p), *from = meg_real_at(dy, p);
         real *to = meg_real_at(dx, p);

@@ -90,11 +90,11 @@ static double pixel_loss(const meg_aim *aim, const real *x, int64_t stride, int6
 static void forward(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *labels = &c->t[LABELS];
+    const meg_array *x = &c->t[MEG_X], *labels = &c->t[LABELS];
     int64_t stride = meg_class_stride(x);
     meg_aim aim = meg_aim_of(c, &c->t[WEIGHTS]);
     double total = 0;
-    meg_runs r = meg_runs_of(c->work.sum, 2, (const meg_tensor *[]){x, labels});
+    meg_runs r = meg_runs_of(c->work.sum, 2, (const meg_array *[]){x, labels});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(x, p);
         const int32_t *label = meg_label_at(labels, p);
@@ -129,14 +129,14 @@ static void pull_pixel(const pull *u, real *dx, const real *x, int64_t label)
 static void backward(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *labels = &c->t[LABELS], *dx = &c->t[MEG_DX];
+    const meg_array *x = &c->t[MEG_X], *labels = &c->t[LABELS], *dx = &c->t[MEG_DX];
     meg_aim aim = meg_aim_of(c, &c->t[WEIGHTS]);
     pull u = {&aim, meg_scalar(&c->t[MEG_DY]) * meg_share(&c->t[COUNT]), meg_class_stride(dx),
               meg_class_stride(x), 0};
     for (int64_t k = 0; k < aim.classes; k++)
         u.all += meg_class_weight(aim.weights, k);
     meg_fill_part(dx, dx->box, 0); /* ignored pixels, and what lies beyond the work */
-    meg_runs r = meg_runs_of(c->work.sum, 3, (const meg_tensor *[]){x, labels, dx});
+    meg_runs r = meg_runs_of(c->work.sum, 3, (const meg_array *[]){x, labels, dx});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(x, p);
         const int32_t *label = meg_label_at(labels, p);

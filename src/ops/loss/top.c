@@ -38,10 +38,10 @@ double meg_class_flops(const meg_graph *g, const meg_node *v, const meg_work *w,
 static void forward(const meg_call *c)
 {
     int64_t p[MEG_AXES], classes = meg_extent(&c->work.sum, MEG_C);
-    const meg_tensor *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
+    const meg_array *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
     int64_t stride = meg_class_stride(x);
     meg_fill_part(y, y->box, (real)-INFINITY); /* what a maximum starts from */
-    meg_runs r = meg_runs_of(c->work.out, 2, (const meg_tensor *[]){x, y});
+    meg_runs r = meg_runs_of(c->work.out, 2, (const meg_array *[]){x, y});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_class_at(x, p, c->work.sum.lo[MEG_C]);
         real *to = meg_real_at(y, p);

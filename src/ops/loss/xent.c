@@ -89,7 +89,7 @@ static void forward(const meg_call *c)
     *(real *)c->t[MEG_Y].data = (real)(total * meg_share(&c->t[COUNT]));
 }
 
-static void zero(const meg_tensor *t)
+static void zero(const meg_array *t)
 {
     if (t->data) meg_fill_part(t, t->box, 0);
 }
@@ -97,7 +97,7 @@ static void zero(const meg_tensor *t)
 static void backward(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *dx = &c->t[MEG_DX], *dz = &c->t[MEG_DX + Z];
+    const meg_array *dx = &c->t[MEG_DX], *dz = &c->t[MEG_DX + Z];
     double pull = meg_scalar(&c->t[MEG_DY]) * meg_share(&c->t[COUNT]);
     meg_aim aim = meg_aim_of(c, &c->t[WEIGHTS]);
     meg_box pixels = need(c->graph, c->node, LABELS, &c->work);

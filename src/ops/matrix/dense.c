@@ -12,13 +12,13 @@
 #include <math.h>
 
 /* x and weight have their own meaning of axis n, but share the others: runs along those. */
-static meg_runs runs_of(const meg_box *part, const meg_tensor *a, const meg_tensor *b)
+static meg_runs runs_of(const meg_box *part, const meg_array *a, const meg_array *b)
 {
-    return meg_runs_of(*part, 2, (const meg_tensor *[]){a, b});
+    return meg_runs_of(*part, 2, (const meg_array *[]){a, b});
 }
 
 /* The element of sample (or filter) n at the start of a run. */
-static real *row_at(const meg_tensor *t, int64_t n, const int64_t start[MEG_AXES])
+static real *row_at(const meg_array *t, int64_t n, const int64_t start[MEG_AXES])
 {
     int64_t p[] = {n, start[MEG_C], start[MEG_D], start[MEG_H], start[MEG_W]};
     return meg_real_at(t, p);
@@ -36,7 +36,7 @@ static double product(const meg_call *c, const meg_runs *r, int64_t n, int64_t k
 
 static void forward(const meg_call *c)
 {
-    const meg_tensor *bias = &c->t[MEG_X + 2], *y = &c->t[MEG_Y];
+    const meg_array *bias = &c->t[MEG_X + 2], *y = &c->t[MEG_Y];
     const meg_box *out = &c->work.out;
     bool first = bias->data && meg_first_part(&c->work);
     meg_runs r = runs_of(&c->work.sum, &c->t[MEG_X], &c->t[MEG_X + 1]);
@@ -53,7 +53,7 @@ static void forward(const meg_call *c)
  *     weight     dw(k,:) = sum over n of dy(n,k) * x(n,:)
  */
 typedef struct product_rule {
-    const meg_tensor *to, *with, *dy;
+    const meg_array *to, *with, *dy;
     int64_t lo, hi, step; /* of the summed axis of dy, n or c */
 } product_rule;
 
@@ -77,7 +77,7 @@ static void set_row(const product_rule *f, const meg_runs *r, int64_t row, const
 
 static void backward(const meg_call *c)
 {
-    const meg_tensor *dx = &c->t[MEG_DX], *dy = &c->t[MEG_DY];
+    const meg_array *dx = &c->t[MEG_DX], *dy = &c->t[MEG_DY];
     const meg_box *out = &c->work.out;
     if (!dx->data) return;
     meg_zero(dx);
@@ -91,7 +91,7 @@ static void backward(const meg_call *c)
 
 static void bias_gradient(const meg_call *c)
 {
-    const meg_tensor *db = &c->t[MEG_DX + 2], *dy = &c->t[MEG_DY];
+    const meg_array *db = &c->t[MEG_DX + 2], *dy = &c->t[MEG_DY];
     const meg_box *out = &c->work.out;
     meg_zero(db);
     if (!meg_first_part(&c->work)) return;
@@ -105,7 +105,7 @@ static void bias_gradient(const meg_call *c)
 
 static void weight(const meg_call *c)
 {
-    const meg_tensor *dw = &c->t[MEG_DX + 1], *dy = &c->t[MEG_DY];
+    const meg_array *dw = &c->t[MEG_DX + 1], *dy = &c->t[MEG_DY];
     const meg_box *out = &c->work.out;
     if (c->t[MEG_DX + 2].data) bias_gradient(c);
     if (!dw->data) return;

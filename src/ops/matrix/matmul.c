@@ -17,7 +17,7 @@ static int row_axis(const meg_graph *g, const meg_node *v)
 }
 
 /* The element at row r and column j of the matrix that p lies in. */
-static real *at(const meg_tensor *t, const int64_t p[MEG_AXES], int axis, int64_t r, int64_t j)
+static real *at(const meg_array *t, const int64_t p[MEG_AXES], int axis, int64_t r, int64_t j)
 {
     int64_t q[MEG_AXES];
     memcpy(q, p, sizeof q);
@@ -27,7 +27,7 @@ static real *at(const meg_tensor *t, const int64_t p[MEG_AXES], int axis, int64_
 
 static void forward(const meg_call *c)
 {
-    const meg_tensor *a = &c->t[MEG_X], *b = &c->t[MEG_X + 1];
+    const meg_array *a = &c->t[MEG_X], *b = &c->t[MEG_X + 1];
     int axis = row_axis(c->graph, c->node);
     int64_t p[MEG_AXES], lo = c->work.sum.lo[MEG_W], hi = c->work.sum.hi[MEG_W];
     meg_box lines = meg_lines(&c->work.out);
@@ -45,7 +45,7 @@ static void forward(const meg_call *c)
 /* da(r, k) = sum over j of dy(r, j) * b(k, j) */
 static void backward_left(const meg_call *c)
 {
-    const meg_tensor *da = &c->t[MEG_DX], *b = &c->t[MEG_X + 1], *dy = &c->t[MEG_DY];
+    const meg_array *da = &c->t[MEG_DX], *b = &c->t[MEG_X + 1], *dy = &c->t[MEG_DY];
     int axis = row_axis(c->graph, c->node);
     int64_t p[MEG_AXES], lo = c->work.out.lo[MEG_W], count = meg_extent(&c->work.out, MEG_W);
     meg_box part = c->work.out;
@@ -59,7 +59,7 @@ static void backward_left(const meg_call *c)
 /* db(k, j) = sum over r of a(r, k) * dy(r, j) */
 static void backward_right(const meg_call *c)
 {
-    const meg_tensor *db = &c->t[MEG_DX + 1], *a = &c->t[MEG_X], *dy = &c->t[MEG_DY];
+    const meg_array *db = &c->t[MEG_DX + 1], *a = &c->t[MEG_X], *dy = &c->t[MEG_DY];
     int axis = row_axis(c->graph, c->node);
     int64_t p[MEG_AXES], lo = c->work.out.lo[axis], hi = c->work.out.hi[axis];
     meg_box part = c->work.out;

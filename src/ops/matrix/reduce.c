@@ -107,7 +107,7 @@ static void raise_row(double *to, const real *from, int64_t count, bool along)
 static void reduce(const meg_call *c, double start, join_row *join)
 {
     int64_t p[MEG_AXES], q[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
+    const meg_array *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
     bool along = ((const meg_reduce_attr *)c->node->attr)->gone[MEG_W];
     double by = divisor(c);
     meg_box lines = meg_lines(&c->work.out);
@@ -142,7 +142,7 @@ static void sum_backward(const meg_call *c)
 {
     int64_t p[MEG_AXES], q[MEG_AXES];
     const meg_reduce_attr *a = c->node->attr;
-    const meg_tensor *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
+    const meg_array *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
     double by = divisor(c);
     meg_box all = need(c->graph, c->node, 0, &c->work), rows = all;
     int64_t length = meg_extent(&all, MEG_W);

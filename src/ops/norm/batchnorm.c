@@ -196,7 +196,7 @@ static void state(const meg_call *c)
 /* dx of one channel; returns the sums over all its groups */
 static meg_normal_sums backward_channel(const meg_call *c, const meg_norm_groups *s, int64_t ch)
 {
-    const meg_tensor *x = &c->t[MEG_X], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
+    const meg_array *x = &c->t[MEG_X], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
     meg_normal_sums total = {0, 0};
     for (int64_t i = 0; i < s->count; i++) {
         meg_box part = meg_group_part(s, c->work.out, i, ch);
@@ -207,7 +207,7 @@ static meg_normal_sums backward_channel(const meg_call *c, const meg_norm_groups
         total.dot += sums.dot;
         if (dx->data)
             meg_normal_pull(&k, (meg_normal_sums){sums.dy / count, sums.dot / count},
-                            (const meg_tensor *[]){dx, dy, x}, part);
+                            (const meg_array *[]){dx, dy, x}, part);
     }
     return total;
 }
@@ -215,7 +215,7 @@ static meg_normal_sums backward_channel(const meg_call *c, const meg_norm_groups
 static void backward(const meg_call *c)
 {
     const meg_box *out = &c->work.out;
-    const meg_tensor *weight = &c->t[MEG_DX + 1], *bias = &c->t[MEG_DX + 2];
+    const meg_array *weight = &c->t[MEG_DX + 1], *bias = &c->t[MEG_DX + 2];
     meg_norm_groups s = groups_of(c->node, &c->work);
     meg_box channels = meg_box_of(1, out->hi[MEG_C], 1, 1, 1);
     channels.lo[MEG_C] = out->lo[MEG_C];

@@ -99,7 +99,7 @@ static void state(const meg_call *c)
     }
 }
 
-static void set_channel(const meg_tensor *t, int64_t n, int64_t ch, double value)
+static void set_channel(const meg_array *t, int64_t n, int64_t ch, double value)
 {
     if (t->data) *meg_channel_at(t, n, ch) = (real)value;
 }
@@ -107,7 +107,7 @@ static void set_channel(const meg_tensor *t, int64_t n, int64_t ch, double value
 /* dx and the gradients of the moments of one channel; returns the sums over all its groups */
 static meg_normal_sums backward_channel(const meg_call *c, const meg_box *moments, int64_t ch)
 {
-    const meg_tensor *x = &c->t[MEG_X], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
+    const meg_array *x = &c->t[MEG_X], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
     meg_norm_groups s = meg_norm_groups_whole(c->graph, c->node);
     meg_normal_sums total = {0, 0};
     for (int64_t i = moments->lo[MEG_N]; i < moments->hi[MEG_N]; i++) {
@@ -120,7 +120,7 @@ static meg_normal_sums backward_channel(const meg_call *c, const meg_box *moment
         set_channel(&c->t[MEG_DX + MEAN], i, ch, -scale * sums.dy);
         set_channel(&c->t[MEG_DX + VAR], i, ch, -scale * k.rate * sums.dot / 2);
         if (dx->data)
-            meg_normal_pull(&k, (meg_normal_sums){0, 0}, (const meg_tensor *[]){dx, dy, x}, part);
+            meg_normal_pull(&k, (meg_normal_sums){0, 0}, (const meg_array *[]){dx, dy, x}, part);
     }
     return total;
 }

@@ -87,11 +87,11 @@ static inline bool meg_normal_blocks(const meg_normal *k, real x)
 }
 
 /* y = f(x) over the part */
-static inline void meg_normal_apply(const meg_normal *k, const meg_tensor *y, const meg_tensor *x,
+static inline void meg_normal_apply(const meg_normal *k, const meg_array *y, const meg_array *x,
                                     meg_box part)
 {
     int64_t p[MEG_AXES];
-    meg_runs r = meg_runs_of(part, 2, (const meg_tensor *[]){x, y});
+    meg_runs r = meg_runs_of(part, 2, (const meg_array *[]){x, y});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(x, p);
         real *to = meg_real_at(y, p);
@@ -106,12 +106,12 @@ typedef struct meg_normal_sums {
     double dy, dot; /* sum of dy, sum of dy x^, both behind the rectifier */
 } meg_normal_sums;
 
-static inline meg_normal_sums meg_normal_reduce(const meg_normal *k, const meg_tensor *dy,
-                                                const meg_tensor *x, meg_box part)
+static inline meg_normal_sums meg_normal_reduce(const meg_normal *k, const meg_array *dy,
+                                                const meg_array *x, meg_box part)
 {
     int64_t p[MEG_AXES];
     meg_normal_sums sums = {0, 0};
-    meg_runs r = meg_runs_of(part, 2, (const meg_tensor *[]){x, dy});
+    meg_runs r = meg_runs_of(part, 2, (const meg_array *[]){x, dy});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *at = meg_real_at(x, p), *from = meg_real_at(dy, p);
         for (int64_t i = 0; i < r.length; i++) {
@@ -127,7 +127,7 @@ static inline meg_normal_sums meg_normal_reduce(const meg_normal *k, const meg_t
 /* dx = weight rate (dy - less.dy - less.dot x^) over the part of t = {dx, dy, x}. The phases, which
  * leave the detour over mean and variance to these nodes, pass less = {0, 0}. */
 static inline void meg_normal_pull(const meg_normal *k, meg_normal_sums less,
-                                   const meg_tensor *const t[3], meg_box part)
+                                   const meg_array *const t[3], meg_box part)
 {
     int64_t p[MEG_AXES];
     real mean = (real)less.dy, slope = (real)(less.dot * k->rate);

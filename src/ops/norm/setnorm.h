@@ -80,7 +80,7 @@ static inline void meg_normed_open(const meg_call *c, const meg_box *line, meg_n
 {
     static const real one = 1, zero = 0;
     const meg_setnorm_attr *a = c->node->attr;
-    const meg_tensor *weight = &c->t[meg_setnorm_weight(c->node)], *bias = weight + 1;
+    const meg_array *weight = &c->t[meg_setnorm_weight(c->node)], *bias = weight + 1;
     int64_t at[MEG_AXES] = {0, line->lo[MEG_C], 0, 0, 0};
     for (int i = MEG_D; i < MEG_AXES; i++)
         at[i] = a->elements ? line->lo[i] : 0;
@@ -98,7 +98,7 @@ static inline void meg_normed_open(const meg_call *c, const meg_box *line, meg_n
 static inline void meg_normed_load(const meg_call *c, const meg_box *line, meg_normed *k)
 {
     const meg_setnorm_attr *a = c->node->attr;
-    const meg_tensor *moments = &c->t[meg_setnorm_moments(c->node)];
+    const meg_array *moments = &c->t[meg_setnorm_moments(c->node)];
     meg_box sets = meg_setnorm_sets(c->node, *line);
     const real *mean = meg_real_at(&moments[0], sets.lo), *var = meg_real_at(&moments[1], sets.lo);
     for (int64_t i = 0; i < (k->set ? k->count : 1); i++) {
@@ -221,7 +221,7 @@ static inline void meg_affine_sum(const meg_call *c, const meg_box *part, double
 static inline void meg_setnorm_affine(const meg_call *c)
 {
     int input = meg_setnorm_weight(c->node);
-    const meg_tensor *dw = &c->t[MEG_DX + input], *db = dw + 1;
+    const meg_array *dw = &c->t[MEG_DX + input], *db = dw + 1;
     const meg_setnorm_attr *a = c->node->attr;
     int64_t p[MEG_AXES];
     meg_box all = meg_setnorm_need(c->graph, c->node, input, &c->work);

@@ -29,10 +29,10 @@ static void forward(const meg_call *c)
 }
 
 /* dx = slope (x - mean) over the part */
-static void pull(const meg_tensor *dx, const meg_tensor *x, meg_box part, real mean, real slope)
+static void pull(const meg_array *dx, const meg_array *x, meg_box part, real mean, real slope)
 {
     int64_t p[MEG_AXES];
-    meg_runs r = meg_runs_of(part, 2, (const meg_tensor *[]){dx, x});
+    meg_runs r = meg_runs_of(part, 2, (const meg_array *[]){dx, x});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         real *to = meg_real_at(dx, p);
         const real *from = meg_real_at(x, p);
@@ -44,7 +44,7 @@ static void pull(const meg_tensor *dx, const meg_tensor *x, meg_box part, real m
 static void backward(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *dx = &c->t[MEG_DX], *dmean = &c->t[MEG_DX + 1];
+    const meg_array *x = &c->t[MEG_X], *dx = &c->t[MEG_DX], *dmean = &c->t[MEG_DX + 1];
     meg_cells s = meg_mean_cells(c->graph, c->node);
     meg_box all = meg_mean_need(c->graph, c->node, 0, &c->work);
     meg_clear_beyond(dx, &all);

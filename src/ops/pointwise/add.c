@@ -52,18 +52,18 @@ static void rectify_row(real *y, int64_t count)
 }
 
 /* y = x + input i; x is the first input, or y */
-static void add_input(const meg_call *c, const meg_tensor *x, int i)
+static void add_input(const meg_call *c, const meg_array *x, int i)
 {
-    const meg_tensor *y = &c->t[MEG_Y];
+    const meg_array *y = &c->t[MEG_Y];
     int64_t p[MEG_AXES];
-    meg_pair_runs r = meg_pair_runs_of(c, i, (const meg_tensor *[]){x, y, NULL});
+    meg_pair_runs r = meg_pair_runs_of(c, i, (const meg_array *[]){x, y, NULL});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p))
         add_row(meg_real_at(y, p), meg_real_at(x, p), meg_pair_input(c, i, p), r.step, r.length);
 }
 
 static void rectify(const meg_call *c)
 {
-    const meg_tensor *y = &c->t[MEG_Y];
+    const meg_array *y = &c->t[MEG_Y];
     int64_t p[MEG_AXES];
     meg_runs r = meg_runs_of(c->work.out, 1, &y);
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p))
@@ -85,13 +85,13 @@ static void pass_row(real *dx, const real *dy, const real *y, int64_t count)
         dx[i] = y && y[i] <= 0 ? 0 : dy[i];
 }
 
-static void pass(const meg_call *c, const meg_tensor *dx, const meg_tensor *y)
+static void pass(const meg_call *c, const meg_array *dx, const meg_array *y)
 {
-    const meg_tensor *dy = &c->t[MEG_DY];
+    const meg_array *dy = &c->t[MEG_DY];
     int64_t p[MEG_AXES];
     if (!dx->data) return;
     meg_clear_beyond(dx, &c->work.out);
-    meg_runs r = meg_runs_of(c->work.out, 3, (const meg_tensor *[]){dy, y->data ? y : dy, dx});
+    meg_runs r = meg_runs_of(c->work.out, 3, (const meg_array *[]){dy, y->data ? y : dy, dx});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p))
         pass_row(meg_real_at(dx, p), meg_real_at(dy, p), meg_pair_at(y, p), r.length);
 }
@@ -112,7 +112,7 @@ static double pull_rectified(double dy, double y, double b)
 static void backward(const meg_call *c)
 {
     const meg_add_attr *attr = c->node->attr;
-    const meg_tensor none = {0}, *y = attr->relu ? &c->t[MEG_Y] : &none;
+    const meg_array none = {0}, *y = attr->relu ? &c->t[MEG_Y] : &none;
     for (int i = 1; i < c->node->inputs; i++)
         if (spread(c, i)) meg_pair_other(c, i, y, attr->relu ? pull_rectified : pull);
     for (int i = 0; i < c->node->inputs; i++)

@@ -71,7 +71,7 @@ static uint64_t draw_of(const meg_call *c, const int64_t p[MEG_AXES])
     return (uint64_t)(per == MEG_DROP_SAMPLE ? sample : sample * channels + p[MEG_C]);
 }
 
-static void drop_together(const meg_call *c, const meg_tensor *from, const meg_tensor *to)
+static void drop_together(const meg_call *c, const meg_array *from, const meg_array *to)
 {
     int64_t p[MEG_AXES], count = meg_extent(&c->work.out, MEG_W);
     uint32_t word[4];
@@ -91,7 +91,7 @@ static void drop_together(const meg_call *c, const meg_tensor *from, const meg_t
 }
 
 /* Forward from x to y, and backward from dy to dx. */
-static void drop(const meg_call *c, const meg_tensor *from, const meg_tensor *to)
+static void drop(const meg_call *c, const meg_array *from, const meg_array *to)
 {
     if (((const meg_dropout_attr *)c->node->attr)->per != MEG_DROP_ELEMENT) {
         drop_together(c, from, to);
@@ -102,8 +102,8 @@ static void drop(const meg_call *c, const meg_tensor *from, const meg_tensor *to
     int64_t before = c->moment.sample * (meg_box_size(&shape) / meg_extent(&shape, MEG_N));
     rule r = rule_of(c);
     meg_clear_beyond(to, &c->work.out);
-    const meg_tensor whole = {shape, NULL}; /* within a run, the numbers are consecutive too */
-    meg_runs runs = meg_runs_of(c->work.out, 3, (const meg_tensor *[]){from, to, &whole});
+    const meg_array whole = {shape, NULL}; /* within a run, the numbers are consecutive too */
+    meg_runs runs = meg_runs_of(c->work.out, 3, (const meg_array *[]){from, to, &whole});
     for (bool on = meg_box_first(&runs.starts, p); on; on = meg_box_next(&runs.starts, p))
         drop_row(meg_real_at(to, p), meg_real_at(from, p), &r,
                  (uint64_t)(before + meg_box_at(&shape, p)), runs.length);
@@ -122,9 +122,9 @@ static void backward(const meg_call *c)
 static void evaluate(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
+    const meg_array *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
     meg_clear_beyond(y, &c->work.out);
-    meg_runs r = meg_runs_of(c->work.out, 2, (const meg_tensor *[]){x, y});
+    meg_runs r = meg_runs_of(c->work.out, 2, (const meg_array *[]){x, y});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p))
         memmove(meg_real_at(y, p), meg_real_at(x, p), (size_t)r.length * sizeof(real));
 }

@@ -25,7 +25,7 @@ static void forward(const meg_call *c)
 
 static void backward(const meg_call *c)
 {
-    static const meg_tensor none = {0};
+    static const meg_array none = {0};
     meg_pair_other(c, 1, &c->t[MEG_X], pull_other);
     meg_pair_first(c, &none, pull);
 }

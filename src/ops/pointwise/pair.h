@@ -43,10 +43,10 @@ static inline bool meg_same_axis(const meg_box *a, const meg_box *b, int axis)
 
 /* `t`: tensors over the outputs, some of them absent; ends with NULL */
 static inline meg_pair_runs meg_pair_runs_of(const meg_call *c, int input,
-                                             const meg_tensor *const t[])
+                                             const meg_array *const t[])
 {
     const meg_box *part = &c->work.out;
-    const meg_tensor *b = &c->t[MEG_X + input];
+    const meg_array *b = &c->t[MEG_X + input];
     meg_pair_runs r = {*part, 1, 0};
     if (meg_box_empty(part)) return r;
     for (int a = MEG_W; a >= 0; a--) {
@@ -74,7 +74,7 @@ static inline const real *meg_pair_input(const meg_call *c, int i, const int64_t
     return meg_real_at(&c->t[MEG_X + i], q);
 }
 
-static inline const real *meg_pair_at(const meg_tensor *t, const int64_t p[MEG_AXES])
+static inline const real *meg_pair_at(const meg_array *t, const int64_t p[MEG_AXES])
 {
     return t->data ? meg_real_at(t, p) : NULL;
 }
@@ -87,9 +87,9 @@ static inline double meg_or_zero(const real *x, int64_t i)
 static inline void meg_pair_forward(const meg_call *c, meg_pair *f)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *a = &c->t[MEG_X], *y = &c->t[MEG_Y];
+    const meg_array *a = &c->t[MEG_X], *y = &c->t[MEG_Y];
     meg_clear_beyond(y, &c->work.out);
-    meg_pair_runs r = meg_pair_runs_of(c, 1, (const meg_tensor *[]){a, y, NULL});
+    meg_pair_runs r = meg_pair_runs_of(c, 1, (const meg_array *[]){a, y, NULL});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(a, p), *b = meg_pair_input(c, 1, p);
         real *to = meg_real_at(y, p);
@@ -99,13 +99,13 @@ static inline void meg_pair_forward(const meg_call *c, meg_pair *f)
 }
 
 /* da = pull(dy, x, b) */
-static inline void meg_pair_first(const meg_call *c, const meg_tensor *x, meg_pair_pull *pull)
+static inline void meg_pair_first(const meg_call *c, const meg_array *x, meg_pair_pull *pull)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *dy = &c->t[MEG_DY], *da = &c->t[MEG_DX];
+    const meg_array *dy = &c->t[MEG_DY], *da = &c->t[MEG_DX];
     if (!da->data) return;
     meg_clear_beyond(da, &c->work.out);
-    meg_pair_runs r = meg_pair_runs_of(c, 1, (const meg_tensor *[]){dy, da, x, NULL});
+    meg_pair_runs r = meg_pair_runs_of(c, 1, (const meg_array *[]){dy, da, x, NULL});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(dy, p), *at = meg_pair_at(x, p),
                    *b = meg_pair_input(c, 1, p);
@@ -128,11 +128,10 @@ static inline meg_box meg_pair_rows(const meg_call *c, int i, const meg_box *lin
 }
 
 /* db = sum over what is spread of pull(dy, x, b), b being input `i` */
-static inline void meg_pair_other(const meg_call *c, int i, const meg_tensor *x,
-                                  meg_pair_pull *pull)
+static inline void meg_pair_other(const meg_call *c, int i, const meg_array *x, meg_pair_pull *pull)
 {
     int64_t p[MEG_AXES], q[MEG_AXES];
-    const meg_tensor *dy = &c->t[MEG_DY], *db = &c->t[MEG_DX + i];
+    const meg_array *dy = &c->t[MEG_DY], *db = &c->t[MEG_DX + i];
     if (!db->data) return;
     meg_box part = meg_pair_need(c->graph, c->node, i, &c->work), lines = meg_lines(&part);
     bool spread = meg_pair_spread(c, i, MEG_W);

@@ -33,9 +33,9 @@ typedef double meg_point_pull(const void *attr, double at, double dy);
 static inline void meg_point_forward(const meg_call *c, meg_point *f)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
+    const meg_array *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
     meg_clear_beyond(y, &c->work.out);
-    meg_runs r = meg_runs_of(c->work.out, 2, (const meg_tensor *[]){x, y});
+    meg_runs r = meg_runs_of(c->work.out, 2, (const meg_array *[]){x, y});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(x, p);
         real *to = meg_real_at(y, p);
@@ -48,9 +48,9 @@ static inline void meg_point_forward(const meg_call *c, meg_point *f)
 static inline void meg_point_backward(const meg_call *c, int at, meg_point_pull *pull)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[at], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
+    const meg_array *x = &c->t[at], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
     meg_clear_beyond(dx, &c->work.out);
-    meg_runs r = meg_runs_of(c->work.out, 3, (const meg_tensor *[]){x, dy, dx});
+    meg_runs r = meg_runs_of(c->work.out, 3, (const meg_array *[]){x, dy, dx});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *here = meg_real_at(x, p), *from = meg_real_at(dy, p);
         real *to = meg_real_at(dx, p);

@@ -21,9 +21,9 @@ static double flops(const meg_graph *g, const meg_node *v, const meg_work *w, me
 static void forward(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
+    const meg_array *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
     meg_clear_beyond(y, &c->work.out);
-    meg_runs r = meg_runs_of(c->work.out, 2, (const meg_tensor *[]){x, y});
+    meg_runs r = meg_runs_of(c->work.out, 2, (const meg_array *[]){x, y});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *from = meg_real_at(x, p);
         real *to = meg_real_at(y, p); /* may be `from`: hence no restrict */
@@ -35,9 +35,9 @@ static void forward(const meg_call *c)
 static void backward(const meg_call *c)
 {
     int64_t p[MEG_AXES];
-    const meg_tensor *y = &c->t[MEG_Y], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
+    const meg_array *y = &c->t[MEG_Y], *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
     meg_clear_beyond(dx, &c->work.out);
-    meg_runs r = meg_runs_of(c->work.out, 3, (const meg_tensor *[]){y, dy, dx});
+    meg_runs r = meg_runs_of(c->work.out, 3, (const meg_array *[]){y, dy, dx});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         const real *made = meg_real_at(y, p), *from = meg_real_at(dy, p);
         real *to = meg_real_at(dx, p); /* may be `from` */

@@ -1,7 +1,7 @@
 /* Difference y = a - b; b may be per channel, per sample or scalar (pair.h). */
 #include "ops/pointwise/pair.h"
 
-static const meg_tensor NONE = {0};
+static const meg_array NONE = {0};
 
 static double difference(double a, double b)
 {

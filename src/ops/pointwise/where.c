@@ -52,7 +52,7 @@ static meg_box rows_of(const meg_call *c)
 static void forward(const meg_call *c)
 {
     int64_t p[MEG_AXES], length = meg_extent(&c->work.out, MEG_W);
-    const meg_tensor *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
+    const meg_array *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
     real value = (real)((const meg_where_attr *)c->node->attr)->value;
     meg_box rows = rows_of(c);
     meg_clear_beyond(y, &c->work.out);
@@ -69,7 +69,7 @@ static void forward(const meg_call *c)
 static void pull_other(const meg_call *c)
 {
     int64_t p[MEG_AXES], q[MEG_AXES];
-    const meg_tensor *dy = &c->t[MEG_DY], *to = &c->t[MEG_DX + OTHER];
+    const meg_array *dy = &c->t[MEG_DY], *to = &c->t[MEG_DX + OTHER];
     meg_box part = meg_pair_need(c->graph, c->node, OTHER, &c->work), lines = meg_lines(&part);
     bool spread = meg_pair_spread(c, OTHER, MEG_W);
     meg_clear_beyond(to, &part);
@@ -90,7 +90,7 @@ static void pull_other(const meg_call *c)
 static void pull_x(const meg_call *c)
 {
     int64_t p[MEG_AXES], length = meg_extent(&c->work.out, MEG_W);
-    const meg_tensor *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
+    const meg_array *dy = &c->t[MEG_DY], *dx = &c->t[MEG_DX];
     meg_box rows = rows_of(c);
     meg_clear_beyond(dx, &c->work.out);
     for (bool on = meg_box_first(&rows, p); on; on = meg_box_next(&rows, p)) {

@@ -25,11 +25,11 @@ static meg_box part_of(const meg_call *c, int i)
 /* Copies the part of input i that the work has, from x to y or, `back`, from dy to dx. */
 static void copy_part(const meg_call *c, int i, bool back)
 {
-    const meg_tensor *x = &c->t[(back ? MEG_DX : MEG_X) + i], *y = &c->t[back ? MEG_DY : MEG_Y];
+    const meg_array *x = &c->t[(back ? MEG_DX : MEG_X) + i], *y = &c->t[back ? MEG_DY : MEG_Y];
     int64_t p[MEG_AXES], shift = first_channel(c->graph, c->node, i);
-    meg_tensor moved = *y; /* y in coordinates of the input */
+    meg_array moved = *y; /* y in coordinates of the input */
     moved.box.lo[MEG_C] -= shift, moved.box.hi[MEG_C] -= shift;
-    meg_runs r = meg_runs_of(part_of(c, i), 2, (const meg_tensor *[]){x, &moved});
+    meg_runs r = meg_runs_of(part_of(c, i), 2, (const meg_array *[]){x, &moved});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
         real *own = meg_real_at(x, p), *all = meg_real_at(&moved, p);
         memcpy(back ? own : all, back ? all : own, (size_t)r.length * sizeof(real));

@@ -23,7 +23,7 @@ typedef struct embedding_attr {
 
 static int64_t id_at(const meg_call *c, const int64_t p[MEG_AXES])
 {
-    const meg_tensor *t = &c->t[MEG_X];
+    const meg_array *t = &c->t[MEG_X];
     int64_t q[MEG_AXES] = {p[MEG_N], 0, p[MEG_D], p[MEG_H], p[MEG_W]};
     return ((const int32_t *)t->data)[meg_box_at(&t->box, q)];
 }
@@ -43,7 +43,7 @@ static meg_box tokens_of(const meg_box *out)
 
 static void forward(const meg_call *c)
 {
-    const meg_tensor *y = &c->t[MEG_Y], *w = &c->t[MEG_X + 1];
+    const meg_array *y = &c->t[MEG_Y], *w = &c->t[MEG_X + 1];
     meg_box tokens = tokens_of(&c->work.out);
     int64_t p[MEG_AXES], known = ((const embedding_attr *)c->node->attr)->vocabulary;
     int64_t features = meg_extent(&c->work.out, MEG_C), stride = meg_stride(y, MEG_C);
@@ -62,7 +62,7 @@ static void forward(const meg_call *c)
 
 static void weight(const meg_call *c)
 {
-    const meg_tensor *dw = &c->t[MEG_DX + 1], *dy = &c->t[MEG_DY];
+    const meg_array *dw = &c->t[MEG_DX + 1], *dy = &c->t[MEG_DY];
     meg_box tokens = tokens_of(&c->work.out);
     int64_t p[MEG_AXES];
     int64_t features = meg_extent(&c->work.out, MEG_C), stride = meg_stride(dy, MEG_C);

@@ -14,7 +14,7 @@ static int64_t flat(const meg_box *x, const int64_t p[MEG_AXES])
 }
 
 /* Copies what tensor x (or dx) and the work's outputs share, to y or, `back`, from dy. */
-static void copy_lines(const meg_call *c, const meg_tensor *x, const meg_tensor *y, bool back)
+static void copy_lines(const meg_call *c, const meg_array *x, const meg_array *y, bool back)
 {
     const meg_box *shape = &c->graph->value[c->node->in[0]].shape, *out = &c->work.out;
     meg_box starts = *shape;

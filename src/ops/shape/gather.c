@@ -17,13 +17,13 @@ typedef struct gather_attr {
 
 static int64_t index_at(const meg_call *c, int64_t n, int64_t j)
 {
-    const meg_tensor *t = &c->t[MEG_X + 1];
+    const meg_array *t = &c->t[MEG_X + 1];
     int64_t p[MEG_AXES] = {n, 0, 0, 0, j};
     return ((const int32_t *)t->data)[meg_box_at(&t->box, p)];
 }
 
 /* One output: copied or, `back`, added to the gradient of what it was taken from. */
-static void take(const meg_tensor *x, const int64_t q[MEG_AXES], real *y, bool back)
+static void take(const meg_array *x, const int64_t q[MEG_AXES], real *y, bool back)
 {
     if (back) *meg_real_at(x, q) += *y;
     else *y = *meg_real_at(x, q);
@@ -32,7 +32,7 @@ static void take(const meg_tensor *x, const int64_t q[MEG_AXES], real *y, bool b
 static void walk(const meg_call *c, bool back)
 {
     const gather_attr *a = c->node->attr;
-    const meg_tensor *x = &c->t[back ? MEG_DX : MEG_X], *y = &c->t[back ? MEG_DY : MEG_Y];
+    const meg_array *x = &c->t[back ? MEG_DX : MEG_X], *y = &c->t[back ? MEG_DY : MEG_Y];
     int64_t length = c->graph->value[c->node->in[0]].shape.hi[a->slot];
     int64_t p[MEG_AXES], q[MEG_AXES];
     for (bool on = meg_box_first(&c->work.out, p); on; on = meg_box_next(&c->work.out, p)) {

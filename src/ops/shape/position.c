@@ -14,9 +14,9 @@ typedef struct position_attr {
 } position_attr;
 
 /* The weight where sample n is: its box has only sample 0. */
-static meg_tensor weight_of(const meg_tensor *w, int64_t n)
+static meg_array weight_of(const meg_array *w, int64_t n)
 {
-    meg_tensor moved = *w;
+    meg_array moved = *w;
     moved.box.lo[MEG_N] += n, moved.box.hi[MEG_N] += n;
     return moved;
 }
@@ -30,12 +30,12 @@ static meg_box sample_of(const meg_box *b, int64_t n)
 
 static void forward(const meg_call *c)
 {
-    const meg_tensor *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
+    const meg_array *x = &c->t[MEG_X], *y = &c->t[MEG_Y];
     const meg_box *out = &c->work.out;
     int64_t p[MEG_AXES];
     for (int64_t n = out->lo[MEG_N]; n < out->hi[MEG_N]; n++) {
-        meg_tensor w = weight_of(&c->t[MEG_X + 1], n);
-        meg_runs r = meg_runs_of(sample_of(out, n), 3, (const meg_tensor *[]){x, y, &w});
+        meg_array w = weight_of(&c->t[MEG_X + 1], n);
+        meg_runs r = meg_runs_of(sample_of(out, n), 3, (const meg_array *[]){x, y, &w});
         for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
             const real *a = meg_real_at(x, p), *b = meg_real_at(&w, p);
             real *to = meg_real_at(y, p); /* may be a: hence no restrict */
@@ -47,18 +47,18 @@ static void forward(const meg_call *c)
 
 static void backward(const meg_call *c)
 {
-    const meg_tensor *dx = &c->t[MEG_DX], *dy = &c->t[MEG_DY];
+    const meg_array *dx = &c->t[MEG_DX], *dy = &c->t[MEG_DY];
     int64_t p[MEG_AXES];
     if (!dx->data) return;
     meg_clear_beyond(dx, &c->work.out);
-    meg_runs r = meg_runs_of(c->work.out, 2, (const meg_tensor *[]){dx, dy});
+    meg_runs r = meg_runs_of(c->work.out, 2, (const meg_array *[]){dx, dy});
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p))
         memmove(meg_real_at(dx, p), meg_real_at(dy, p), (size_t)r.length * sizeof(real));
 }
 
 static void weight(const meg_call *c)
 {
-    const meg_tensor *dw = &c->t[MEG_DX + 1], *dy = &c->t[MEG_DY];
+    const meg_array *dw = &c->t[MEG_DX + 1], *dy = &c->t[MEG_DY];
     const meg_box *out = &c->work.out;
     int64_t p[MEG_AXES], step = meg_stride(dy, MEG_N);
     meg_box lines = meg_lines(out);

@@ -42,7 +42,7 @@ static void unflat(const meg_box *shape, int64_t i, int64_t p[MEG_AXES])
 /* Copies x to y or, `back`, dy to dx: rows of y, in pieces that lie in one row of x. */
 static void walk(const meg_call *c, bool back)
 {
-    const meg_tensor *x = &c->t[back ? MEG_DX : MEG_X], *y = &c->t[back ? MEG_DY : MEG_Y];
+    const meg_array *x = &c->t[back ? MEG_DX : MEG_X], *y = &c->t[back ? MEG_DY : MEG_Y];
     const meg_box *in = shape_of(c, false), *out = shape_of(c, true);
     meg_box rows = c->work.out;
     int64_t p[MEG_AXES], q[MEG_AXES], count = meg_extent(&rows, MEG_W);

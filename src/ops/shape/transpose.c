@@ -15,7 +15,7 @@ typedef struct transpose_attr {
 static void walk(const meg_call *c, bool back)
 {
     const transpose_attr *a = c->node->attr;
-    const meg_tensor *x = &c->t[back ? MEG_DX : MEG_X], *y = &c->t[back ? MEG_DY : MEG_Y];
+    const meg_array *x = &c->t[back ? MEG_DX : MEG_X], *y = &c->t[back ? MEG_DY : MEG_Y];
     meg_box rows = c->work.out;
     int64_t p[MEG_AXES], q[MEG_AXES], count = meg_extent(&rows, MEG_W);
     int64_t step = meg_stride(x, a->from[MEG_W]);

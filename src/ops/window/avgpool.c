@@ -82,7 +82,7 @@ static void backward_line(const meg_call *c, const meg_box *line, double *sum)
 
 static void backward(const meg_call *c)
 {
-    const meg_tensor *dx = &c->t[MEG_DX];
+    const meg_array *dx = &c->t[MEG_DX];
     meg_box lines = meg_lines(&dx->box);
     int64_t p[MEG_AXES];
     for (bool on = dx->data && meg_box_first(&lines, p); on; on = meg_box_next(&lines, p)) {

@@ -15,7 +15,7 @@
 static void forward_line(const meg_call *c, const meg_conv_shape *s, const meg_box *line,
                          double *sum)
 {
-    const meg_tensor *x = &c->t[MEG_X], *w = &c->t[MEG_X + 1];
+    const meg_array *x = &c->t[MEG_X], *w = &c->t[MEG_X + 1];
     const meg_box *part = &c->work.sum;
     int64_t k = line->lo[MEG_C], first = k / s->filters * s->channels + part->lo[MEG_C];
     int64_t x_step = meg_stride(x, MEG_C), w_step = meg_stride(w, MEG_C);
@@ -41,7 +41,7 @@ static void forward(const meg_call *c)
 static void backward_line(const meg_call *call, const meg_conv_shape *s, const meg_box *line,
                           double *sum)
 {
-    const meg_tensor *w = &call->t[MEG_X + 1], *dy = &call->t[MEG_DY];
+    const meg_array *w = &call->t[MEG_X + 1], *dy = &call->t[MEG_DY];
     const meg_box *part = &call->work.sum, *out = &call->work.out;
     int64_t n = line->lo[MEG_N], c = line->lo[MEG_C] % s->channels, k0, k1;
     if (!meg_conv_filters(call, s, line, &k0, &k1)) return;
@@ -67,7 +67,7 @@ static void backward(const meg_call *c)
 
 static void weight_gradient(const meg_call *call, const meg_conv_shape *s)
 {
-    const meg_tensor *dw = &call->t[MEG_DX + 1], *x = &call->t[MEG_X], *dy = &call->t[MEG_DY];
+    const meg_array *dw = &call->t[MEG_DX + 1], *x = &call->t[MEG_X], *dy = &call->t[MEG_DY];
     meg_box part = call->work.sum;
     meg_conv_jumps j = meg_conv_jumps_of(s->win, dy, x);
     part.lo[MEG_N] = call->work.out.lo[MEG_C], part.hi[MEG_N] = call->work.out.hi[MEG_C];

@@ -49,7 +49,7 @@ typedef void meg_conv_line(const meg_call *c, const meg_conv_shape *s, const meg
 
 static inline double meg_conv_bias(const meg_call *c, int64_t k)
 {
-    const meg_tensor *bias = &c->t[MEG_X + 2];
+    const meg_array *bias = &c->t[MEG_X + 2];
     return bias->data && meg_first_part(&c->work) ? (double)*meg_channel_at(bias, 0, k) : 0;
 }
 
@@ -71,7 +71,7 @@ static inline void meg_conv_forward(const meg_call *c, meg_conv_line *add)
 static inline void meg_conv_backward(const meg_call *c, meg_conv_line *add)
 {
     meg_conv_shape s = meg_conv_shape_of(c->graph, c->node);
-    const meg_tensor *dx = &c->t[MEG_DX];
+    const meg_array *dx = &c->t[MEG_DX];
     meg_box lines = meg_lines(&dx->box);
     int64_t p[MEG_AXES];
     for (bool on = dx->data && meg_box_first(&lines, p); on; on = meg_box_next(&lines, p)) {
@@ -100,8 +100,8 @@ typedef struct meg_conv_jumps {       /* from sample to sample and row to row: *
     int64_t p[MEG_AXES], q[MEG_AXES]; /* elements of the value of p, and of the q they meet */
 } meg_conv_jumps;
 
-static inline meg_conv_jumps meg_conv_jumps_of(const meg_window win[MEG_SPACE], const meg_tensor *p,
-                                               const meg_tensor *q)
+static inline meg_conv_jumps meg_conv_jumps_of(const meg_window win[MEG_SPACE], const meg_array *p,
+                                               const meg_array *q)
 {
     meg_conv_jumps j;
     meg_box_strides(&p->box, j.p);
@@ -127,7 +127,7 @@ static inline double meg_conv_correlate(const real *p, const real *q, const meg_
 
 static inline void meg_conv_bias_gradient(const meg_call *c)
 {
-    const meg_tensor *db = &c->t[MEG_DX + 2];
+    const meg_array *db = &c->t[MEG_DX + 2];
     if (!db->data) return;
     meg_zero(db);
     if (!meg_first_part(&c->work)) return;

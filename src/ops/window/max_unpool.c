@@ -22,7 +22,7 @@ static meg_box need(const meg_graph *g, const meg_node *v, int input, const meg_
 /* Where the pixel at `from` goes; false if that is none of the work's outputs. */
 static bool target(const meg_call *c, const int64_t from[MEG_AXES], int64_t to[MEG_AXES])
 {
-    const meg_tensor *index = &c->t[MEG_X + 1];
+    const meg_array *index = &c->t[MEG_X + 1];
     const meg_box *y = &c->graph->value[c->node->out[0]].shape, *out = &c->work.out;
     int64_t at = ((const int32_t *)index->data)[meg_box_at(&index->box, from)];
     if (at < 0) return false;
@@ -46,7 +46,7 @@ static void forward(const meg_call *c)
 
 static void backward(const meg_call *c)
 {
-    const meg_tensor *dx = &c->t[MEG_DX];
+    const meg_array *dx = &c->t[MEG_DX];
     int64_t p[MEG_AXES], q[MEG_AXES];
     meg_box in = need(c->graph, c->node, 0, &c->work);
     if (!dx->data) return;

@@ -35,7 +35,7 @@ typedef struct winner { /* of the outputs of one line */
 static void forward_line(const meg_call *c, const meg_box *line, winner *best)
 {
     const meg_pool_attr *a = c->node->attr;
-    const meg_tensor *x = &c->t[MEG_X];
+    const meg_array *x = &c->t[MEG_X];
     int64_t step = a->win[MEG_W - MEG_D].stride;
     meg_slide at = {.win = a->win,
                     .taps = meg_windows_taps(a->win),
@@ -58,7 +58,7 @@ static void forward_line(const meg_call *c, const meg_box *line, winner *best)
 
 static void store_taps(const meg_call *c, const meg_box *line, const int tap[])
 {
-    const meg_tensor *aux = &c->t[MEG_AUX];
+    const meg_array *aux = &c->t[MEG_AUX];
     if (!aux->data) return; /* nobody will ask for a gradient */
     int64_t at = meg_box_at(&aux->box, line->lo), count = meg_extent(line, MEG_W);
     if (taps_of(c->node) <= BYTE_TAPS)
@@ -73,7 +73,7 @@ static void store_taps(const meg_call *c, const meg_box *line, const int tap[])
 static void store_indices(const meg_call *c, const meg_box *line, const int tap[])
 {
     const meg_pool_attr *a = c->node->attr;
-    const meg_tensor *index = &c->t[MEG_Y + 1];
+    const meg_array *index = &c->t[MEG_Y + 1];
     const meg_box *x = &c->graph->value[c->node->in[0]].shape;
     if (!index->data) return;
     int32_t *to = (int32_t *)index->data + meg_box_at(&index->box, line->lo);
@@ -109,7 +109,7 @@ static void forward(const meg_call *c)
 static void backward_line(const meg_call *c, const meg_box *line, double *sum)
 {
     const meg_pool_attr *a = c->node->attr;
-    const meg_tensor *dy = &c->t[MEG_DY], *aux = &c->t[MEG_AUX];
+    const meg_array *dy = &c->t[MEG_DY], *aux = &c->t[MEG_AUX];
     const meg_box *out = &c->work.out;
     meg_box taps = meg_windows_taps(a->win);
     bool bytes = meg_box_size(&taps) <= BYTE_TAPS;
@@ -136,7 +136,7 @@ static void backward_line(const meg_call *c, const meg_box *line, double *sum)
 
 static void backward(const meg_call *c)
 {
-    const meg_tensor *dx = &c->t[MEG_DX];
+    const meg_array *dx = &c->t[MEG_DX];
     meg_box lines = meg_lines(&dx->box);
     int64_t p[MEG_AXES];
     for (bool on = dx->data && meg_box_first(&lines, p); on; on = meg_box_next(&lines, p)) {

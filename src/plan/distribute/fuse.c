@@ -147,6 +147,9 @@ meg_status meg_graph_fuse(const meg_graph *g, meg_error *e, meg_phases phases, m
     for (int i = 0; i < g->losses; i++)
         r.new->loss[i] = (meg_loss){r.map[g->loss[i].value], g->loss[i].weight};
     r.new->correct = g->correct >= 0 ? r.map[g->correct] : -1;
+    r.new->outputs = meg_graph_results(g, r.new->output);
+    for (int i = 0; i < r.new->outputs; i++)
+        r.new->output[i] = r.map[r.new->output[i]];
     if (r.new->error.status != MEG_OK) {
         *e = r.new->error;
         status = e->status;

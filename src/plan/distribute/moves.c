@@ -99,6 +99,9 @@ meg_status meg_graph_moves(const meg_graph *g, meg_error *e, int segments, meg_g
     for (int i = 0; i < g->losses; i++)
         r.new->loss[i] = (meg_loss){r.map[g->loss[i].value], g->loss[i].weight};
     r.new->correct = g->correct >= 0 ? r.map[g->correct] : -1;
+    r.new->outputs = g->outputs;
+    for (int i = 0; i < g->outputs; i++)
+        r.new->output[i] = r.map[g->output[i]];
     free(r.map);
     free(r.moved);
     if (r.new->error.status != MEG_OK) {

@@ -210,6 +210,31 @@ static void hold(meg_lower *l, const meg_node *v)
     }
 }
 
+/* Does the entry keep what the network makes, for whoever asked for it? */
+static bool keeps_outputs(const meg_lower *l)
+{
+    return !l->entry->train && l->plan->options.predict;
+}
+
+/* A copy that lasts to the end of the step, of all micro-batches. Ranks that make the same leave it to the
+ * first of them. */
+static void keep_output(meg_lower *l, int value, int index)
+{
+    meg_slot s = {.role = MEG_ROLE_OUTPUT, .value = value, .index = index};
+    s.box = meg_lower_part(l, value);
+    s.dtype = meg_entry_dtype(l->entry, l->g->value[value].dtype);
+    s.per_micro = meg_format_bytes(MEG_FORMAT_PLAIN, &s.box, s.dtype);
+    if (copy_of(l, value) > 0 || meg_box_empty(&s.box)) return;
+    meg_lower_fill(l, meg_lower_step_slot(l, s), l->home[value]);
+}
+
+static void keep_outputs(meg_lower *l, const meg_node *v)
+{
+    for (int i = 0; keeps_outputs(l) && i < l->g->outputs; i++)
+        for (int k = 0; k < v->outputs; k++)
+            if (l->g->output[i] == v->out[k]) keep_output(l, v->out[k], i);
+}
+
 static void forward_node(meg_lower *l, const meg_node *v)
 {
     meg_spec s;
@@ -233,6 +258,7 @@ static void forward_node(meg_lower *l, const meg_node *v)
     if (l->entry->train && meg_op_has(v->op, MEG_STATE_PASS) && adds_to_state(l, v))
         update_state(l, v);
     hold(l, v);
+    keep_outputs(l, v);
 }
 
 static void forward_move(meg_lower *l, const meg_node *v)

@@ -51,6 +51,7 @@ typedef struct meg_plan_options {
     int recompute;             /* meg_recompute */
     int goal;                  /* meg_goal: of a search; the plan itself does not look at it */
     bool keep_grads;           /* gradients stay readable after the step */
+    bool predict;              /* evaluation keeps the network's outputs */
     bool phases; /* reducing operators as several nodes, as a plan that cuts them has them */
     char optimizer[MEG_TEXT];
 } meg_plan_options;

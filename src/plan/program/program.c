@@ -115,7 +115,8 @@ static void print_slot(const meg_station *t, int id, FILE *out)
     static const char *const mark[] = {
         [MEG_ROLE_VALUE] = "",           [MEG_ROLE_GRADIENT] = "d:", [MEG_ROLE_AUX] = "aux:",
         [MEG_ROLE_SCRATCH] = "scratch:", [MEG_ROLE_STATE] = "opt:",  [MEG_ROLE_SCALARS] = "",
-        [MEG_ROLE_SEED] = "seed:",       [MEG_ROLE_TOTAL] = "sum:",  [MEG_ROLE_BUCKET] = "bucket"};
+        [MEG_ROLE_SEED] = "seed:",       [MEG_ROLE_TOTAL] = "sum:",  [MEG_ROLE_BUCKET] = "bucket",
+        [MEG_ROLE_OUTPUT] = "out:"};
     fprintf(out, " %s%s.%d", mark[s->role], name, id);
     if (s->format != MEG_FORMAT_PLAIN) fprintf(out, "/%s", meg_format_name(s->format));
 }

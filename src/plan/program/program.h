@@ -49,7 +49,8 @@ typedef enum meg_role {
     MEG_ROLE_SCALARS, /* meg_scalars of the step */
     MEG_ROLE_SEED,    /* the weight of a loss: where backward starts */
     MEG_ROLE_TOTAL,   /* a per-step sum over micro-batches: counts, losses */
-    MEG_ROLE_BUCKET   /* several gradients or states that are reduced at once */
+    MEG_ROLE_BUCKET,  /* several gradients or states that are reduced at once */
+    MEG_ROLE_OUTPUT   /* of the network, of the whole step; index: which of the graph's */
 } meg_role;
 
 typedef struct meg_slot {

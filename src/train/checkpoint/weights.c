@@ -50,8 +50,7 @@ static meg_status take(void *context, const void *data, int64_t count)
     return MEG_OK;
 }
 
-/* Where element `at` of a value lies in a file. */
-static int64_t place_of(const meg_value *v, int64_t at)
+int64_t meg_weights_place(const meg_value *v, int64_t at)
 {
     if (!v->turned) return at;
     int64_t columns = v->dims[v->rank - 1], rows = meg_box_size(&v->shape) / columns;
@@ -70,7 +69,7 @@ static meg_status get_turned(saving *s, int item)
     if (!turned || !s->matrix) status = meg_fail(s->error, MEG_ENOMEM, "%s: no memory", v->name);
     if (status == MEG_OK) status = meg_collection_get(s->c, s->error, item, take, s);
     for (int64_t i = 0; status == MEG_OK && i < size; i++)
-        memcpy(turned + place_of(v, i) * each, s->matrix + i * each, (size_t)each);
+        memcpy(turned + meg_weights_place(v, i) * each, s->matrix + i * each, (size_t)each);
     if (status == MEG_OK) status = s->put(s->to, turned, size * each);
     free(turned);
     free(s->matrix);
@@ -207,7 +206,7 @@ static void give(void *context, int64_t first, int64_t count, void *piece)
 {
     const source *s = context;
     for (int64_t i = 0; i < count; i++) {
-        double number = meg_saved_number(&s->from, place_of(s->value, first + i));
+        double number = meg_saved_number(&s->from, meg_weights_place(s->value, first + i));
         if (s->real == MEG_F64) ((double *)piece)[i] = number;
         else ((float *)piece)[i] = (float)number;
     }

@@ -26,4 +26,7 @@ meg_status meg_weights_check(const meg_collection *c, meg_error *e, const meg_we
 meg_status meg_weights_read(meg_collection *c, meg_error *e, const meg_weights_file *w,
                             const meg_safetensors *f);
 
+/* Where element `at` of a value lies in a file, or in the caller's memory: some matrices are turned. */
+int64_t meg_weights_place(const meg_value *v, int64_t at);
+
 #endif

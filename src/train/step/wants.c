@@ -25,31 +25,66 @@ static void add(const meg_station *t, int value, meg_box *hull, bool of[])
     *hull = meg_box_hull(*hull, box);
 }
 
-bool meg_wants_of(const meg_plan *p, int first, int last, meg_wanted *out)
+int meg_wants_field(const meg_dataset *d, const meg_value *x)
 {
-    size_t batch = (size_t)p->options.batch + 1;
-    bool *samples = meg_pool_alloc(p->pool, batch), *labels = meg_pool_alloc(p->pool, batch);
-    *out = (meg_wanted){.of_sample = samples, .of_label = labels};
-    for (int i = first; i <= last; i++) {
-        const meg_entry *e = &p->entry[i];
-        for (int k = 0; k < e->stations && !e->idle; k++)
-            for (int v = 0; v < e->graph->values; v++) {
-                meg_kind kind = e->graph->value[v].kind;
-                if (kind == MEG_INPUT) add(&e->station[k], v, &out->sample, samples);
-                if (kind == MEG_LABEL) add(&e->station[k], v, &out->label, labels);
-            }
-    }
-    return !meg_box_empty(&out->sample) || !meg_box_empty(&out->label);
+    if (d->fields == 0) return x->kind == MEG_LABEL ? MEG_FIELD_LABEL : MEG_FIELD_SAMPLE;
+    for (int i = 0; i < d->fields; i++)
+        if (strcmp(d->field[i].name, x->name) == 0) return i;
+    return -1;
 }
 
-int64_t meg_wants_below(const meg_graph *g)
+/* Samples of files are floats, ids too. */
+static meg_dtype type_of(const meg_plan *p, const meg_dataset *d, const meg_value *x, int field)
 {
-    int64_t least = 0;
-    for (int i = 0; i < g->nodes; i++) {
-        const meg_node *v = &g->node[i];
-        if (!v->op->looks_up || g->value[v->in[0]].kind != MEG_INPUT) continue;
-        int64_t rows = meg_extent(&g->value[v->in[1]].shape, MEG_N);
-        if (least == 0 || rows < least) least = rows;
+    bool whole = x->dtype == MEG_I32;
+    if (d->fields == 0) return whole && x->kind == MEG_LABEL ? MEG_I32 : MEG_F32;
+    bool wide = d->field[field].dtype == MEG_F64 && p->profile.real == MEG_F64;
+    return whole ? MEG_I32 : wide ? MEG_F64 : MEG_F32;
+}
+
+/* The class that the losses over these labels leave out; -1: none. */
+static int64_t ignored(const meg_graph *g, int value)
+{
+    for (int i = 0; i < g->losses; i++) {
+        const meg_node *v = &g->node[g->value[g->loss[i].value].maker];
+        for (const meg_param *p = v->op->params; p && p->name && v->in[1] == value; p++)
+            if (strcmp(p->name, "ignore") == 0)
+                return *(const int64_t *)((const char *)v->attr + p->offset);
     }
-    return least;
+    return -1;
+}
+
+static void look_at(const meg_plan *p, int first, int last, meg_wanted *w)
+{
+    bool *of = meg_pool_alloc(p->pool, (size_t)p->options.batch + 1);
+    w->of = of;
+    for (int i = first; i <= last; i++) {
+        const meg_entry *e = &p->entry[i];
+        int value = e->batch ? meg_graph_find_value(e->graph, w->name) : -1;
+        for (int k = 0; k < e->stations && !e->idle && value >= 0; k++)
+            add(&e->station[k], value, &w->box, of);
+    }
+}
+
+meg_wants meg_wants_of(const meg_plan *p, const meg_dataset *d, int first, int last)
+{
+    const meg_graph *g = p->source;
+    meg_wants out = {.want = meg_pool_alloc(p->pool, ((size_t)g->values + 1) * sizeof *out.want)};
+    for (int i = 0; i < g->values; i++) {
+        const meg_value *x = &g->value[i];
+        if (x->kind != MEG_INPUT && x->kind != MEG_LABEL) continue;
+        meg_wanted *w = &out.want[out.count++];
+        *w = (meg_wanted){.name = x->name,
+                          .field = meg_wants_field(d, x),
+                          .label = x->kind == MEG_LABEL,
+                          .ids = x->kind == MEG_INPUT && x->dtype == MEG_I32,
+                          .all = x->shape,
+                          .below = meg_graph_kinds(g, i),
+                          .ignore = ignored(g, i)};
+        w->dtype = type_of(p, d, x, w->field);
+        w->all.hi[MEG_N] = 1;
+        look_at(p, first, last, w);
+        out.any = out.any || !meg_box_empty(&w->box);
+    }
+    return out;
 }

@@ -44,19 +44,6 @@ static void port(meg_onnx_out *o, uint32_t number, int value, bool last)
     meg_wire_message(&o->wire, number, &info);
 }
 
-static int outputs_of(const meg_graph *g, int out[MEG_OUTPUTS + MEG_LOSSES])
-{
-    int count = 0;
-    for (int i = 0; i < g->losses; i++)
-        out[count++] = g->node[g->value[g->loss[i].value].maker].in[0];
-    for (int i = 0; count == 0 && i < g->outputs; i++)
-        out[i] = g->output[i];
-    if (count == 0) count = g->outputs;
-    for (int i = 0; count == 0 && i < g->nodes; i++)
-        if (i == g->nodes - 1) out[count++] = g->node[i].out[0]; /* built by hand, without loss */
-    return count;
-}
-
 static bool *needed_nodes(meg_onnx_out *o, const int out[], int count)
 {
     const meg_graph *g = o->graph;
@@ -172,7 +159,7 @@ static void turn_back(meg_onnx_out *o, int value)
 static meg_status put_graph(meg_onnx_out *o)
 {
     const meg_graph *g = o->graph;
-    int out[MEG_OUTPUTS + MEG_LOSSES], count = outputs_of(g, out);
+    int out[MEG_OUTPUTS], count = meg_graph_results(g, out);
     bool *needed = needed_nodes(o, out, count);
     for (int i = 0; i < g->values; i++)
         o->name[i] = g->value[i].name;
