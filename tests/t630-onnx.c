@@ -299,7 +299,7 @@ static void bad_models_are_refused_with_a_reason(void **state)
         const char *model, *words;
     } cases[] = {
         {"bad-if", "If 'choose': it has a graph inside"},
-        {"bad-operator", "Einsum 'mix': this operator is not supported"},
+        {"bad-operator", "Unique 'mix': this operator is not supported"},
         {"bad-cycle", "run in a circle"},
         {"bad-type", "input 'image' is"},
         {"bad-negative", "extent -1 on axis 0"},

@@ -71,6 +71,10 @@ CASES = {
     "add.relu": ("add", "2x3x4x2 2x3x4x2", "relu=1", []),
     "add.three": ("add", "2x3x2 2x3x2 2x3x2", "", []),
     "concat.two": ("concat", "2x3x2x3 2x2x2x3", "", []),
+    "roll.two": ("roll", "2x2x4x3", "axes=2x3 shift=-3x1", []),
+    "take.twice": ("take", "2x3x4", "axis=2 count=6", ["6"]),
+    "lift.table": ("lift", "1x2x6", "dims=4x3", []),
+    "pad.wrap": ("pad", "1x2x3x4", "pad=2:1x0:3 mode=wrap", []),
     "relu.2d": ("relu", "2x3x4x5", "", []),
     "flatten.2d": ("flatten", "2x3x2x4", "", []),
     "softmax_xent.rows": ("softmax_xent", "5x7 5@7 1", "", []),
@@ -100,6 +104,8 @@ def exact(values):
 
 def draw_weights(rng, op, shapes):
     w = [exact(rng.standard_normal(dims(s))) for s in shapes]
+    if op == "take":
+        w[0] = exact(rng.integers(4, size=dims(shapes[0])))
     if op == "batchnorm":
         w[3] = exact(rng.uniform(0.5, 1.5, dims(shapes[3])))
     return w

@@ -309,12 +309,24 @@ def sliced(a, x, w, training):
 
 
 def pad(a, x, w, training):
-    mode = {"edge": "replicate"}.get(a.get("mode"), a.get("mode", "constant"))
+    mode = {"edge": "replicate", "wrap": "circular"}.get(a.get("mode"), a.get("mode", "constant"))
     pairs = pads(a["pad"], max(x[0].dim() - 2, 1))
     sides = [side for pair in reversed(pairs) for side in pair]
     if mode == "constant":
         return F.pad(x[0], sides, value=float(a.get("value", "0")))
     return F.pad(x[0], sides, mode=mode)
+
+
+def roll(a, x, w, training):
+    return x[0].roll(numbers(a, "shift"), numbers(a, "axes"))
+
+
+def take(a, x, w, training):
+    return x[0].index_select(int(a.get("axis", "-1")), w[0].round().long())
+
+
+def lift(a, x, w, training):
+    return x[0].reshape(1, *numbers(a, "dims"))
 
 
 def transpose(a, x, w, training):
@@ -357,9 +369,9 @@ def attention(a, x, w, training):
 
 OPS = {f.__name__: f for f in (adaptive_avgpool, attention, avgpool, batchnorm, concat, conv,
                                conv_transpose, dense, embedding, flatten, gap, gather,
-                               groupnorm, instancenorm, layernorm, matmul, max_unpool, maxpool,
-                               mean, norm, norm_sets, pad, position, reshape, resize, transpose,
-                               var)}
+                               groupnorm, instancenorm, layernorm, lift, matmul, max_unpool,
+                               maxpool, mean, norm, norm_sets, pad, position, reshape, resize,
+                               roll, take, transpose, var)}
 OPS.update(torch_points.OPS, **torch_losses.OPS, slice=sliced)
 
 

@@ -122,7 +122,8 @@ typedef struct meg_softmax_attr { /* softmax, and expdiv, its last phase */
 typedef enum meg_beyond {
     MEG_BEYOND_CONSTANT,
     MEG_BEYOND_REFLECT,
-    MEG_BEYOND_EDGE
+    MEG_BEYOND_EDGE,
+    MEG_BEYOND_WRAP
 } meg_beyond;
 
 typedef struct meg_pick { /* along one axis: output p reads begin + p*step (ops/common/picks.h) */

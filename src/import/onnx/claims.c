@@ -29,12 +29,14 @@ static const claim CLAIMS[] = {
      "of one constant, as a mask that data is multiplied with; its own random numbers"},
     {"MaxPool", "the first output"},
     {"Clip", "limits are constants"},
-    {"Pad", "pads are constants; modes constant, reflect, edge"},
+    {"Pad", "pads are constants; mode wrap only adds"},
     {"Slice", "limits are constants; steps above 0"},
     {"Resize",
      "modes nearest, linear; half_pixel, pytorch_half_pixel, align_corners, asymmetric; of "
      "spatial axes; no antialias, no keep_aspect_ratio_policy"},
     {"Gather", "entries of data named by constants; rows of a constant matrix named by data"},
+    {"Einsum", "a letter for each axis; the batch is in both operands and the output, or one is a "
+               "weight with the summed letters last"},
     {"Expand", "the shape is known when the file is read"},
     {"Reshape", "the shape is known when the file is read"},
     {"Cast", "real to real, whole to whole"},

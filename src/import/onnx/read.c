@@ -196,6 +196,7 @@ static meg_status build_node(meg_onnx_build *b, const meg_onnx_node *n)
     if (meg_onnx_waits(b, n)) return meg_onnx_wait(b, n);
     if (meg_onnx_has_arithmetic(b, n)) return meg_onnx_read_arithmetic(b, n);
     if (meg_onnx_has_view(b, n)) return meg_onnx_read_view(b, n, row);
+    if (meg_onnx_stands_alone(b, n)) return meg_onnx_read_alone(b, n, row);
     return row->read(b, n);
 }
 

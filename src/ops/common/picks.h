@@ -1,7 +1,7 @@
-/* Picks: outputs that are each one input, chosen axis by axis. Slice and pad are such.
+/* Picks: outputs that are each one input, chosen axis by axis. Slice, pad and roll are such.
  *
  *     q = begin + p * step          the input index that output p reads along an axis
- *     beyond the input              a constant; or the mirror image, or the edge
+ *     beyond the input              a constant; or the mirror image, the edge, the other end
  *
  * `infer` resolves what the user wrote into one pick per axis of the index space; need, forward and
  * backward follow from these.
@@ -18,6 +18,7 @@ static inline int64_t meg_pick_at(const meg_pick *k, int64_t p) /* -1: the const
     if (q >= 0 && q <= last) return q;
     if (k->beyond == MEG_BEYOND_CONSTANT) return -1;
     if (k->beyond == MEG_BEYOND_EDGE) return q < 0 ? 0 : last;
+    if (k->beyond == MEG_BEYOND_WRAP) return (q % k->length + k->length) % k->length;
     return q < 0 ? -q : 2 * last - q;
 }
 

@@ -1,10 +1,11 @@
-/* Pad: room around a value, filled with a constant, its mirror image or its edge. Negative padding
- * crops.
+/* Pad: room around a value, filled with a constant, its mirror image, its edge or, as on a ring, its other
+ * end. Negative padding crops.
  *
  *     pad pad=1                     all spatial axes by one (of a matrix: the channels)
  *     pad pad=0:2x-1:3              the last two axes: before:after
  *
  *     constant  0 0 a b c 0         reflect  c b a b c b          edge  a a a b c c
+ *                                   wrap     b c a b c a
  */
 #include "ops/common/axes.h"
 #include "ops/common/picks.h"
@@ -38,7 +39,7 @@ static const meg_param params[] = {
      "of the last axes, before:after; one number: of all spatial ones; negative: crop", NULL,
      -0x1p40, 0x1p40},
     {"mode", MEG_PARAM_CHOICE, AT(mode), "constant", "what the room is filled with",
-     "constant|reflect|edge", 0, 0},
+     "constant|reflect|edge|wrap", 0, 0},
     {"value", MEG_PARAM_REAL, AT(value), "0", "the constant", NULL, 0, 0},
     {0}};
 
@@ -56,6 +57,13 @@ static meg_status resolve(const meg_node *v, meg_error *e, int i, int axis, meg_
     MEG_CHECK(e, a->mode != MEG_BEYOND_REFLECT || (before < length && after < length), MEG_EARG,
               "%s: pad %" PRId64 ":%" PRId64 " of axis %d, which has %" PRId64
               ": a mirror image has at most one less",
+              v->name, before, after, axis, length);
+    MEG_CHECK(e,
+              a->mode != MEG_BEYOND_WRAP ||
+                  (before >= 0 && after >= 0 && before <= length && after <= length),
+              MEG_EARG,
+              "%s: pad %" PRId64 ":%" PRId64 " of axis %d, which has %" PRId64
+              ": mode=wrap goes around once, and does not crop (use roll, or slice)",
               v->name, before, after, axis, length);
     a->picks.at[meg_axis_slot(out->rank, axis)] = (meg_pick){
         .begin = -before, .step = 1, .length = length, .beyond = (meg_beyond)a->mode};
@@ -95,12 +103,13 @@ static const meg_sample samples[] = {{"3x7", "pad=2:1 value=0.5"},
                                      {"1x2x3x4x5", "pad=1:0x-1:1x2:2 mode=edge"},
                                      {"1x2x3x4x5", "pad=2x1x0:4 mode=reflect"},
                                      {"2x3x4", "pad=0x0x1:2"},
+                                     {"2x3x5x7", "pad=2:1x0:7 mode=wrap"},
                                      {0}};
 
 const meg_op meg_op_pad = {
     .name = "pad",
     .onnx = "Pad",
-    .doc = "room around a value: a constant, its mirror image or its edge; negative: crop",
+    .doc = "room around a value: a constant, its mirror image, edge or other end; negative: crop",
     .params = params,
     .attr_bytes = sizeof(meg_pad_attr),
     .infer = infer,

@@ -139,30 +139,86 @@ static runs runs_of(const meg_onnx_view *v, const int order[])
     return r;
 }
 
+/* The axes of a transpose: (n, a, b, c, d) -> (n, a, c, b, d), the runs from `at` on behind `count` of those
+ * that begin at `from`. */
+static int exchange(meg_onnx_build *b, int x, const runs *r, const int part[2], int count)
+{
+    int end[] = {1, part[0], part[1], part[1] + count, r->count}, axes = 1, place[4], order[4];
+    int64_t dims[MEG_AXES] = {r->extent[0]};
+    char words[64] = "axes=0";
+    for (int k = 0; k < 4; k++) {
+        place[k] = end[k] == end[k + 1] ? 0 : axes; /* where it lies; 0: it is empty */
+        if (place[k]) dims[axes++] = 1;
+        for (int i = end[k]; i < end[k + 1]; i++)
+            dims[place[k]] *= r->extent[i];
+    }
+    memcpy(order, (int[]){place[0], place[2], place[1], place[3]}, sizeof order);
+    for (int k = 0; k < 4; k++)
+        if (order[k])
+            snprintf(words + strlen(words), sizeof words - strlen(words), "x%d", order[k]);
+    x = meg_onnx_shaped(b, x, axes, dims);
+    if (x < 0) return x;
+    return meg_graph_add(b->graph, "transpose", meg_onnx_fresh(b, "transpose"), words, 1, &x);
+}
+
+/* More axes than a transpose has: runs come to their places one after the other. `r` has them as wanted. */
+static int exchange_all(meg_onnx_build *b, int x, const runs *r)
+{
+    runs now = *r;
+    for (int i = 1; i < now.count; i++) /* as they lie in the value */
+        for (int k = i; k > 1 && now.first[k] < now.first[k - 1]; k--) {
+            int first = now.first[k];
+            int64_t extent = now.extent[k];
+            now.first[k] = now.first[k - 1], now.extent[k] = now.extent[k - 1];
+            now.first[k - 1] = first, now.extent[k - 1] = extent;
+        }
+    for (int i = 1; x >= 0 && i < now.count; i++) {
+        int at = i, count = 0;
+        while (now.first[at] != r->first[i])
+            at++;
+        if (at == i) continue;
+        while (at + count < now.count && now.first[at + count] == r->first[i + count])
+            count++; /* those that follow it, if they shall */
+        x = exchange(b, x, &now, (int[]){i, at}, count);
+        runs old = now;
+        for (int k = 0; k < at - i; k++)
+            now.first[i + count + k] = old.first[i + k],
+                                  now.extent[i + count + k] = old.extent[i + k];
+        for (int k = 0; k < count; k++)
+            now.first[i + k] = old.first[at + k], now.extent[i + k] = old.extent[at + k];
+    }
+    return x;
+}
+
+/* One transpose, of runs in this order. */
+static int turn(meg_onnx_build *b, int x, const runs *r)
+{
+    int64_t in_order[MEG_ONNX_ATOMS];
+    char axes[64] = "axes=";
+    bool moved = false;
+    for (int i = 0; i < r->count;
+         i++) { /* the run's place in the value: how many begin before it */
+        int place = 0;
+        for (int k = 0; k < r->count; k++)
+            place += r->first[k] < r->first[i];
+        in_order[place] = r->extent[i];
+        moved = moved || place != i;
+        snprintf(axes + strlen(axes), sizeof axes - strlen(axes), "%s%d", i ? "x" : "", place);
+    }
+    if (!moved) return x;
+    x = meg_onnx_shaped(b, x, r->count, in_order);
+    if (x < 0) return x;
+    return meg_graph_add(b->graph, "transpose", meg_onnx_fresh(b, "transpose"), axes, 1, &x);
+}
+
 meg_status meg_onnx_view_arrange(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_view *v,
                                  const int order[], meg_onnx_list *dims, int *out)
 {
     runs r = runs_of(v, order);
-    int64_t in_order[MEG_ONNX_ATOMS];
-    char axes[64] = "axes=";
-    bool moved = false;
-    if (r.count > MEG_AXES || dims->count > MEG_AXES)
-        return meg_onnx_refuse(b, n, "it moves more than %d axes at once", MEG_AXES);
-    for (int i = 0; i < r.count; i++) { /* the run's place in the value: how many begin before it */
-        int place = 0;
-        for (int k = 0; k < r.count; k++)
-            place += r.first[k] < r.first[i];
-        in_order[place] = r.extent[i];
-        moved = moved || place != i;
-        snprintf(axes + strlen(axes), sizeof axes - strlen(axes), "%s%d", i ? "x" : "", place);
-    }
-    *out = v->value;
-    if (moved) {
-        *out = meg_onnx_shaped(b, *out, r.count, in_order);
-        if (*out >= 0)
-            *out = meg_graph_add(b->graph, "transpose", meg_onnx_fresh(b, "transpose"), axes, 1,
-                                 out);
-    }
+    if (dims->count > MEG_AXES)
+        return meg_onnx_refuse(b, n, "it would have %d axes, but %d are the most", dims->count,
+                               MEG_AXES);
+    *out = r.count > MEG_AXES ? exchange_all(b, v->value, &r) : turn(b, v->value, &r);
     if (*out >= 0) *out = meg_onnx_shaped(b, *out, dims->count, dims->at);
     return b->graph->error.status;
 }

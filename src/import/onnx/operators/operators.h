@@ -11,7 +11,8 @@
 /* Tables of rows; each ends with a row without op. */
 extern const meg_onnx_row meg_onnx_layers[], meg_onnx_products[], meg_onnx_norms[],
     meg_onnx_points[], meg_onnx_functions[], meg_onnx_masks[], meg_onnx_shapes[],
-    meg_onnx_constants[], meg_onnx_helpers[], meg_onnx_reduces[];
+    meg_onnx_constants[], meg_onnx_helpers[], meg_onnx_reduces[], meg_onnx_blocks[],
+    meg_onnx_einsums[];
 
 /* Those of operators with a file of their own. */
 #define MEG_ONNX(name) extern const meg_onnx_row meg_onnx_reads_##name[];
@@ -42,6 +43,22 @@ int meg_onnx_waiting(const meg_onnx_attention *a, int i);
 /* Does the node read a view? Then it is read so: through_views.c. */
 bool meg_onnx_has_view(const meg_onnx_build *b, const meg_onnx_node *n);
 meg_status meg_onnx_read_view(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row);
+
+/* Of two operands, one spread over the other: view_pairs.c. */
+meg_status meg_onnx_read_spread(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row);
+
+/* ---- weights and constants that are computed with: alone.c ---- */
+
+/* Does the node compute with a trained weight, and with constants, but with no data? Then it is read so. */
+bool meg_onnx_stands_alone(const meg_onnx_build *b, const meg_onnx_node *n);
+meg_status meg_onnx_read_alone(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row);
+
+/* A constant as data of one sample: the symbol gets a view without a batch. */
+meg_status meg_onnx_lift(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbol *s);
+bool meg_onnx_is_alone(const meg_onnx_view *v); /* no axis has the batch */
+
+/* The leaf that is lifted so. */
+meg_status meg_onnx_lifted(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbol *s, int *out);
 
 /* ---- of one another ---- */
 

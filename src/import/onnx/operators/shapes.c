@@ -438,12 +438,12 @@ static meg_status read_pad(meg_onnx_build *b, const meg_onnx_node *n)
     }
     if (before[0] || after[0] || rank < 2)
         return meg_onnx_refuse(b, n, "the batch cannot be padded");
-    if (meg_bytes_is(mode, "wrap")) return meg_onnx_refuse(b, n, "mode wrap is not supported");
     meg_onnx_attr(&l, "pad=");
     for (int i = rank > 2 ? 1 : 0; i < rank; i++) /* one number would mean all spatial axes */
         meg_onnx_attr(&l, "%s%" PRId64 ":%" PRId64, i > (rank > 2) ? "x" : "", before[i], after[i]);
     const char *words = meg_bytes_is(mode, "reflect") ? "reflect"
                         : meg_bytes_is(mode, "edge")  ? "edge"
+                        : meg_bytes_is(mode, "wrap")  ? "wrap"
                                                       : "constant";
     meg_onnx_attr(&l, " mode=%s value=%.9g", words, value);
     return meg_onnx_add(b, n, &l);

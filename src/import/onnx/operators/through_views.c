@@ -119,46 +119,122 @@ static meg_status gather_all(meg_onnx_build *b, const meg_onnx_node *n, const me
     return meg_onnx_view_reshape(b, n, &to);
 }
 
-/* One entry of an axis: the axis comes behind the batch, is cut, and is gone. */
+/* Do the axis's atoms lie side by side in the value? */
+static bool is_whole(const meg_onnx_view *v, int axis)
+{
+    for (int i = v->begin[axis] + 1; i < v->begin[axis + 1]; i++)
+        if (v->order[i] != v->order[i - 1] + 1) return false;
+    return true;
+}
+
+/* Atoms come to lie in the file's order, the batch in front of them. */
+static meg_status put_in_order(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_view *v)
+{
+    int order[MEG_ONNX_ATOMS] = {0}, atom[MEG_ONNX_ATOMS] = {0};
+    meg_onnx_view old = *v;
+    meg_onnx_list dims = {2, {v->extent[0], 1}};
+    meg_onnx_view_atoms(v, 0, v->axes, order + 1);
+    for (int i = 1; i < v->atoms; i++) {
+        atom[order[i]] = i;
+        v->extent[i] = old.extent[order[i]];
+        dims.at[1] *= v->extent[i];
+    }
+    for (int i = 0; i < v->begin[v->axes]; i++)
+        v->order[i] = atom[old.order[i]];
+    return meg_onnx_view_arrange(b, n, &old, order, &dims, &v->value);
+}
+
+/* The axis's atoms, side by side from `first` on, give way to one of this extent; 1: to none. */
+static void replace_atoms(meg_onnx_view *v, int axis, int first, int64_t extent)
+{
+    const meg_onnx_view old = *v;
+    int own = old.begin[axis + 1] - old.begin[axis], made = extent > 1, at = 0;
+    v->atoms = old.atoms - own + made;
+    if (made) v->extent[first] = extent;
+    for (int i = first + own; i < old.atoms; i++)
+        v->extent[i - own + made] = old.extent[i];
+    for (int k = 0; k < old.axes; k++) {
+        for (int i = old.begin[k]; k != axis && i < old.begin[k + 1]; i++)
+            v->order[at++] = old.order[i] < first ? old.order[i] : old.order[i] - own + made;
+        if (k == axis && made) v->order[at++] = first;
+        v->begin[k + 1] = at;
+    }
+}
+
+/* The value as (n, before, axis, after); `first`: the axis's first atom. */
+static int around(meg_onnx_build *b, const meg_onnx_view *v, int axis, int first)
+{
+    int own = v->begin[axis + 1] - v->begin[axis];
+    int64_t dims[] = {v->extent[0], 1, meg_onnx_view_extent(v, axis), 1};
+    for (int i = 1; i < v->atoms; i++)
+        if (i < first || i >= first + own) dims[i < first ? 1 : 3] *= v->extent[i];
+    return meg_onnx_shaped(b, v->value, 4, dims);
+}
+
+/* One entry of the axis, which is gone then. */
+static meg_status take_one(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_view *v, int axis,
+                           int x)
+{
+    const meg_onnx_tensor *t = meg_onnx_in(b, n, 1)->constant;
+    int64_t at, length = b->graph->value[x].dims[2];
+    char words[96];
+    if (!meg_onnx_whole(t, 0, &at) || at < -length || at >= length)
+        return meg_onnx_refuse(b, n, "an index that does not exist");
+    if (at < 0) at += length;
+    snprintf(words, sizeof words, "axes=2 begin=%" PRId64 " end=%" PRId64, at, at + 1);
+    v->value = meg_graph_add(b->graph, "slice", meg_onnx_fresh(b, "slice"), words, 1, &x);
+    if (v->value < 0) return b->graph->error.status;
+    drop_axis(v, axis);
+    return meg_onnx_view_bind(b, n, v);
+}
+
+/* Those that a list names; its shape takes the place of the axis. */
+static meg_status take_list(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_view *v, int axis,
+                            int x)
+{
+    meg_onnx_layer l = {.op = "take", .inputs = 1, .in = {x}, .weights = 1};
+    meg_onnx_symbol *index = meg_onnx_in(b, n, 1), *y = meg_onnx_symbol_of(b, n->out[0]);
+    const meg_onnx_tensor *t = index->constant;
+    int64_t have[MEG_ONNX_RANK], at, length = b->graph->value[x].dims[2];
+    int rank = meg_onnx_view_dims(v, have);
+    meg_onnx_list to = {.count = rank - 1 + t->rank};
+    MEG_TRY(b->error, meg_onnx_work(b, n, t->size));
+    for (int64_t i = 0; i < t->size; i++)
+        if (!meg_onnx_whole(t, i, &at) || at < -length || at >= length)
+            return meg_onnx_refuse(b, n, "an index that an axis of %" PRId64 " does not have",
+                                   length);
+    if (to.count > MEG_ONNX_RANK) return meg_onnx_refuse(b, n, "it would have too many axes");
+    for (int k = 0, i = 0; k < rank; k++)
+        for (int j = 0; j < (k == axis ? t->rank : 1); j++)
+            to.at[i++] = k == axis ? t->dims[j] : have[k];
+    l.weight[0] = (meg_onnx_weight){.symbol = index, .flat = true};
+    meg_onnx_attr(&l, "axis=2 count=%" PRId64, t->size);
+    MEG_TRY(b->error, meg_onnx_add(b, n, &l));
+    b->graph->value[index->parameter].unsaved = true; /* it is of the code, whatever its name */
+    v->value = y->value;
+    if (!meg_onnx_view_split(v, &to)) return meg_onnx_refuse_batch(b, n);
+    return meg_onnx_view_bind(b, n, v);
+}
+
+/* Entries of an axis, which comes to lie between what is before and behind it. */
 static meg_status read_gather(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
 {
-    meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0)), y = v;
+    meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0));
     const meg_onnx_tensor *t;
-    int64_t at;
-    int order[MEG_ONNX_ATOMS] = {0}, x;
-    char words[96];
     (void)row;
     MEG_TRY(b->error, meg_onnx_constant(b, n, 1, &t));
     int axis = meg_onnx_axis(meg_onnx_int(n, "axis", 0), v.axes);
-    if (t && t->rank > 0 && v.axes == 1) return gather_all(b, n, t);
-    if (!t || t->rank != 0 || !meg_onnx_whole(t, 0, &at) || axis < 0 ||
-        axis == meg_onnx_view_batch(&v))
-        return meg_onnx_refuse(b, n, "only one entry, not of the batch, can be gathered");
-    int own = meg_onnx_view_atoms(&v, axis, axis + 1, order + 1);
-    int before = meg_onnx_view_atoms(&v, 0, axis, order + 1 + own);
-    meg_onnx_view_atoms(&v, axis + 1, v.axes, order + 1 + own + before);
-    meg_onnx_list dims = {3, {v.extent[0], meg_onnx_view_extent(&v, axis), 1}};
-    for (int i = 1 + own; i < v.atoms; i++)
-        dims.at[2] *= v.extent[order[i]];
-    if (at < 0) at += dims.at[1];
-    if (at < 0 || at >= dims.at[1]) return meg_onnx_refuse(b, n, "an index that does not exist");
-    MEG_TRY(b->error, meg_onnx_view_arrange(b, n, &v, order, &dims, &x));
-    snprintf(words, sizeof words, "axes=1 begin=%" PRId64 " end=%" PRId64, at, at + 1);
-    y.value = meg_graph_add(b->graph, "slice", meg_onnx_fresh(b, "slice"), words, 1, &x);
-    if (y.value < 0) return b->graph->error.status;
-    /* What is left has its atoms in the file's order. */
-    int next = 0;
-    y.atoms = v.atoms - own;
-    for (int i = 0, k = 1; i < v.begin[v.axes]; i++) {
-        if (i >= v.begin[axis] && i < v.begin[axis + 1]) continue;
-        int atom = v.order[i] == 0 ? 0 : k++;
-        y.extent[atom] = v.extent[v.order[i]];
-        y.order[next++] = atom;
-    }
-    for (int k = axis; k < v.axes; k++)
-        y.begin[k] = v.begin[k + 1] - own;
-    y.axes--;
-    return meg_onnx_view_bind(b, n, &y);
+    if (t && t->rank > 0 && v.axes == 1 && !meg_onnx_is_alone(&v)) return gather_all(b, n, t);
+    if (!t || t->size < 1 || axis < 0 || axis == meg_onnx_view_batch(&v))
+        return meg_onnx_refuse(b, n,
+                               "only entries that constants name, not of the batch, can be "
+                               "gathered");
+    if (!is_whole(&v, axis)) MEG_TRY(b->error, put_in_order(b, n, &v));
+    bool none = v.begin[axis] == v.begin[axis + 1]; /* an extent of 1 has no atom */
+    int first = none ? v.atoms : v.order[v.begin[axis]], x = around(b, &v, axis, first);
+    if (x < 0) return b->graph->error.status;
+    replace_atoms(&v, axis, first, t->size);
+    return (t->rank > 0 ? take_list : take_one)(b, n, &v, axis, x);
 }
 
 /* ---- computing ---- */
@@ -184,7 +260,8 @@ static meg_status as_matrices(meg_onnx_build *b, const meg_onnx_node *n, const m
 {
     int order[MEG_ONNX_ATOMS] = {0}, lead = v->axes - 2;
     int64_t each = 1;
-    if (lead < 1 || meg_onnx_view_batch(v) >= lead) return meg_onnx_refuse_batch(b, n);
+    if (lead < !meg_onnx_is_alone(v) || meg_onnx_view_batch(v) >= lead)
+        return meg_onnx_refuse_batch(b, n);
     int count = 1 + meg_onnx_view_atoms(v, 0, lead, order + 1);
     for (int i = 1; i < count; i++)
         each *= v->extent[order[i]];
@@ -291,17 +368,23 @@ static meg_status read_tokens(meg_onnx_build *b, const meg_onnx_node *n, const m
     return read_plainly(b, n, row, as_tokens, 1);
 }
 
-/* With a constant beside it that has no more than the last axis. */
+/* Do the operands differ in the last axis at most, so that tokens and features will do? */
+static bool is_simple(const meg_onnx_build *b, const meg_onnx_node *n)
+{
+    const meg_onnx_symbol *s[2] = {meg_onnx_in(b, n, 0), meg_onnx_in(b, n, 1)};
+    for (int i = 0; i < 2; i++) {
+        const meg_onnx_tensor *t = s[i] ? s[i]->constant : NULL;
+        if (t) return t->size == 1 || t->size == t->dims[t->rank - 1];
+    }
+    if (!s[0] || !s[1] || meg_onnx_rank(b, s[0]) == 0 || meg_onnx_rank(b, s[1]) == 0) return true;
+    meg_onnx_view v = meg_onnx_view_of(b, s[0]), w = meg_onnx_view_of(b, s[1]);
+    return same_axes(&v, &w, 0);
+}
+
 static meg_status read_pair(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
 {
-    for (int i = 0; i < 2; i++) {
-        const meg_onnx_symbol *s = meg_onnx_in(b, n, i);
-        const meg_onnx_tensor *t = s ? s->constant : NULL;
-        if (t && t->size > 1 && t->size != t->dims[t->rank - 1])
-            return meg_onnx_refuse(b, n,
-                                   "the batch is not the first axis here: a constant may have one");
-    }
-    return read_plainly(b, n, row, as_tokens, 1);
+    return is_simple(b, n) ? read_plainly(b, n, row, as_tokens, 1)
+                           : meg_onnx_read_spread(b, n, row);
 }
 
 static meg_status read_matmul(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
@@ -309,6 +392,77 @@ static meg_status read_matmul(meg_onnx_build *b, const meg_onnx_node *n, const m
     const meg_onnx_symbol *right = meg_onnx_in(b, n, 1);
     bool weight = right && right->constant;
     return read_plainly(b, n, row, weight ? as_tokens : as_matrices, weight ? 1 : 2);
+}
+
+/* ---- blocks of pixels ---- */
+
+/* Reshape to these, Transpose, Reshape to those. */
+typedef struct moving {
+    meg_onnx_list apart, together;
+    int64_t perm[MEG_ONNX_RANK];
+} moving;
+
+static meg_status read_moving(meg_onnx_build *b, const meg_onnx_node *n, const moving *m)
+{
+    meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0));
+    if (!meg_onnx_view_split(&v, &m->apart)) return meg_onnx_refuse_batch(b, n);
+    meg_onnx_view_turn(&v, m->perm);
+    if (!meg_onnx_view_split(&v, &m->together)) return meg_onnx_refuse_batch(b, n);
+    return meg_onnx_view_bind(b, n, &v);
+}
+
+/* Extents of an image, and the size of blocks. */
+static meg_status want_image(meg_onnx_build *b, const meg_onnx_node *n, int64_t dims[MEG_ONNX_RANK],
+                             int64_t *block)
+{
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
+    int unused;
+    *block = meg_onnx_int(n, "blocksize", 0);
+    if (!s || !s->view) MEG_TRY(b->error, meg_onnx_data_any(b, n, 0, &unused));
+    if (meg_onnx_dims(b, s, dims) != 4 || *block < 1)
+        return meg_onnx_refuse(b, n, "its input must be (n, c, h, w), its blocksize 1 or more");
+    return MEG_OK;
+}
+
+/* Channels become pixels; those of a block are far apart (DCR), or side by side (CRD: pixel shuffle). */
+static meg_status read_depth_to_space(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    int64_t d[MEG_ONNX_RANK], k;
+    bool near = meg_bytes_is(meg_onnx_text(n, "mode"), "CRD");
+    MEG_TRY(b->error, want_image(b, n, d, &k));
+    if (d[1] % (k * k))
+        return meg_onnx_refuse(b, n, "%" PRId64 " channels are no blocks of %" PRId64 " x %" PRId64,
+                               d[1], k, k);
+    int64_t c = d[1] / (k * k);
+    moving far = {
+        {6, {d[0], k, k, c, d[2], d[3]}}, {4, {d[0], c, d[2] * k, d[3] * k}}, {0, 3, 4, 1, 5, 2}};
+    moving by = {{6, {d[0], c, k, k, d[2], d[3]}}, far.together, {0, 1, 4, 2, 5, 3}};
+    return read_moving(b, n, near ? &by : &far);
+}
+
+static meg_status read_space_to_depth(meg_onnx_build *b, const meg_onnx_node *n)
+{
+    int64_t d[MEG_ONNX_RANK], k;
+    MEG_TRY(b->error, want_image(b, n, d, &k));
+    if (d[2] % k || d[3] % k)
+        return meg_onnx_refuse(b, n, "%" PRId64 " x %" PRId64 " pixels are no blocks of %" PRId64,
+                               d[2], d[3], k);
+    moving m = {{6, {d[0], d[1], d[2] / k, k, d[3] / k, k}},
+                {4, {d[0], d[1] * k * k, d[2] / k, d[3] / k}},
+                {0, 3, 5, 1, 2, 4}};
+    return read_moving(b, n, &m);
+}
+
+const meg_onnx_row meg_onnx_blocks[] = {
+    {"DepthToSpace", "blocksize mode", 1, 1, read_depth_to_space},
+    {"SpaceToDepth", "blocksize", 1, 1, read_space_to_depth},
+    {0}};
+
+/* ---- by operator ---- */
+
+static meg_status read_itself(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
+{
+    return row->read(b, n);
 }
 
 static meg_status read_same(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
@@ -343,6 +497,9 @@ static const struct {
                {"Mul", read_pair, 1},
                {"Sub", read_pair, 1},
                {"Div", read_pair, 1},
+               {"Einsum", read_itself, 1},
+               {"DepthToSpace", read_itself, 0},
+               {"SpaceToDepth", read_itself, 0},
                {"Identity", read_same, 0}};
 
 /* Views that could be values stay so as long as axes are only moved. */

@@ -408,7 +408,7 @@ static meg_status write_slice(meg_onnx_out *o, const meg_node *v, meg_onnx_made 
 
 static meg_status write_pad(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
 {
-    static const char *const modes[] = {"constant", "reflect", "edge"};
+    static const char *const modes[] = {"constant", "reflect", "edge", "wrap"};
     const meg_pad_attr *a = v->attr;
     const meg_value *x = input(o, v, 0);
     int space = x->rank > 2 ? x->rank - 2 : 1, count = a->pad.count == 1 ? space : a->pad.count;
@@ -492,6 +492,7 @@ static const meg_onnx_writer WRITERS[] = {
     {"instancenorm", "InstanceNormalization", write_instancenorm},
     {"layernorm", "LayerNormalization", write_layernorm},
     {"leaky_relu", "LeakyRelu", write_leaky},
+    {"lift", "Reshape", meg_onnx_write_lift},
     {"log", "Log", NULL},
     {"matmul", "MatMul", NULL},
     {"max", "Max", write_pair},
@@ -509,6 +510,7 @@ static const meg_onnx_writer WRITERS[] = {
     {"relu", "Relu", NULL},
     {"reshape", "Reshape", write_reshape},
     {"resize", "Resize", write_resize},
+    {"roll", "Identity", meg_onnx_write_roll},
     {"selu", "Selu", write_words},
     {"sigmoid", "Sigmoid", NULL},
     {"slice", "Slice", write_slice},
@@ -517,6 +519,7 @@ static const meg_onnx_writer WRITERS[] = {
     {"sqrt", "Sqrt", NULL},
     {"sub", "Sub", write_pair},
     {"sum", "ReduceSum", write_reduce},
+    {"take", "Gather", meg_onnx_write_take},
     {"tanh", "Tanh", NULL},
     {"transpose", "Transpose", write_transpose},
     {"where", "Where", write_where},

@@ -5,6 +5,8 @@
  *     adaptive_avgpool   along each axis a product with a matrix of means
  *     gather             GatherND, each sample its own; ids below 0 give zeros
  *     max_unpool         MaxUnpool, which wants the batch in its output_shape
+ *     roll               along each axis two slices, joined the other way round
+ *     take               Gather, by whole numbers
  */
 #include "import/onnx/write/writers.h"
 #include "ops/attrs.h"
@@ -128,6 +130,54 @@ meg_status meg_onnx_write_adaptive(meg_onnx_out *o, const meg_node *v, meg_onnx_
     m->in[0] = name;
     m->in[1] = meg_onnx_put_wholes(o, v, y->rank, dims);
     m->inputs = 2;
+    return MEG_OK;
+}
+
+/* ---- lift, roll, take ---- */
+
+/* Indices begin to end along an axis. */
+static const char *put_slice(meg_onnx_out *o, const meg_node *v, const char *x, int64_t axis,
+                             const int64_t ends[2])
+{
+    meg_onnx_made m = {.op = "Slice", .inputs = 4, .in = {x}};
+    m.in[1] = meg_onnx_put_wholes(o, v, 1, &ends[0]);
+    m.in[2] = meg_onnx_put_wholes(o, v, 1, &ends[1]);
+    m.in[3] = meg_onnx_put_wholes(o, v, 1, &axis);
+    return put(o, v, m);
+}
+
+meg_status meg_onnx_write_lift(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    const meg_value *y = &o->graph->value[v->out[0]];
+    meg_onnx_note_own(o, v, m);
+    m->in[1] = meg_onnx_put_wholes(o, v, y->rank, y->dims);
+    m->inputs = 2;
+    return MEG_OK;
+}
+
+meg_status meg_onnx_write_roll(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    const meg_value *x = &o->graph->value[v->in[0]];
+    const meg_axes *axes = meg_onnx_word(v, "axes"), *shift = meg_onnx_word(v, "shift");
+    meg_onnx_note_own(o, v, m);
+    for (int i = 0; i < axes->count; i++) {
+        int64_t axis = axes->at[i] < 0 ? axes->at[i] + x->rank : axes->at[i];
+        int64_t length = x->dims[axis], first = (-shift->at[i] % length + length) % length;
+        meg_onnx_made join = {.op = "Concat", .inputs = 2};
+        if (first == 0) continue;
+        join.in[0] = put_slice(o, v, m->in[0], axis, (int64_t[]){first, length});
+        join.in[1] = put_slice(o, v, m->in[0], axis, (int64_t[]){0, first});
+        meg_made_int(&join, "axis", axis);
+        m->in[0] = put(o, v, join);
+    }
+    return MEG_OK;
+}
+
+meg_status meg_onnx_write_take(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    meg_onnx_note_own(o, v, m);
+    m->in[1] = put_cast(o, v, m->in[1], 7);
+    meg_made_int(m, "axis", *(const int64_t *)meg_onnx_word(v, "axis"));
     return MEG_OK;
 }
 
