@@ -30,18 +30,30 @@ static inline void meg_picks_same(meg_picks *k, const meg_box *x)
         k->at[a] = (meg_pick){.step = 1, .length = x->hi[a]};
 }
 
+/* The inputs around all that outputs lo to hi pick; none if that is nothing but the constant. Between two
+ * outputs that are both inside, before or behind the input picks go one way, so that only the ends of
+ * these stretches count. */
+static inline void meg_pick_need(const meg_pick *k, int64_t lo, int64_t hi, meg_box *in, int axis)
+{
+    int64_t last = k->length - 1;
+    int64_t inside = k->begin < 0 ? (-k->begin + k->step - 1) / k->step : 0; /* the first one */
+    int64_t behind = last < k->begin ? 0 : (last - k->begin) / k->step + 1;
+    int64_t end[] = {lo, inside - 1, inside, behind - 1, behind, hi - 1};
+    for (int i = 0; i < 6; i++) {
+        int64_t q = end[i] < lo || end[i] >= hi ? -1 : meg_pick_at(k, end[i]);
+        if (q < 0) continue;
+        bool first = in->lo[axis] == in->hi[axis];
+        if (first || q < in->lo[axis]) in->lo[axis] = q;
+        if (first || q >= in->hi[axis]) in->hi[axis] = q + 1;
+    }
+}
+
 /* The smallest box around all that the work picks; empty if that is nothing but the constant. */
 static inline meg_box meg_picks_need(const meg_picks *k, const meg_box *out)
 {
     meg_box in = meg_box_of(0, 0, 0, 0, 0);
     for (int a = 0; a < MEG_AXES; a++)
-        for (int64_t p = out->lo[a]; p < out->hi[a]; p++) {
-            int64_t q = meg_pick_at(&k->at[a], p);
-            if (q < 0) continue;
-            bool first = in.lo[a] == in.hi[a];
-            if (first || q < in.lo[a]) in.lo[a] = q;
-            if (first || q >= in.hi[a]) in.hi[a] = q + 1;
-        }
+        meg_pick_need(&k->at[a], out->lo[a], out->hi[a], &in, a);
     return in;
 }
 

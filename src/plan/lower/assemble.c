@@ -172,6 +172,20 @@ static void part_temporary(meg_station *t)
     free(travels);
 }
 
+/* Both passes, up to where it is certain that the rest holds no weight that is not held yet. */
+static void lower_passes(meg_lower *l)
+{
+    if (l->foreign && meg_lower_all_held(l)) return;
+    if (l->entry->train) meg_lower_stash(l);
+    meg_lower_exchanges(l);
+    make_room(l);
+    meg_lower_states(l);
+    meg_lower_begin(l);
+    meg_lower_forward(l);
+    if (l->foreign && meg_lower_all_held(l)) return;
+    if (l->entry->train) meg_lower_backward(l);
+}
+
 static void lower_station(meg_plan *p, meg_entry *e, meg_station *t, const meg_variant *how)
 {
     meg_lower l = {.plan = p, .entry = e, .out = t, .g = e->graph, .foreign = how->foreign};
@@ -179,18 +193,14 @@ static void lower_station(meg_plan *p, meg_entry *e, meg_station *t, const meg_v
     if (how->again) t->again = how->again[t - e->station];
     prepare(&l);
     meg_lower_parts(&l);
-    if (e->train) meg_lower_stash(&l);
-    meg_lower_exchanges(&l);
-    make_room(&l);
-    meg_lower_states(&l);
-    meg_lower_begin(&l);
-    meg_lower_forward(&l);
-    if (e->train) meg_lower_backward(&l);
-    if (e->idle || t->micros == 0) meg_lower_idle(&l);
-    join_blocks(&l);
-    part_temporary(t);
-    if (how->weighed) how->weighed[t - e->station] = meg_lower_weigh(&l);
-    meg_station_place(t);
+    lower_passes(&l);
+    if (!how->foreign) {
+        if (e->idle || t->micros == 0) meg_lower_idle(&l);
+        join_blocks(&l);
+        part_temporary(t);
+        if (how->weighed) how->weighed[t - e->station] = meg_lower_weigh(&l);
+        meg_station_place(t);
+    }
     for (int b = 0; b < MEG_BLOCKS; b++)
         free(l.list[b].at);
     free(l.holders);

@@ -62,7 +62,7 @@ void meg_lower_emit(meg_lower *l, const meg_instr *i)
     meg_instrs *list = &l->list[l->block];
     list->at = meg_grow(list->at, &list->room, (size_t)list->count + 1, sizeof *list->at);
     list->at[list->count] = *i;
-    list->at[list->count++].seconds = seconds(l, i);
+    list->at[list->count++].seconds = l->foreign ? 0 : seconds(l, i); /* nobody runs those */
 }
 
 void meg_lower_work(meg_instr *i, const meg_spec *s)

@@ -88,6 +88,20 @@ int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format
     return *known = meg_lower_slot(l, s);
 }
 
+/* Those that `foreign` only looks at do not count. */
+bool meg_lower_all_held(const meg_lower *l)
+{
+    for (int i = 0; i < l->g->nodes; i++)
+        for (int k = 0; k < l->g->node[i].inputs && l->mine[i]; k++) {
+            int x = l->g->node[i].in[k];
+            meg_kind kind = l->g->value[x].kind;
+            bool counts = meg_kind_lasts(kind) && kind != MEG_STATE && !l->odd[x];
+            if (counts && !l->plan->held_at[x * MEG_HELD_KEYS + key_of(MEG_ROLE_VALUE, 0)])
+                return false;
+        }
+    return true;
+}
+
 int meg_lower_shard(meg_lower *l, int value)
 {
     return meg_lower_held(l, value, MEG_ROLE_VALUE, 0, MEG_FORMAT_PLAIN, 0);

@@ -191,6 +191,7 @@ meg_box meg_lower_shard_box(const meg_lower *l, int value,
 int meg_lower_held(meg_lower *l, int value, meg_role role, int index, meg_format format,
                    int64_t bytes);
 int meg_lower_shard(meg_lower *l, int value); /* the rank's, of a scattered weight */
+bool meg_lower_all_held(const meg_lower *l);  /* has each weight that the station reads a format? */
 
 /* ---- operands.c ---- */
 
