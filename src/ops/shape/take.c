@@ -33,7 +33,7 @@ static int64_t index_at(const meg_call *c, int64_t j, int64_t length)
 static void walk(const meg_call *c, bool back)
 {
     const take_attr *a = c->node->attr;
-    const meg_tensor *x = &c->t[back ? MEG_DX : MEG_X], *y = &c->t[back ? MEG_DY : MEG_Y];
+    const meg_array *x = &c->t[back ? MEG_DX : MEG_X], *y = &c->t[back ? MEG_DY : MEG_Y];
     int64_t length = c->graph->value[c->node->in[0]].shape.hi[a->slot];
     bool single = a->slot == MEG_W;
     meg_box rows = c->work.out;

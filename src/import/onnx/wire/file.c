@@ -27,7 +27,7 @@ static meg_status too_many(const meg_onnx_file *f, meg_error *e, const char *wha
 
 /* ---- nodes ---- */
 
-static bool check_numbers(meg_field f, meg_wire_type element)
+static bool check_numbers(meg_proto_field f, meg_wire_type element)
 {
     uint64_t value;
     int state;
@@ -39,7 +39,7 @@ static bool check_numbers(meg_field f, meg_wire_type element)
 /* Walks an attribute once, so that later walks cannot fail. */
 static bool check_attribute(meg_bytes body, bool *subgraph)
 {
-    meg_field a;
+    meg_proto_field a;
     int state;
     while (NEXT(body, a)) {
         bool bytes = a.wire == MEG_WIRE_BYTES, good = true;
@@ -57,7 +57,7 @@ static bool check_attribute(meg_bytes body, bool *subgraph)
 
 static bool check_entry(meg_bytes body) /* StringStringEntryProto */
 {
-    meg_field a;
+    meg_proto_field a;
     int state;
     while (NEXT(body, a))
         if ((a.number == 1 || a.number == 2) && a.wire != MEG_WIRE_BYTES) return false;
@@ -68,7 +68,7 @@ static bool check_entry(meg_bytes body) /* StringStringEntryProto */
 static bool scan_node(meg_onnx_node *n)
 {
     meg_bytes s = n->body;
-    meg_field a;
+    meg_proto_field a;
     int state;
     while (NEXT(s, a)) {
         if (a.number > 9 || a.number == 6 || a.number == 8) continue;
@@ -87,7 +87,7 @@ static bool scan_node(meg_onnx_node *n)
 static meg_status read_node(meg_onnx_file *f, meg_error *e, meg_bytes body)
 {
     meg_onnx_node n = {.body = body};
-    meg_field a;
+    meg_proto_field a;
     if (f->nodes == MOST) return too_many(f, e, "nodes");
     if (!scan_node(&n)) return malformed(f, e, "a node");
     n.in = meg_pool_alloc(f->pool, (size_t)n.inputs * sizeof *n.in);
@@ -106,7 +106,7 @@ static meg_status read_node(meg_onnx_file *f, meg_error *e, meg_bytes body)
 
 static bool read_dim(meg_bytes body, meg_onnx_port *p)
 {
-    meg_field a;
+    meg_proto_field a;
     int state;
     int64_t extent = -1;
     while (NEXT(body, a)) {
@@ -120,7 +120,7 @@ static bool read_dim(meg_bytes body, meg_onnx_port *p)
 
 static bool read_shape(meg_bytes body, meg_onnx_port *p)
 {
-    meg_field a;
+    meg_proto_field a;
     int state;
     p->rank = 0;
     while (NEXT(body, a)) {
@@ -132,7 +132,7 @@ static bool read_shape(meg_bytes body, meg_onnx_port *p)
 
 static bool read_tensor_type(meg_bytes body, meg_onnx_port *p)
 {
-    meg_field a;
+    meg_proto_field a;
     int state;
     while (NEXT(body, a)) {
         if (a.number == 1 && a.wire != MEG_WIRE_VARINT) return false;
@@ -144,7 +144,7 @@ static bool read_tensor_type(meg_bytes body, meg_onnx_port *p)
 
 static bool read_type(meg_bytes body, meg_onnx_port *p)
 {
-    meg_field a;
+    meg_proto_field a;
     int state;
     while (NEXT(body, a)) {
         if (a.number != 1) continue; /* sequences, maps, optionals: no tensor */
@@ -155,7 +155,7 @@ static bool read_type(meg_bytes body, meg_onnx_port *p)
 
 static bool scan_port(meg_bytes body, meg_onnx_port *p)
 {
-    meg_field a;
+    meg_proto_field a;
     int state;
     *p = (meg_onnx_port){.rank = -1};
     while (NEXT(body, a)) {
@@ -186,7 +186,7 @@ static meg_status read_port(meg_onnx_file *f, meg_error *e, meg_bytes body, bool
 static meg_status read_info(meg_onnx_file *f, meg_error *e, meg_bytes body)
 {
     meg_onnx_info i = {.body = body};
-    meg_field a;
+    meg_proto_field a;
     int state;
     bool notes = false;
     while (NEXT(body, a)) {
@@ -218,7 +218,7 @@ static meg_status read_initializer(meg_onnx_file *f, meg_error *e, meg_bytes bod
 
 static meg_status read_graph(meg_onnx_file *f, meg_error *e, meg_bytes body)
 {
-    meg_field a;
+    meg_proto_field a;
     int state;
     f->graph = body;
     while (NEXT(body, a)) {
@@ -238,7 +238,7 @@ static meg_status read_graph(meg_onnx_file *f, meg_error *e, meg_bytes body)
 
 static bool read_opset(meg_onnx_file *f, meg_bytes body)
 {
-    meg_field a;
+    meg_proto_field a;
     int state;
     meg_bytes domain = {NULL, NULL};
     uint64_t version = 0;
@@ -253,7 +253,7 @@ static bool read_opset(meg_onnx_file *f, meg_bytes body)
 
 static meg_status read_model(meg_onnx_file *f, meg_error *e, meg_bytes s)
 {
-    meg_field a;
+    meg_proto_field a;
     int state, graphs = 0;
     while (NEXT(s, a)) {
         bool bytes = a.wire == MEG_WIRE_BYTES;
@@ -302,7 +302,7 @@ void meg_onnx_close(meg_onnx_file *f)
 static bool find(const meg_onnx_node *n, const char *name, meg_bytes *out)
 {
     meg_bytes s = n->body;
-    meg_field a, b;
+    meg_proto_field a, b;
     while (meg_proto_next(&s, &a) > 0) {
         if (a.number != 5) continue;
         for (meg_bytes t = a.body; meg_proto_next(&t, &b) > 0;)
@@ -315,10 +315,10 @@ static bool find(const meg_onnx_node *n, const char *name, meg_bytes *out)
 }
 
 /* The last field of this number, as protobuf has it. */
-static bool find_field(const meg_onnx_node *n, const char *name, uint32_t number, meg_field *out)
+static bool find_field(const meg_onnx_node *n, const char *name, uint32_t number, meg_proto_field *out)
 {
     meg_bytes s;
-    meg_field a;
+    meg_proto_field a;
     bool found = false;
     if (!find(n, name, &s)) return false;
     while (meg_proto_next(&s, &a) > 0)
@@ -334,7 +334,7 @@ bool meg_onnx_has(const meg_onnx_node *n, const char *name)
 
 int64_t meg_onnx_int(const meg_onnx_node *n, const char *name, int64_t absent)
 {
-    meg_field a;
+    meg_proto_field a;
     return find_field(n, name, 3, &a) ? (int64_t)a.value : absent;
 }
 
@@ -353,7 +353,7 @@ static double decimal(float value, int most)
 
 double meg_onnx_real(const meg_onnx_node *n, const char *name, double absent)
 {
-    meg_field a;
+    meg_proto_field a;
     float value;
     if (!find_field(n, name, 2, &a)) return absent;
     memcpy(&value, &a.value, sizeof value);
@@ -380,7 +380,7 @@ double meg_onnx_meant(const meg_onnx_tensor *t, int64_t i)
 
 meg_bytes meg_onnx_text(const meg_onnx_node *n, const char *name)
 {
-    meg_field a = {0};
+    meg_proto_field a = {0};
     find_field(n, name, 4, &a);
     return a.body;
 }
@@ -388,7 +388,7 @@ meg_bytes meg_onnx_text(const meg_onnx_node *n, const char *name)
 int meg_onnx_ints(const meg_onnx_node *n, const char *name, int64_t out[], int room)
 {
     meg_bytes s;
-    meg_field a;
+    meg_proto_field a;
     uint64_t value;
     int count = 0;
     if (!find(n, name, &s)) return -1;
@@ -403,7 +403,7 @@ int meg_onnx_ints(const meg_onnx_node *n, const char *name, int64_t out[], int r
 int meg_onnx_floats(const meg_onnx_node *n, const char *name, float out[], int room)
 {
     meg_bytes s;
-    meg_field a;
+    meg_proto_field a;
     uint64_t bits;
     int count = 0;
     if (!find(n, name, &s)) return -1;
@@ -419,7 +419,7 @@ int meg_onnx_floats(const meg_onnx_node *n, const char *name, float out[], int r
 bool meg_onnx_attribute(const meg_onnx_node *n, int i, meg_bytes *name)
 {
     meg_bytes s = n->body;
-    meg_field a, b;
+    meg_proto_field a, b;
     while (meg_proto_next(&s, &a) > 0) {
         if (a.number != 5 || i-- > 0) continue;
         *name = (meg_bytes){NULL, NULL};
@@ -433,7 +433,7 @@ bool meg_onnx_attribute(const meg_onnx_node *n, int i, meg_bytes *name)
 meg_status meg_onnx_value(meg_onnx_file *f, meg_error *e, const meg_onnx_node *n,
                           meg_onnx_tensor *out)
 {
-    meg_field a;
+    meg_proto_field a;
     MEG_CHECK(e, find_field(n, "value", 5, &a), MEG_EUNSUPPORTED,
               "%s: Constant '%.*s' has no tensor in 'value'; other forms are not supported",
               f->path, MEG_SPAN_TEXT(n->name));
@@ -443,7 +443,7 @@ meg_status meg_onnx_value(meg_onnx_file *f, meg_error *e, const meg_onnx_node *n
 static meg_bytes note_of(meg_bytes s, uint32_t number, const char *key)
 {
     meg_bytes found = {NULL, NULL};
-    meg_field a, b;
+    meg_proto_field a, b;
     while (meg_proto_next(&s, &a) > 0) {
         if (a.number != number) continue;
         meg_bytes word = {NULL, NULL}, value = {NULL, NULL};

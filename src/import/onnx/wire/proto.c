@@ -41,13 +41,13 @@ static bool bytes_of(meg_bytes *s, meg_bytes *out)
     return true;
 }
 
-int meg_proto_next(meg_bytes *s, meg_field *f)
+int meg_proto_next(meg_bytes *s, meg_proto_field *f)
 {
     uint64_t key;
     bool good = false;
     if (s->at == s->end) return 0;
     if (!meg_proto_varint(s, &key) || key >> 3 == 0 || key >> 32) return -1;
-    *f = (meg_field){.number = (uint32_t)(key >> 3), .wire = (meg_wire_type)(key & 7)};
+    *f = (meg_proto_field){.number = (uint32_t)(key >> 3), .wire = (meg_wire_type)(key & 7)};
     if (f->wire == MEG_WIRE_VARINT) good = meg_proto_varint(s, &f->value);
     if (f->wire == MEG_WIRE_8) good = fixed(s, 8, &f->value);
     if (f->wire == MEG_WIRE_4) good = fixed(s, 4, &f->value);
@@ -55,7 +55,7 @@ int meg_proto_next(meg_bytes *s, meg_field *f)
     return good ? 1 : -1; /* groups, the other wire types, are long gone */
 }
 
-int meg_proto_number(meg_field *f, meg_wire_type element, uint64_t *out)
+int meg_proto_number(meg_proto_field *f, meg_wire_type element, uint64_t *out)
 {
     if (f->wire == element) { /* one number: gone after it was taken */
         *out = f->value;

@@ -30,24 +30,24 @@ typedef enum meg_wire_type {
     MEG_WIRE_4 = 5
 } meg_wire_type;
 
-typedef struct meg_field {
+typedef struct meg_proto_field {
     uint32_t number;
     meg_wire_type wire;
     uint64_t value; /* of varints and fixed numbers */
     meg_bytes body; /* of MEG_WIRE_BYTES */
-} meg_field;
+} meg_proto_field;
 
 /* For printf's "%.*s": names of a file may be any bytes and of any length. */
 #define MEG_SPAN_TEXT(s)                                                                           \
     (int)((s).end - (s).at > 200 ? 200 : (s).end - (s).at), (const char *)(s).at
 
 /* Takes the next field off the span. 1: there is one, 0: the span has ended, -1: malformed. */
-int meg_proto_next(meg_bytes *s, meg_field *f);
+int meg_proto_next(meg_bytes *s, meg_proto_field *f);
 bool meg_proto_varint(meg_bytes *s, uint64_t *out);
 
 /* Takes the next number of a repeated field, packed or not, off f->body: 1, 0, -1 as above. Fixed
  * numbers come as their bits. Begin with a field as meg_proto_next gave it. */
-int meg_proto_number(meg_field *f, meg_wire_type element, uint64_t *out);
+int meg_proto_number(meg_proto_field *f, meg_wire_type element, uint64_t *out);
 
 int64_t meg_bytes_bytes(meg_bytes s);
 bool meg_bytes_is(meg_bytes s, const char *text);

@@ -130,7 +130,7 @@ static bool decimal(meg_bytes s, uint64_t *out)
 static bool read_external(meg_bytes body, parts *p)
 {
     meg_bytes key = {NULL, NULL}, value = {NULL, NULL};
-    meg_field a;
+    meg_proto_field a;
     int state;
     while ((state = meg_proto_next(&body, &a)) > 0) {
         if (a.wire != MEG_WIRE_BYTES) return false;
@@ -144,7 +144,7 @@ static bool read_external(meg_bytes body, parts *p)
     return true;
 }
 
-static bool read_dims(meg_field a, meg_onnx_tensor *t)
+static bool read_dims(meg_proto_field a, meg_onnx_tensor *t)
 {
     uint64_t value;
     int state;
@@ -155,7 +155,7 @@ static bool read_dims(meg_field a, meg_onnx_tensor *t)
     return state == 0;
 }
 
-static bool read_field(const meg_field *a, meg_onnx_tensor *t, parts *p)
+static bool read_field(const meg_proto_field *a, meg_onnx_tensor *t, parts *p)
 {
     bool bytes = a->wire == MEG_WIRE_BYTES, whole = a->wire == MEG_WIRE_VARINT;
     bool list = (a->number >= 4 && a->number <= 7) || a->number == 10 || a->number == 11;
@@ -172,7 +172,7 @@ static bool read_field(const meg_field *a, meg_onnx_tensor *t, parts *p)
 
 static bool read_fields(meg_bytes body, meg_onnx_tensor *t, parts *p)
 {
-    meg_field a;
+    meg_proto_field a;
     int state;
     while ((state = meg_proto_next(&body, &a)) > 0)
         if (!read_field(&a, t, p)) return false;
@@ -210,7 +210,7 @@ static bool decode(meg_onnx_file *f, meg_bytes body, const type_row *row, int64_
 {
     uint8_t *to = meg_pool_alloc(f->pool, (size_t)bytes + 1);
     int64_t done = 0;
-    meg_field a;
+    meg_proto_field a;
     uint64_t value;
     while (meg_proto_next(&body, &a) > 0) {
         if (a.number != row->list) continue;
