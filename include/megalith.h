@@ -113,7 +113,8 @@ meg_status meg_graph_model(meg_context *ctx, const char *model, const char *opti
  * input's extents open) freeze=PATTERNS train=PATTERNS (see meg_graph_freeze). What the file lost of the training model is logged as a warning. */
 meg_status meg_graph_load(meg_context *ctx, const char *path, const char *options, meg_graph **out);
 
-/* Not collective. The input of a graph, e.g. "Nx1x28x28": N samples of one 28 x 28 channel. */
+/* Not collective. An input of a graph, e.g. "Nx1x28x28": N samples of one 28 x 28 channel. "Nx128:i32": whole
+ * numbers, ids of tokens or a mask, which have no channels and no gradient. A graph may have several. */
 meg_val meg_input(meg_graph *g, const char *name, const char *shape);
 
 /* Not collective. Applies an operator; its weights are made with it. Options: name=PATH and those
@@ -121,8 +122,14 @@ meg_val meg_input(meg_graph *g, const char *name, const char *shape);
 meg_val meg_layer(meg_graph *g, const char *op, const char *options, meg_val x);
 meg_val meg_join(meg_graph *g, const char *op, const char *options, int count, const meg_val x[]);
 
-/* Not collective. Ends the graph with a loss over `logits`, with its options ("softmax_xent
- * smoothing=0.1 ignore=255"); class labels become its second input. Reports the first error of the chain, if any. */
+/* Not collective. Adds a loss over `logits`, with its options ("softmax_xent smoothing=0.1 ignore=255") and these:
+ * target=NAME, of the labels or targets that it compares with (unless given, "label" or "target"; losses of one
+ * name share them, and those without a name, where shapes are equal), weight=X in the sum of several. Accuracy,
+ * or absolute error, is of the first. An error is kept until meg_graph_done. */
+meg_val meg_graph_loss(meg_graph *g, const char *loss, meg_val logits);
+
+/* Not collective. Ends the graph, with one more such loss, or with NULL. Reports the first error of the chain,
+ * if any. */
 meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits);
 int64_t meg_graph_parameters(const meg_graph *g); /* trainable */
 
@@ -139,6 +146,25 @@ void meg_graph_free(meg_graph *g);
 /* Not collective. Opens a data set, "reader:options": "fashion-mnist:split=train",
  * "npy:images=x.npy labels=y.npy", "synthetic:image=3x224x224 classes=1000". */
 meg_status meg_data_open(meg_context *ctx, const char *source, meg_data **out);
+
+/* Not collective. A data set over arrays in the caller's memory, which must stay: one for each input and each
+ * target of a graph, by their names, shape[0] samples of each. Their shapes are those of the graph's inputs;
+ * classes, ids and masks are whole numbers of any type, below 0 where none counts, NaN where no real target
+ * counts. Options: name=TEXT, for messages. */
+meg_status meg_data_memory(meg_context *ctx, int count, const meg_tensor tensors[],
+                           const char *options, meg_data **out);
+
+/* Sample `index` of all arrays, into `out`: as they were announced, but without the first axis. One call at a
+ * time, from a thread of the library's. Returns 0; else training ends with an error that names the sample. */
+typedef int meg_read(void *user, int64_t index, int count, const meg_tensor out[]);
+typedef struct meg_lazy {
+    meg_read *read;
+    void *user;
+} meg_lazy;
+
+/* Not collective. The same, but samples are read when they are wanted: the arrays' `data` are not looked at. */
+meg_status meg_data_lazy(meg_context *ctx, int count, const meg_tensor tensors[],
+                         const meg_lazy *how, meg_data **out);
 int64_t meg_data_count(const meg_data *d);
 void meg_data_free(meg_data *d);
 
@@ -157,13 +183,16 @@ meg_status meg_plan_resume(meg_graph *g, const meg_data *d, const char *options,
                            meg_plan **out);
 int64_t meg_plan_bytes(const meg_plan *p);  /* predicted peak of the arena of this rank */
 double meg_plan_seconds(const meg_plan *p); /* predicted seconds per step */
+/* Not collective. Does this rank read sample `index` of a batch: any input or target of it? */
+bool meg_plan_reads(const meg_plan *p, int64_t index);
 /* Not collective. Writes "summary" or "program" (every instruction) as text. */
 meg_status meg_plan_print(const meg_plan *p, const char *what, FILE *out);
 void meg_plan_free(meg_plan *p);
 
 /* ---- trainer ---- */
 
-/* Collective. Makes the plan's arena and weights; refuses ranks with other data. Options: lr=X
+/* Collective. Makes the plan's arena and weights; refuses ranks with other data. `d` may be NULL: then there is
+ * meg_step, but no meg_train. Options: lr=X
  * (unless given 0.1 of sgd, 0.001 of adam and adamw) lr_schedule=constant|step|cosine drop=FACTOR drop_every=EPOCHS (step) warmup=EPOCHS
  * epochs=N shuffle=0|1 shift=PIXELS flip=0|1 shard=BYTES; checkpoint=FOLDER checkpoint_every=STEPS
  * keep=N resume=auto|yes|no: training goes on from the newest sound checkpoint of the folder, on any
@@ -175,6 +204,21 @@ meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *report);
 
 /* Collective. Loss and accuracy over all of `d`, in evaluation mode. */
 meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *report);
+
+/* Collective. One step on a batch from memory, as meg_data_memory has it: the whole batch of all ranks, shape[0]
+ * samples in each tensor. Rows that meg_plan_reads does not have for this rank are not looked at, nor are
+ * tensors of which the rank reads nothing: these may be missing. A batch may be smaller than the plan's, unless
+ * the network normalises over samples: then the last batch of an epoch, of the data set that the plan was
+ * made with, is the only other size. `report` is this step's. MEG_ENAN: the loss is no number. */
+meg_status meg_step(meg_trainer *t, int count, const meg_tensor tensors[], meg_report *report);
+
+/* Collective. Loss and accuracy of such a batch, in evaluation mode. */
+meg_status meg_evaluate_batch(meg_trainer *t, int count, const meg_tensor tensors[],
+                              meg_report *report);
+
+/* Not collective, but all ranks set the same. The learning rate of steps to come, in place of the schedule's;
+ * below 0: the schedule's. */
+void meg_trainer_lr(meg_trainer *t, double lr);
 
 /* Collective. Weights to or from a safetensors file; written beside it, synced, renamed. */
 meg_status meg_trainer_save(meg_trainer *t, const char *path);

@@ -160,6 +160,6 @@ int meg_graph_find_value(const meg_graph *g, const char *name); /* -1: none */
 /* Numbers that a leaf of whole numbers may have, 0 and on: rows of the smallest table in which its ids are
  * looked up, classes that the losses over its labels tell apart. 0: any. */
 int64_t meg_graph_kinds(const meg_graph *g, int value);
-int meg_graph_consumers(const meg_graph *g, int value);         /* how many (node, input) read it */
+int meg_graph_consumers(const meg_graph *g, int value); /* how many (node, input) read it */
 
 #endif

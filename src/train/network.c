@@ -13,6 +13,7 @@
 #include "zoo/zoo.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,24 +75,37 @@ meg_status meg_graph_train(meg_graph *g, const char *patterns)
     return meg_graph_train_names(g, &context_of(g)->error, patterns);
 }
 
-meg_val meg_input(meg_graph *g, const char *name, const char *shape)
+/* "Nx3x224x224", perhaps with ":f32" or ":i32" behind it. */
+static bool read_shape(const char *shape, int *rank, int64_t dims[MEG_AXES], meg_dtype *dtype)
 {
-    int64_t dims[MEG_AXES] = {1};
-    int rank = 1;
-    if (g->error.status != MEG_OK) return -1;
     const char *at = shape;
     bool good = *at++ == 'N';
+    *rank = 1;
+    *dtype = MEG_F32;
+    dims[0] = 1;
     while (good && *at == 'x') {
         char *end;
-        good = rank < MEG_AXES;
-        if (good) dims[rank++] = strtoll(at + 1, &end, 10), at = end;
+        good = *rank < MEG_AXES;
+        if (good) dims[(*rank)++] = strtoll(at + 1, &end, 10), at = end;
     }
-    if (!good || *at || rank < 2) {
-        meg_fail(&g->error, MEG_EARG, "%s: shape '%s' is not like Nx3x224x224 (up to 5 axes)", name,
-                 shape);
+    if (strcmp(at, ":i32") == 0) *dtype = MEG_I32, at += strlen(at);
+    if (strcmp(at, ":f32") == 0) at += strlen(at);
+    return good && !*at && *rank >= 2;
+}
+
+meg_val meg_input(meg_graph *g, const char *name, const char *shape)
+{
+    int64_t dims[MEG_AXES];
+    int rank;
+    meg_dtype dtype;
+    if (g->error.status != MEG_OK) return -1;
+    if (!read_shape(shape, &rank, dims, &dtype)) {
+        meg_fail(&g->error, MEG_EARG,
+                 "%s: shape '%s' is not like Nx3x224x224 (up to 5 axes), or Nx128:i32 for ids",
+                 name, shape);
         return -1;
     }
-    return meg_graph_input(g, name, rank, dims);
+    return meg_graph_input_typed(g, name, dtype, rank, dims);
 }
 
 meg_val meg_join(meg_graph *g, const char *op, const char *options, int count, const meg_val x[])
@@ -108,11 +122,29 @@ meg_val meg_layer(meg_graph *g, const char *op, const char *options, meg_val x)
     return meg_join(g, op, options, 1, &x);
 }
 
+meg_val meg_graph_loss(meg_graph *g, const char *loss, meg_val logits)
+{
+    char op[64], weight[64] = "";
+    double factor = 1;
+    char *end = weight, *options = meg_pool_text(g->pool, "%s", loss + strcspn(loss, " "));
+    if (g->error.status != MEG_OK) return -1;
+    snprintf(op, sizeof op, "%.*s", (int)strcspn(loss, " "), loss);
+    if (meg_options_take(options, "weight", weight, sizeof weight)) {
+        factor = strtod(weight, &end);
+        if (!*weight || *end || !isfinite(factor)) {
+            meg_fail(&g->error, MEG_EARG, "%s: weight=%s is no number", op, weight);
+            return -1;
+        }
+    }
+    return meg_graph_add_loss(g, op, options, logits, factor);
+}
+
 meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits)
 {
-    char op[64];
-    snprintf(op, sizeof op, "%.*s", (int)strcspn(loss, " "), loss);
-    meg_graph_add_loss(g, op, loss + strcspn(loss, " "), logits, 1);
+    if (loss) meg_graph_loss(g, loss, logits);
+    if (g->error.status == MEG_OK && g->losses == 0)
+        meg_fail(&g->error, MEG_EARG, "%s has no loss: give one, or call meg_graph_loss before",
+                 g->name);
     if (g->error.status == MEG_OK) return MEG_OK;
     context_of(g)->error = g->error;
     return g->error.status;

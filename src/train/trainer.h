@@ -70,8 +70,11 @@ struct meg_trainer {
     meg_trainer_options options;
     meg_engine *engine;
     meg_loader *loader; /* NULL: the rank needs neither samples nor labels */
-    meg_wants wants;
+    meg_reading reading;
     meg_filled filled;
+    struct meg_hand *hand; /* batches that are given by hand (caller/batch.c); NULL: none was */
+    void (*drop_hand)(struct meg_hand *hand);
+    double rate; /* of learning, in place of the schedule's; below 0: the schedule's */
     meg_judged judged;
     bool wish; /* to stop: all ranks do after one of the next steps */
     meg_wish *asked;
@@ -93,6 +96,17 @@ void meg_trainer_watch(meg_trainer *t, meg_watcher *watcher, void *context);
 void meg_trainer_ask(meg_trainer *t, meg_wish *asked, void *context);
 
 void meg_trainer_count(meg_trainer *t, meg_counter *counter, void *context);
+
+typedef struct meg_one_step {
+    const meg_outcome *outcome;
+    int64_t samples;
+    double seconds, predicted;
+} meg_one_step;
+
+/* Collective. What is told of one step. */
+meg_status meg_trainer_report(const meg_trainer *t, const meg_one_step *s, meg_report *out);
+
+double meg_trainer_rate(const meg_trainer *t); /* of learning, in the next step */
 
 /* Every parameter's gradient of the last step into a safetensors file (plan with keep_grads),
  * running statistics too. */

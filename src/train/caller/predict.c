@@ -14,7 +14,7 @@ typedef struct prediction {
     meg_output output;
     meg_tensor *to;
     meg_loader *loader; /* NULL: the rank reads no samples */
-    meg_wants wants;    /* inputs only */
+    meg_reading wants;  /* inputs only */
     meg_filled filled;
     int labels; /* of `fed`, after the inputs */
     meg_fed *fed;
@@ -62,7 +62,8 @@ static void clear(prediction *p)
 static void want_inputs(prediction *p)
 {
     const meg_plan *plan = p->trainer->plan;
-    meg_wants all = meg_wants_of(plan, &p->data->set, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL);
+    meg_reading all = meg_wants_of(plan, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL);
+    meg_wants_bind(&all, plan, &p->data->set);
     p->wants.want = all.want;
     for (int i = 0; i < all.count; i++) {
         if (all.want[i].label) continue;
