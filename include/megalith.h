@@ -85,7 +85,17 @@ typedef struct meg_report {
  * so open one context and keep it. Options: device=cpu|ref|ref64|check threads=N seed=N log=LEVEL
  * pin=0|1. `out` is set even on failure, so that meg_message can say why; close it in any case. */
 meg_status meg_open(const char *options, meg_context **out);
+/* Collective over its ranks. The same on a communicator that the caller has, by its Fortran handle (MPI_Comm_c2f; mpi4py:
+ * comm.py2f()): MPI was begun by the caller, who also ends it, after meg_close. Messages go over a copy of it. */
+meg_status meg_open_on(const char *options, int comm, meg_context **out);
 void meg_close(meg_context *ctx); /* Collective. */
+
+/* Not collective. Ends the whole job with this message on stderr, once where several ranks say the same; does not return. */
+void meg_abort(meg_context *ctx, const char *message)
+#ifdef __GNUC__
+    __attribute__((noreturn))
+#endif
+    ;
 
 /* Not collective. This process among those of the job: 0 and 1 without a launcher. */
 int meg_rank(const meg_context *ctx);
@@ -187,6 +197,11 @@ double meg_plan_seconds(const meg_plan *p); /* predicted seconds per step */
 bool meg_plan_reads(const meg_plan *p, int64_t index);
 /* Not collective. Writes "summary" or "program" (every instruction) as text. */
 meg_status meg_plan_print(const meg_plan *p, const char *what, FILE *out);
+/* Collective. The plan's words as a short text, to be read, edited, and used again for the same network on as many ranks.
+ * `options` of meg_plan_load are further words, which may not contradict the file's. */
+meg_status meg_plan_save(const meg_plan *p, const char *path);
+meg_status meg_plan_load(meg_graph *g, const meg_data *d, const char *path, const char *options,
+                         meg_plan **out);
 void meg_plan_free(meg_plan *p);
 
 /* ---- trainer ---- */
@@ -201,6 +216,27 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
 
 /* Collective. Trains until `steps` further steps are done (0: to the end of the schedule). */
 meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *report);
+
+typedef enum meg_event_kind {
+    MEG_EPOCH_BEGINS = 0, /* step: done so far; loss and what follows are not set */
+    MEG_STEP_ENDS,
+    MEG_EPOCH_ENDS /* loss, accuracy, absolute_error, samples, seconds: of the steps of this epoch in this call */
+} meg_event_kind;
+
+typedef struct meg_event {
+    meg_event_kind kind;
+    int64_t epoch, step, steps;            /* epoch from 0; steps done, and in all */
+    double loss, accuracy, absolute_error; /* as in meg_report */
+    double lr, seconds;
+    int64_t samples;
+} meg_event;
+
+/* Returns 0; else training stops in order: meg_train returns MEG_EINTERRUPTED on all ranks, at a whole step (on many ranks
+ * one or two later, and one rank's wish is enough). */
+typedef int meg_on_event(void *user, const meg_event *event);
+
+/* Not collective. From now on meg_train calls the function, on every rank that has one, in the thread that trains. NULL: no more. */
+void meg_watch(meg_trainer *t, meg_on_event *observer, void *user);
 
 /* Collective. Loss and accuracy over all of `d`, in evaluation mode. */
 meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *report);
@@ -244,6 +280,17 @@ bool meg_output_at(const meg_trainer *t, int i, meg_tensor *out);
  * with predict=1. `output` has the name of an output (NULL: the first), its type MEG_F32 or MEG_F64, its shape with as many samples
  * as `d` has, and memory, on rank 0; other ranks whose `data` is not NULL get the same. */
 meg_status meg_predict(meg_trainer *t, meg_data *d, meg_tensor *output);
+
+/* Collective. A training step for a loss that the caller computes: the graph ends with the loss "outside". Forward in training
+ * mode (batch statistics, dropout) gives the outputs, by name (NULL: the first), as meg_predict does. `input` has the whole batch
+ * of all ranks, by the names of the inputs; a tensor of which this rank reads nothing may have `data` NULL. It must stay until meg_backward
+ * returns. Where the batch goes in several micro-batches, all go forward first: schedule=gpipe. */
+meg_status meg_forward(meg_trainer *t, int inputs, const meg_tensor input[], int outputs,
+                       meg_tensor output[]);
+/* Collective. Goes back, from rank 0's gradients by the outputs: of the loss of the whole batch, not divided by anything; outputs that
+ * are not named have none. Then gradients of weights can be read (keep_grads=1), and the plan's optimizer has updated the weights with the
+ * trainer's rate: with lr=0 they stay, for an optimizer outside. Another call that runs the network in between gives the step up. */
+meg_status meg_backward(meg_trainer *t, int outputs, const meg_tensor gradient[]);
 
 /* ---- tensors by name ----
  *

@@ -152,6 +152,8 @@ int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logi
  * makes. Returns how many. */
 int meg_graph_results(const meg_graph *g, int out[MEG_OUTPUTS]);
 
+bool meg_graph_late(const meg_graph *g); /* Is a loss of it computed outside? */
+
 /* Infers all shapes for another batch. */
 meg_status meg_graph_rebatch(meg_graph *g, meg_error *e, int64_t batch);
 

@@ -123,6 +123,13 @@ int meg_graph_results(const meg_graph *g, int out[MEG_OUTPUTS])
     return count;
 }
 
+bool meg_graph_late(const meg_graph *g)
+{
+    for (int i = 0; i < g->losses; i++)
+        if (g->node[g->value[g->loss[i].value].maker].op->late) return true;
+    return false;
+}
+
 int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight)
 {
     const meg_op *known = meg_op_find(op);
@@ -137,6 +144,11 @@ int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logi
     const char *name = meg_pool_text(g->pool, "loss%s", suffix);
     int label = add_labels(g, real, suffix, w.target, logits);
     if (label < 0) return -1;
+    if (known && known->late) { /* nothing is counted, nothing is right or wrong */
+        int late = meg_graph_add(g, op, name, w.loss, 2, (int[]){logits, label});
+        g->loss[g->losses++] = (meg_loss){late, weight};
+        return late;
+    }
     int weights = w.weighted ? add_weights(g, name, logits) : -1;
     int count = meg_graph_add(g, "label_count", meg_pool_text(g->pool, "label_count%s", suffix),
                               w.labels, w.weighted && !real ? 2 : 1, (int[]){label, weights});

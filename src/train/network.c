@@ -7,6 +7,7 @@
 #include "import/foreign.h"
 #include "import/onnx/onnx.h"
 #include "train/advice.h"
+#include "train/checkpoint/planfile.h"
 #include "train/context.h"
 #include "train/forecast.h"
 #include "train/resume.h"
@@ -300,6 +301,41 @@ meg_status meg_plan_print(const meg_plan *p, const char *what, FILE *out)
         }
     else return meg_fail(&ctx->error, MEG_EARG, "cannot print '%s'; known: summary program", what);
     return MEG_OK;
+}
+
+meg_status meg_plan_save(const meg_plan *p, const char *path)
+{
+    meg_context *ctx = p->owner;
+    meg_status status = meg_rank(ctx) == 0 ? meg_plan_file_write(&ctx->error, path, p) : MEG_OK;
+    return meg_context_agree(ctx, status);
+}
+
+/* All that a rank does for itself. The words are the plan: nothing is chosen besides, unless they say so. */
+static meg_status read_file(meg_graph *g, const char *path, const char *given, meg_pool *pool,
+                            const char **out)
+{
+    meg_context *ctx = context_of(g);
+    meg_plan_text *t = NULL;
+    const char *all = NULL;
+    MEG_TRY(&ctx->error, meg_plan_file_read(&ctx->error, path, &t));
+    meg_status status = meg_plan_text_fits(t, &ctx->error, g, meg_ranks(ctx));
+    if (status == MEG_OK) status = meg_plan_text_join(t, &ctx->error, given ? given : "", &all);
+    if (status == MEG_OK)
+        *out = meg_pool_text(pool, "%s%s", meg_options_has(all, "goal") ? "" : "goal=given ", all);
+    meg_plan_text_free(t);
+    return status;
+}
+
+meg_status meg_plan_load(meg_graph *g, const meg_data *d, const char *path, const char *options,
+                         meg_plan **out)
+{
+    meg_context *ctx = context_of(g);
+    meg_pool *pool = meg_pool_new();
+    const char *words = NULL;
+    meg_status status = meg_context_agree(ctx, read_file(g, path, options, pool, &words));
+    if (status == MEG_OK) status = meg_plan_new(g, d, words, out);
+    meg_pool_free(pool);
+    return status;
 }
 
 void meg_plan_free(meg_plan *p)

@@ -31,6 +31,7 @@ static meg_status prepare_data(meg_trainer *t)
               t->data->set.source, count);
     t->per_epoch = (count + batch - 1) / batch;
     t->steps = (int64_t)(t->options.schedule.epochs * (double)t->per_epoch + 0.5);
+    if (meg_graph_late(t->plan->source)) return MEG_OK; /* batches come from the caller */
     t->reading = meg_wants_of(t->plan, MEG_ENTRY_TRAIN, MEG_ENTRY_TRAIN_TAIL);
     meg_wants_bind(&t->reading, t->plan, &t->data->set);
     meg_loader_options o = {.batch = batch,
@@ -440,6 +441,18 @@ static meg_status take_outcome(meg_trainer *t, tally *y, bool *stop)
     return MEG_OK;
 }
 
+/* The epoch before has ended by then, with all its losses. */
+static meg_status begin_epoch(meg_trainer *t, tally *y, bool *stop)
+{
+    MEG_TRY(&t->ctx->error, take_outcome(t, y, stop));
+    meg_progress p = {.begins = true,
+                      .step = t->step,
+                      .steps = t->steps,
+                      .epoch = (double)(t->step / t->per_epoch)};
+    if (!*stop && !t->watcher(t->watcher_context, &p)) t->wish = true;
+    return MEG_OK;
+}
+
 /* With many ranks, losses are summed up while the next step runs: nobody waits for them. */
 static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
 {
@@ -447,6 +460,8 @@ static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
     meg_batch batch;
     double begin = meg_clock();
     int64_t index = t->step % t->per_epoch;
+    if (t->watcher && t->epochs && index == 0) MEG_TRY(e, begin_epoch(t, y, stop));
+    if (*stop) return MEG_OK;
     pass_over pass = {t->loader, t->data, t->plan->entry[MEG_ENTRY_TRAIN].batch,
                       t->step / t->per_epoch};
     MEG_TRY(e, take_batch(t, &pass, index, &batch));
@@ -469,12 +484,22 @@ static void forget_outcomes(meg_trainer *t)
         meg_engine_outcome(t->engine, &ignored, &o);
 }
 
+meg_status meg_trainer_judges(const meg_trainer *t)
+{
+    MEG_CHECK(&t->ctx->error, !meg_graph_late(t->plan->source), MEG_EARG,
+              "the loss of %s is outside: meg_forward and meg_backward train it, meg_predict gives "
+              "its outputs",
+              t->plan->source->name);
+    return MEG_OK;
+}
+
 meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *out)
 {
     tally y = {0};
     bool stop = false;
     meg_status status = MEG_OK;
     meg_report r;
+    MEG_TRY(&t->ctx->error, meg_trainer_judges(t));
     MEG_CHECK(&t->ctx->error, t->data, MEG_EARG,
               "there is no data set to train on: give meg_trainer_new one, or train on batches "
               "(meg_step)");
@@ -537,6 +562,7 @@ static meg_status evaluate(meg_trainer *t, const pass_over *pass, meg_filled *f,
 static meg_status make_ready(meg_trainer *t, meg_data *d, meg_loader **loader)
 {
     meg_error *e = &t->ctx->error;
+    MEG_TRY(e, meg_trainer_judges(t));
     MEG_TRY(e, meg_data_fits(d, t->plan->source));
     meg_reading r = meg_wants_of(t->plan, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL);
     meg_wants_bind(&r, t->plan, &d->set);

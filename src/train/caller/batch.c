@@ -195,6 +195,7 @@ meg_status meg_step(meg_trainer *t, int count, const meg_tensor tensors[], meg_r
     meg_one_step s;
     meg_report r;
     int entry;
+    MEG_TRY(e, meg_trainer_judges(t));
     MEG_CHECK(e, meg_graph_trainable(t->plan->source) > 0, MEG_EARG,
               "%s has nothing to train: all its weights are frozen, or it has none",
               t->plan->source->name);
@@ -216,6 +217,7 @@ meg_status meg_evaluate_batch(meg_trainer *t, int count, const meg_tensor tensor
     meg_outcome o = {0};
     meg_one_step s;
     meg_report r;
+    MEG_TRY(e, meg_trainer_judges(t));
     MEG_TRY(e, take(t, EVAL, count, tensors, &b));
     MEG_TRY(e, run(t, MEG_ENTRY_EVAL, &b, &s, &o));
     MEG_TRY(e, meg_trainer_report(t, &s, &r));

@@ -78,7 +78,7 @@ static meg_status make_ready(prediction *p)
     meg_trainer *t = p->trainer;
     meg_error *e = &t->ctx->error;
     int64_t batch = t->plan->entry[MEG_ENTRY_EVAL].batch;
-    MEG_CHECK(e, t->plan->options.predict, MEG_EARG,
+    MEG_CHECK(e, t->plan->options.predict || meg_graph_late(t->plan->source), MEG_EARG,
               "%s was planned without memory for its outputs: make the plan with predict=1",
               t->plan->source->name);
     MEG_TRY(e, meg_data_feeds(p->data, t->plan->source));
