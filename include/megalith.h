@@ -85,7 +85,17 @@ typedef struct meg_report {
  * so open one context and keep it. Options: device=cpu|ref|ref64|check threads=N seed=N log=LEVEL
  * pin=0|1. `out` is set even on failure, so that meg_message can say why; close it in any case. */
 meg_status meg_open(const char *options, meg_context **out);
+/* Collective over its ranks. The same on a communicator that the caller has, by its Fortran handle (MPI_Comm_c2f; mpi4py:
+ * comm.py2f()): MPI was begun by the caller, who also ends it, after meg_close. Messages go over a copy of it. */
+meg_status meg_open_on(const char *options, int comm, meg_context **out);
 void meg_close(meg_context *ctx); /* Collective. */
+
+/* Not collective. Ends the whole job with this message on stderr, once where several ranks say the same; does not return. */
+void meg_abort(meg_context *ctx, const char *message)
+#ifdef __GNUC__
+    __attribute__((noreturn))
+#endif
+    ;
 
 /* Not collective. This process among those of the job: 0 and 1 without a launcher. */
 int meg_rank(const meg_context *ctx);
@@ -113,7 +123,8 @@ meg_status meg_graph_model(meg_context *ctx, const char *model, const char *opti
  * input's extents open) freeze=PATTERNS train=PATTERNS (see meg_graph_freeze). What the file lost of the training model is logged as a warning. */
 meg_status meg_graph_load(meg_context *ctx, const char *path, const char *options, meg_graph **out);
 
-/* Not collective. The input of a graph, e.g. "Nx1x28x28": N samples of one 28 x 28 channel. */
+/* Not collective. An input of a graph, e.g. "Nx1x28x28": N samples of one 28 x 28 channel. "Nx128:i32": whole
+ * numbers, ids of tokens or a mask, which have no channels and no gradient. A graph may have several. */
 meg_val meg_input(meg_graph *g, const char *name, const char *shape);
 
 /* Not collective. Applies an operator; its weights are made with it. Options: name=PATH and those
@@ -121,8 +132,14 @@ meg_val meg_input(meg_graph *g, const char *name, const char *shape);
 meg_val meg_layer(meg_graph *g, const char *op, const char *options, meg_val x);
 meg_val meg_join(meg_graph *g, const char *op, const char *options, int count, const meg_val x[]);
 
-/* Not collective. Ends the graph with a loss over `logits`, with its options ("softmax_xent
- * smoothing=0.1 ignore=255"); class labels become its second input. Reports the first error of the chain, if any. */
+/* Not collective. Adds a loss over `logits`, with its options ("softmax_xent smoothing=0.1 ignore=255") and these:
+ * target=NAME, of the labels or targets that it compares with (unless given, "label" or "target"; losses of one
+ * name share them, and those without a name, where shapes are equal), weight=X in the sum of several. Accuracy,
+ * or absolute error, is of the first. An error is kept until meg_graph_done. */
+meg_val meg_graph_loss(meg_graph *g, const char *loss, meg_val logits);
+
+/* Not collective. Ends the graph, with one more such loss, or with NULL. Reports the first error of the chain,
+ * if any. */
 meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits);
 int64_t meg_graph_parameters(const meg_graph *g); /* trainable */
 
@@ -139,6 +156,25 @@ void meg_graph_free(meg_graph *g);
 /* Not collective. Opens a data set, "reader:options": "fashion-mnist:split=train",
  * "npy:images=x.npy labels=y.npy", "synthetic:image=3x224x224 classes=1000". */
 meg_status meg_data_open(meg_context *ctx, const char *source, meg_data **out);
+
+/* Not collective. A data set over arrays in the caller's memory, which must stay: one for each input and each
+ * target of a graph, by their names, shape[0] samples of each. Their shapes are those of the graph's inputs;
+ * classes, ids and masks are whole numbers of any type, below 0 where none counts, NaN where no real target
+ * counts. Options: name=TEXT, for messages. */
+meg_status meg_data_memory(meg_context *ctx, int count, const meg_tensor tensors[],
+                           const char *options, meg_data **out);
+
+/* Sample `index` of all arrays, into `out`: as they were announced, but without the first axis. One call at a
+ * time, from a thread of the library's. Returns 0; else training ends with an error that names the sample. */
+typedef int meg_read(void *user, int64_t index, int count, const meg_tensor out[]);
+typedef struct meg_lazy {
+    meg_read *read;
+    void *user;
+} meg_lazy;
+
+/* Not collective. The same, but samples are read when they are wanted: the arrays' `data` are not looked at. */
+meg_status meg_data_lazy(meg_context *ctx, int count, const meg_tensor tensors[],
+                         const meg_lazy *how, meg_data **out);
 int64_t meg_data_count(const meg_data *d);
 void meg_data_free(meg_data *d);
 
@@ -157,13 +193,21 @@ meg_status meg_plan_resume(meg_graph *g, const meg_data *d, const char *options,
                            meg_plan **out);
 int64_t meg_plan_bytes(const meg_plan *p);  /* predicted peak of the arena of this rank */
 double meg_plan_seconds(const meg_plan *p); /* predicted seconds per step */
+/* Not collective. Does this rank read sample `index` of a batch: any input or target of it? */
+bool meg_plan_reads(const meg_plan *p, int64_t index);
 /* Not collective. Writes "summary" or "program" (every instruction) as text. */
 meg_status meg_plan_print(const meg_plan *p, const char *what, FILE *out);
+/* Collective. The plan's words as a short text, to be read, edited, and used again for the same network on as many ranks.
+ * `options` of meg_plan_load are further words, which may not contradict the file's. */
+meg_status meg_plan_save(const meg_plan *p, const char *path);
+meg_status meg_plan_load(meg_graph *g, const meg_data *d, const char *path, const char *options,
+                         meg_plan **out);
 void meg_plan_free(meg_plan *p);
 
 /* ---- trainer ---- */
 
-/* Collective. Makes the plan's arena and weights; refuses ranks with other data. Options: lr=X
+/* Collective. Makes the plan's arena and weights; refuses ranks with other data. `d` may be NULL: then there is
+ * meg_step, but no meg_train. Options: lr=X
  * (unless given 0.1 of sgd, 0.001 of adam and adamw) lr_schedule=constant|step|cosine drop=FACTOR drop_every=EPOCHS (step) warmup=EPOCHS
  * epochs=N shuffle=0|1 shift=PIXELS flip=0|1 shard=BYTES; checkpoint=FOLDER checkpoint_every=STEPS
  * keep=N resume=auto|yes|no: training goes on from the newest sound checkpoint of the folder, on any
@@ -173,8 +217,44 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
 /* Collective. Trains until `steps` further steps are done (0: to the end of the schedule). */
 meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *report);
 
+typedef enum meg_event_kind {
+    MEG_EPOCH_BEGINS = 0, /* step: done so far; loss and what follows are not set */
+    MEG_STEP_ENDS,
+    MEG_EPOCH_ENDS /* loss, accuracy, absolute_error, samples, seconds: of the steps of this epoch in this call */
+} meg_event_kind;
+
+typedef struct meg_event {
+    meg_event_kind kind;
+    int64_t epoch, step, steps;            /* epoch from 0; steps done, and in all */
+    double loss, accuracy, absolute_error; /* as in meg_report */
+    double lr, seconds;
+    int64_t samples;
+} meg_event;
+
+/* Returns 0; else training stops in order: meg_train returns MEG_EINTERRUPTED on all ranks, at a whole step (on many ranks
+ * one or two later, and one rank's wish is enough). */
+typedef int meg_on_event(void *user, const meg_event *event);
+
+/* Not collective. From now on meg_train calls the function, on every rank that has one, in the thread that trains. NULL: no more. */
+void meg_watch(meg_trainer *t, meg_on_event *observer, void *user);
+
 /* Collective. Loss and accuracy over all of `d`, in evaluation mode. */
 meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *report);
+
+/* Collective. One step on a batch from memory, as meg_data_memory has it: the whole batch of all ranks, shape[0]
+ * samples in each tensor. Rows that meg_plan_reads does not have for this rank are not looked at, nor are
+ * tensors of which the rank reads nothing: these may be missing. A batch may be smaller than the plan's, unless
+ * the network normalises over samples: then the last batch of an epoch, of the data set that the plan was
+ * made with, is the only other size. `report` is this step's. MEG_ENAN: the loss is no number. */
+meg_status meg_step(meg_trainer *t, int count, const meg_tensor tensors[], meg_report *report);
+
+/* Collective. Loss and accuracy of such a batch, in evaluation mode. */
+meg_status meg_evaluate_batch(meg_trainer *t, int count, const meg_tensor tensors[],
+                              meg_report *report);
+
+/* Not collective, but all ranks set the same. The learning rate of steps to come, in place of the schedule's;
+ * below 0: the schedule's. */
+void meg_trainer_lr(meg_trainer *t, double lr);
 
 /* Collective. Weights to or from a safetensors file; written beside it, synced, renamed. */
 meg_status meg_trainer_save(meg_trainer *t, const char *path);
@@ -200,6 +280,17 @@ bool meg_output_at(const meg_trainer *t, int i, meg_tensor *out);
  * with predict=1. `output` has the name of an output (NULL: the first), its type MEG_F32 or MEG_F64, its shape with as many samples
  * as `d` has, and memory, on rank 0; other ranks whose `data` is not NULL get the same. */
 meg_status meg_predict(meg_trainer *t, meg_data *d, meg_tensor *output);
+
+/* Collective. A training step for a loss that the caller computes: the graph ends with the loss "outside". Forward in training
+ * mode (batch statistics, dropout) gives the outputs, by name (NULL: the first), as meg_predict does. `input` has the whole batch
+ * of all ranks, by the names of the inputs; a tensor of which this rank reads nothing may have `data` NULL. It must stay until meg_backward
+ * returns. Where the batch goes in several micro-batches, all go forward first: schedule=gpipe. */
+meg_status meg_forward(meg_trainer *t, int inputs, const meg_tensor input[], int outputs,
+                       meg_tensor output[]);
+/* Collective. Goes back, from rank 0's gradients by the outputs: of the loss of the whole batch, not divided by anything; outputs that
+ * are not named have none. Then gradients of weights can be read (keep_grads=1), and the plan's optimizer has updated the weights with the
+ * trainer's rate: with lr=0 they stay, for an optimizer outside. Another call that runs the network in between gives the step up. */
+meg_status meg_backward(meg_trainer *t, int outputs, const meg_tensor gradient[]);
 
 /* ---- tensors by name ----
  *

@@ -104,9 +104,8 @@ static inline void network_feed(const meg_graph *g, int64_t batch, meg_feed *f)
             else if (kinds) x[k] = floorf((float)(share * (double)kinds));
             else x[k] = (float)meg_random_normal(s, at);
         }
-        fed[f->count++] = (meg_fed){.name = v->name,
-                                    .data = x,
-                                    .dtype = label && kinds ? MEG_I32 : MEG_F32};
+        fed[f->count++] = (meg_fed){
+            .name = v->name, .data = x, .dtype = label && kinds ? MEG_I32 : MEG_F32};
     }
 }
 

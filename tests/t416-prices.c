@@ -224,9 +224,8 @@ static void run_once(meg_plan *p, meg_device *d, collected *c)
     assert_non_null(samples);
     for (int i = 0; i < 4 * 3 * 32 * 32; i++)
         samples[i] = (float)(i % 7) - 3;
-    const meg_fed fed[] = {
-        {.name = "image", .data = samples},
-        {.name = "label", .data = (int32_t[]){0, 1, 2, 3}, .dtype = MEG_I32}};
+    const meg_fed fed[] = {{.name = "image", .data = samples},
+                           {.name = "label", .data = (int32_t[]){0, 1, 2, 3}, .dtype = MEG_I32}};
     meg_feed feed = {.count = 2, .fed = fed, .seed = 1, .step = 1};
     feed.scalars.lr = 0.01;
     if (meg_engine_new(p, d, NULL, &e, 0, &x) != MEG_OK) fail_msg("%s", e.message);

@@ -138,8 +138,7 @@ static void test_missing_targets(void **state)
     assert_true(out.loss == 9);
     feed.count = 1;
     assert_int_equal(meg_engine_step(x, &e, MEG_ENTRY_TRAIN, &feed, &out), MEG_EARG);
-    assert_string_equal(e.message,
-                        "by hand reads 'target', but the step has no numbers for it");
+    assert_string_equal(e.message, "by hand reads 'target', but the step has no numbers for it");
     feed.count = 2;
     fed[1].dtype = MEG_I32;
     assert_int_equal(meg_engine_step(x, &e, MEG_ENTRY_TRAIN, &feed, &out), MEG_EARG);

@@ -21,6 +21,9 @@ typedef struct meg_letter meg_letter; /* under way */
  * library: openmpi, mpich; none: no MPI), else one rank alone. Collective. Freeing it also ends MPI
  * if this call began it, and MPI begins only once in a process: open one, free it last. */
 meg_status meg_comm_open(meg_error *e, meg_comm **out);
+/* On a copy of one that others have, by its Fortran handle: they have begun MPI, and end it after this one is freed.
+ * Collective over its ranks. */
+meg_status meg_comm_open_on(meg_error *e, int fortran, meg_comm **out);
 meg_status meg_comm_alone(meg_error *e, meg_comm **out);
 
 /* What the environment says, before anything is opened: did a launcher start this process, and as

@@ -43,9 +43,11 @@ typedef struct meg_comm_plugin {
     const char *version; /* MEG_VERSION of its build: a stale plug-in is refused */
     int64_t layout;      /* MEG_COMM_LAYOUT, for the same reason */
     meg_status (*open)(meg_error *e, meg_comm **out);
+    meg_status (*open_on)(meg_error *e, int fortran, meg_comm **out);
 } meg_comm_plugin;
 
-#define MEG_COMM_LAYOUT ((int64_t)(sizeof(meg_comm) + 256 * sizeof(meg_comm_kind)))
+#define MEG_COMM_LAYOUT                                                                            \
+    ((int64_t)(sizeof(meg_comm) + 256 * sizeof(meg_comm_kind) + 65536 * sizeof(meg_comm_plugin)))
 #define MEG_COMM_PLUGIN "meg_comm_plugin_mpi"
 
 #endif

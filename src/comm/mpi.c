@@ -431,17 +431,50 @@ static meg_status wrap(meg_error *e, MPI_Comm comm, const mpi *parent, meg_comm 
     return MEG_OK;
 }
 
-/* MPI may have been begun by others, who then also end it. Their messages do not meet ours: we work
- * on a copy of the world. MEGALITH_MPI_PIECE makes pieces small, for tests. */
-static meg_status open_world(meg_error *e, meg_comm **out)
+/* On a copy: the messages of others do not meet ours. MEGALITH_MPI_PIECE makes pieces small, for tests. */
+static meg_status open_copy(meg_error *e, MPI_Comm of, meg_comm **out)
 {
-    int begun = 0, over = 0, provided = 0;
     MPI_Comm comm;
+    TRY_MPI(e, "MPI_Comm_dup", MPI_Comm_dup(of, &comm));
+    MEG_TRY(e, wrap(e, comm, NULL, out));
+    mpi *c = (mpi *)*out;
+    const char *small = getenv("MEGALITH_MPI_PIECE");
+    long long piece = small ? atoll(small) : 0;
+    MPI_Bcast(&piece, 1, MPI_LONG_LONG, 0, comm); /* both sides of a message cut it alike */
+    if (piece >= 8 && piece <= PIECE) c->piece = piece / 8 * 8;
+    return MEG_OK;
+}
+
+static meg_status look(meg_error *e, int *begun)
+{
+    int over = 0;
     MPI_Finalized(&over);
     MEG_CHECK(e, !over, MEG_EUNSUPPORTED,
               "MPI has ended in this process and cannot begin again: open one context at a time, "
               "and keep it");
-    MPI_Initialized(&begun);
+    MPI_Initialized(begun);
+    return MEG_OK;
+}
+
+/* Ranks that others have begun, and will end. */
+static meg_status open_on(meg_error *e, int fortran, meg_comm **out)
+{
+    int begun = 0;
+    MEG_TRY(e, look(e, &begun));
+    MEG_CHECK(e, begun, MEG_EARG,
+              "a communicator was given, but MPI has not begun in this process: begin it first, or "
+              "use meg_open");
+    MPI_Comm comm = MPI_Comm_f2c((MPI_Fint)fortran);
+    MEG_CHECK(e, comm != MPI_COMM_NULL, MEG_EARG,
+              "the communicator is none (MPI_COMM_NULL): only its ranks open a context on it");
+    return open_copy(e, comm, out);
+}
+
+/* MPI may have been begun by others, who then also end it. */
+static meg_status open_world(meg_error *e, meg_comm **out)
+{
+    int begun = 0, provided = 0;
+    MEG_TRY(e, look(e, &begun));
     if (!begun) {
         TRY_MPI(e, "MPI_Init_thread",
                 MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided));
@@ -449,14 +482,8 @@ static meg_status open_world(meg_error *e, meg_comm **out)
         MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
         MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     }
-    TRY_MPI(e, "MPI_Comm_dup", MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    MEG_TRY(e, wrap(e, comm, NULL, out));
-    mpi *c = (mpi *)*out;
-    const char *small = getenv("MEGALITH_MPI_PIECE");
-    long long piece = small ? atoll(small) : 0;
-    c->owner = !begun;
-    MPI_Bcast(&piece, 1, MPI_LONG_LONG, 0, comm); /* both sides of a message cut it alike */
-    if (piece >= 8 && piece <= PIECE) c->piece = piece / 8 * 8;
+    MEG_TRY(e, open_copy(e, MPI_COMM_WORLD, out));
+    ((mpi *)*out)->owner = !begun;
     return MEG_OK;
 }
 
@@ -479,4 +506,5 @@ __attribute__((visibility("default"))) const meg_comm_plugin meg_comm_plugin_mpi
     .version = MEG_VERSION,
     .layout = MEG_COMM_LAYOUT,
     .open = open_world,
+    .open_on = open_on,
 };

@@ -25,13 +25,14 @@ static const launcher LAUNCHERS[] = {
     {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", "PMIX_RANK", "openmpi"}, /* srun --mpi=pmix */
 };
 
-typedef struct package { /* what to install for a library */
-    const char *library, *debian;
+typedef struct package {          /* of a library */
+    const char *library, *debian; /* what to install */
+    const char *soname[2];        /* of which one is there in a process that uses it */
 } package;
 
 static const package PACKAGES[] = {
-    {"openmpi", "libopenmpi-dev"},
-    {"mpich", "libmpich-dev"},
+    {"openmpi", "libopenmpi-dev", {"libmpi.so.40", NULL}},
+    {"mpich", "libmpich-dev", {"libmpich.so.12", "libmpi.so.12"}},
 };
 
 static const package *package_find(const char *library)
@@ -108,7 +109,7 @@ static void *load(const char *library)
     return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
-static meg_status open_plugin(meg_error *e, const package *p, meg_comm **out)
+static meg_status load_plugin(meg_error *e, const package *p, const meg_comm_plugin **out)
 {
     void *handle = load(p->library);
     const char *why = handle ? "" : dlerror();
@@ -121,7 +122,39 @@ static meg_status open_plugin(meg_error *e, const package *p, meg_comm **out)
         e, plugin && strcmp(plugin->version, MEG_VERSION) == 0 && plugin->layout == MEG_COMM_LAYOUT,
         MEG_EUNSUPPORTED,
         "libmegalith_mpi_%s.so is of another build than this library: build both anew", p->library);
+    *out = plugin;
+    return MEG_OK;
+}
+
+static meg_status open_plugin(meg_error *e, const package *p, meg_comm **out)
+{
+    const meg_comm_plugin *plugin = NULL;
+    MEG_TRY(e, load_plugin(e, p, &plugin));
     return plugin->open(e, out);
+}
+
+/* The MPI that this process has loaded; NULL: none that is known. */
+static const package *package_loaded(void)
+{
+    for (size_t i = 0; i < sizeof PACKAGES / sizeof *PACKAGES; i++)
+        for (int k = 0; k < 2 && PACKAGES[i].soname[k]; k++) {
+            void *handle = dlopen(PACKAGES[i].soname[k], RTLD_LAZY | RTLD_NOLOAD);
+            if (!handle) continue;
+            dlclose(handle);
+            return &PACKAGES[i];
+        }
+    return NULL;
+}
+
+meg_status meg_comm_open_on(meg_error *e, int fortran, meg_comm **out)
+{
+    const package *p = package_loaded();
+    const meg_comm_plugin *plugin = NULL;
+    MEG_CHECK(e, p, MEG_EUNSUPPORTED,
+              "a communicator was given, but this process has loaded neither Open MPI nor MPICH: "
+              "begin MPI first, or use meg_open");
+    MEG_TRY(e, load_plugin(e, p, &plugin));
+    return plugin->open_on(e, fortran, out);
 }
 
 /* Without loading it: who asks for all would have several MPIs in one process. */

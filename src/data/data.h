@@ -33,12 +33,12 @@ enum {
     MEG_FIELD_LABEL
 };
 
-typedef struct meg_field { /* an array with a name: one box of numbers a sample */
+typedef struct meg_column { /* an array with a name: one box of numbers a sample */
     const char *name;
     int rank;               /* n included */
     int64_t dims[MEG_AXES]; /* file order, dims[0] = count */
     meg_dtype dtype;        /* as it is stored */
-} meg_field;
+} meg_column;
 
 typedef struct meg_dataset {
     const struct meg_reader *reader;
@@ -53,8 +53,8 @@ typedef struct meg_dataset {
     void *state;            /* of the reader */
     char source[MEG_TEXT];  /* as opened, for messages */
     meg_findings findings;
-    int fields; /* with names; 0: it has a sample and its labels, as above */
-    const meg_field *field;
+    int fields;               /* with names; 0: it has a sample and its labels, as above */
+    const meg_column *column; /* (fields) */
 } meg_dataset;
 
 typedef struct meg_ask { /* for numbers of a data set */
@@ -92,18 +92,27 @@ void meg_dataset_close(meg_dataset *d);
 /* Row-major numbers of a box of one sample's field. */
 meg_status meg_dataset_read(const meg_dataset *d, meg_error *e, const meg_ask *ask, void *out);
 
-typedef struct meg_wanted { /* what a rank reads of a batch, for an input or labels of its network */
-    const char *name;       /* of it */
-    int field;              /* of the data set */
-    bool label;             /* where none counts, they are below 0, or NaN */
-    bool ids;               /* of tokens: have no pixels that could be moved */
-    meg_dtype dtype;        /* MEG_F32, MEG_F64, MEG_I32 */
-    meg_box all;            /* of each sample: n is [0,1) */
-    meg_box box;            /* of that, what is read; empty: nothing */
-    const bool *of;         /* (batch) of which samples; NULL: all */
-    int64_t below;          /* ids and classes must be below it, or below 0: none; 0: not known */
-    int64_t ignore;         /* but this one may be anything; below 0: none */
+typedef struct
+    meg_wanted {      /* what a rank reads of a batch, for an input or labels of its network */
+    const char *name; /* of it */
+    int field;        /* of the data set */
+    bool label;       /* where none counts, they are below 0, or NaN */
+    bool ids;         /* of tokens: have no pixels that could be moved */
+    meg_dtype dtype;  /* MEG_F32, MEG_F64, MEG_I32 */
+    meg_box all;      /* of each sample: n is [0,1) */
+    meg_box box;      /* of that, what is read; empty: nothing */
+    const bool *of;   /* (batch) of which samples; NULL: all */
+    int64_t below;    /* ids and classes must be below it, or below 0: none; 0: not known */
+    int64_t ignore;   /* but this one may be anything; below 0: none */
 } meg_wanted;
+
+int64_t meg_wanted_numbers(const meg_wanted *w); /* of each sample */
+
+/* What is wanted of a sample; ids and classes that a network does not know are refused. */
+meg_status meg_wanted_read(const meg_dataset *d, meg_error *e, const meg_wanted *w, int64_t sample,
+                           void *out);
+meg_status meg_wanted_check(const meg_dataset *d, meg_error *e, const meg_wanted *w, int64_t sample,
+                            const void *data);
 
 /* The fields of a data set without names, all of them. */
 void meg_dataset_wants(const meg_dataset *d, meg_wanted out[2]);
@@ -128,7 +137,8 @@ typedef struct meg_batch { /* borrowed until the next call of meg_loader_next */
     int64_t count;         /* samples in it */
     int wants;
     const meg_wanted *want;
-    void *const *data; /* (wants) (count, c, d, h, w) as `box` has it; what is not wanted is not set */
+    void *const
+        *data; /* (wants) (count, c, d, h, w) as `box` has it; what is not wanted is not set */
 } meg_batch;
 
 meg_status meg_loader_new(meg_error *e, const meg_dataset *d, const meg_loader_options *o,

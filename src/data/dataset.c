@@ -100,7 +100,8 @@ meg_status meg_dataset_read(const meg_dataset *d, meg_error *e, const meg_ask *a
 
 void meg_dataset_wants(const meg_dataset *d, meg_wanted out[2])
 {
-    out[0] = (meg_wanted){.name = "samples", .all = d->sample, .box = d->sample, .ids = d->tokens, .ignore = -1};
+    out[0] = (meg_wanted){
+        .name = "samples", .all = d->sample, .box = d->sample, .ids = d->tokens, .ignore = -1};
     out[1] = (meg_wanted){.name = "labels",
                           .field = MEG_FIELD_LABEL,
                           .label = true,

@@ -62,11 +62,6 @@ static int64_t draw_shift(uint32_t bits, int64_t shift, int64_t extent)
     return (int64_t)(bits % (uint64_t)(2 * shift + 1)) - shift;
 }
 
-static int64_t numbers_of(const meg_wanted *w) /* of a sample */
-{
-    return meg_box_size(&w->box);
-}
-
 /* Labels per pixel move along with their image; ids of tokens stay, and so do labels of the whole sample. */
 static bool has_pixels(const meg_wanted *w)
 {
@@ -131,31 +126,6 @@ enum {
     NOT_A_NUMBER = 0x7fc00000 /* as a float: a target that does not count */
 };
 
-/* An id that the network has no row for would only show as a loss that is no number, and a class that it
- * does not know not at all. */
-static meg_status check_numbers(const meg_loader *l, meg_error *e, const meg_wanted *w,
-                                int64_t sample, const void *data)
-{
-    const int32_t *whole = data;
-    const float *floats = data;
-    int64_t count = w->below > 0 ? numbers_of(w) : 0;
-    for (int64_t i = 0; i < count; i++) {
-        double number = w->dtype == MEG_I32 ? (double)whole[i] : (double)floats[i];
-        if (number < (double)w->below || (w->ignore >= 0 && number == (double)w->ignore)) continue;
-        if (w->label)
-            return meg_fail(e, MEG_EDATA,
-                            "%s: sample %" PRId64 " has the label %.0f in '%s', but the network "
-                            "knows the classes 0..%" PRId64
-                            ": mend it, or use a network for more classes (below 0: does not count)",
-                            l->data->source, sample, number, w->name, w->below - 1);
-        return meg_fail(e, MEG_EDATA,
-                        "%s: sample %" PRId64 " has the token %.0f, but the network knows 0..%" PRId64
-                        ": mend the sample, or use a network for more tokens",
-                        l->data->source, sample, number, w->below - 1);
-    }
-    return MEG_OK;
-}
-
 /* A part of a changed image, or of its labels. */
 static meg_status read_changed(const meg_loader *l, slot *b, const meg_ask *ask, const change *g,
                                const meg_wanted *w, void *out)
@@ -183,11 +153,11 @@ static meg_status fill_sample(const meg_loader *l, slot *b, int64_t i, int64_t s
     for (int k = 0; k < l->options.wants; k++) {
         const meg_wanted *w = &l->options.want[k];
         if (meg_box_empty(&w->box) || (w->of && !w->of[i])) continue;
-        char *out = (char *)b->data[k] + i * numbers_of(w) * meg_dtype_bytes(w->dtype);
+        char *out = (char *)b->data[k] + i * meg_wanted_numbers(w) * meg_dtype_bytes(w->dtype);
         meg_ask ask = {w->field, sample, w->dtype, w->all, w->box};
         if (l->plain && has_pixels(w)) MEG_TRY(&b->error, read_changed(l, b, &ask, &g, w, out));
         else MEG_TRY(&b->error, meg_dataset_read(l->data, &b->error, &ask, out));
-        MEG_TRY(&b->error, check_numbers(l, &b->error, w, sample, out));
+        MEG_TRY(&b->error, meg_wanted_check(l->data, &b->error, w, sample, out));
     }
     return MEG_OK;
 }
@@ -274,7 +244,8 @@ static bool allocate_slot(const meg_loader *l, slot *b, int64_t most)
     b->data = calloc((size_t)l->options.wants + 1, sizeof *b->data);
     for (int k = 0; b->data && k < l->options.wants; k++) {
         const meg_wanted *w = &l->options.want[k];
-        size_t bytes = (size_t)(most * numbers_of(w) + 1) * (size_t)meg_dtype_bytes(w->dtype);
+        size_t bytes = (size_t)(most * meg_wanted_numbers(w) + 1) *
+                       (size_t)meg_dtype_bytes(w->dtype);
         if (posix_memalign(&b->data[k], ALIGNMENT, bytes)) return false;
     }
     return b->data;
@@ -285,7 +256,7 @@ static meg_status allocate(meg_error *e, meg_loader *l)
     int64_t most = l->options.batch < l->data->count ? l->options.batch : l->data->count;
     int64_t all = 1, largest = 0;
     for (int k = 0; k < l->options.wants; k++) {
-        int64_t numbers = numbers_of(&l->options.want[k]);
+        int64_t numbers = meg_wanted_numbers(&l->options.want[k]);
         all += numbers;
         if (numbers > largest) largest = numbers;
     }

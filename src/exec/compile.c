@@ -259,7 +259,7 @@ void meg_load_run(void *load, void *to)
         double weight = l->entry->graph->loss[s->index].weight;
         if (s->dtype == MEG_F64) *(double *)to = weight;
         else *(float *)to = (float)weight;
-    } else if (l->entry->graph->value[s->value].kind == MEG_LABEL) {
+    } else if (s->per_micro) {
         load_labels(l, to);
     } else {
         load_box(l, l->micro, to);

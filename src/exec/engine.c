@@ -37,6 +37,7 @@ struct meg_engine {
     meg_compiled entry[MEG_ENTRIES];
     int64_t steps, asked; /* run; whose outcomes were asked for */
     telling told[TOLD];
+    struct run *paused; /* a step that has gone forward and waits to go back; NULL: none */
 };
 
 /* ---- making ---- */
@@ -89,6 +90,7 @@ void meg_engine_free(meg_engine *x)
 {
     if (!x) return;
     meg_device_wait(x->device);
+    free(x->paused);
     meg_traffic_free(x->traffic); /* before the memory that messages use */
     for (int i = 0; i < MEG_ENTRIES; i++)
         meg_compiled_clear(&x->entry[i]);
@@ -105,6 +107,8 @@ typedef struct run { /* one step of an entry */
     meg_compiled *compiled;
     const meg_feed *feed;
     int loads, reductions; /* used so far */
+    meg_walk walk;
+    bool waits; /* what the walk has come to is still to be done */
 } run;
 
 /* Of an operand's slot; -1: there is none. */
@@ -208,20 +212,33 @@ static meg_status issue(run *r, meg_error *e, const meg_walk *w)
     return meg_traffic_advance(r->x->traffic, e, &moved);
 }
 
-static meg_status run_step(run *r, meg_error *e)
+static meg_status do_one(run *r, meg_error *e)
 {
-    for (meg_walk w = meg_walk_new(r->entry); meg_walk_next(&w);)
-        switch (w.what) {
-        case MEG_WALK_POST:
-            post_traffic(r, &w);
-            break;
-        case MEG_WALK_ISSUE:
-            MEG_TRY(e, issue(r, e, &w));
-            break;
-        case MEG_WALK_END:
-            meg_compiled_frame(r->compiled, w.station, w.line->frame)->last =
-                meg_device_look(r->x->device).put;
-        }
+    const meg_walk *w = &r->walk;
+    switch (w->what) {
+    case MEG_WALK_POST:
+        post_traffic(r, w);
+        break;
+    case MEG_WALK_ISSUE:
+        return issue(r, e, w);
+    case MEG_WALK_END:
+        meg_compiled_frame(r->compiled, w->station, w->line->frame)->last =
+            meg_device_look(r->x->device).put;
+    }
+    return MEG_OK;
+}
+
+/* To the end of the step, or until it is about to go back: the receives of that are posted by then. */
+static meg_status go_on(run *r, meg_error *e, bool forward)
+{
+    if (r->waits) MEG_TRY(e, do_one(r, e));
+    r->waits = false;
+    while (meg_walk_next(&r->walk)) {
+        bool back = r->walk.what == MEG_WALK_ISSUE && r->walk.line->block > MEG_BLOCK_FORWARD;
+        r->waits = forward && back;
+        if (r->waits) return MEG_OK;
+        MEG_TRY(e, do_one(r, e));
+    }
     return MEG_OK;
 }
 
@@ -291,19 +308,72 @@ meg_status meg_engine_outcome(meg_engine *x, meg_error *e, meg_outcome *out)
     return MEG_OK;
 }
 
-meg_status meg_engine_run(meg_engine *x, meg_error *e, int which, const meg_feed *feed)
+static meg_status begin(meg_engine *x, meg_error *e, int which, const meg_feed *feed, run *out)
 {
     const meg_entry *entry = &x->plan->entry[which];
+    meg_engine_give_up(x);
     MEG_TRY(e, meg_compiled_feed(&x->entry[which], e, feed));
     MEG_CHECK(e, meg_engine_waiting(x) < TOLD, MEG_EARG,
               "the outcomes of %d steps are not asked for yet: ask before the next", TOLD);
-    run r = {.x = x, .entry = entry, .compiled = &x->entry[which], .feed = feed};
-    MEG_TRY(e, run_step(&r, e));
+    *out = (run){.x = x, .entry = entry, .compiled = &x->entry[which], .feed = feed};
+    out->walk = meg_walk_new(entry);
+    return MEG_OK;
+}
+
+static meg_status end(run *r, meg_error *e)
+{
+    meg_engine *x = r->x;
     while (!meg_traffic_idle(x->traffic))
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
-    read_totals(&r);
+    read_totals(r);
     meg_device_wait(x->device);
-    return tell(&r, e);
+    return tell(r, e);
+}
+
+meg_status meg_engine_run(meg_engine *x, meg_error *e, int which, const meg_feed *feed)
+{
+    run r;
+    MEG_TRY(e, begin(x, e, which, feed, &r));
+    MEG_TRY(e, go_on(&r, e, false));
+    return end(&r, e);
+}
+
+/* ---- in two halves ---- */
+
+meg_status meg_engine_forward(meg_engine *x, meg_error *e, int which, const meg_feed *feed)
+{
+    run *r = calloc(1, sizeof *r);
+    if (!r) return meg_fail(e, MEG_ENOMEM, "no memory for a step");
+    meg_status status = begin(x, e, which, feed, r);
+    x->paused = r;
+    if (status == MEG_OK) status = go_on(r, e, true);
+    while (status == MEG_OK && meg_traffic_gives(x->traffic))
+        status = meg_traffic_wait(x->traffic, e);
+    meg_device_wait(x->device);
+    return status;
+}
+
+bool meg_engine_paused(const meg_engine *x)
+{
+    return x->paused != NULL;
+}
+
+void meg_engine_give_up(meg_engine *x)
+{
+    if (!x->paused) return;
+    meg_traffic_give_up(x->traffic);
+    free(x->paused);
+    x->paused = NULL;
+}
+
+meg_status meg_engine_backward(meg_engine *x, meg_error *e)
+{
+    MEG_CHECK(e, x->paused, MEG_EARG, "no step has gone forward that could go back");
+    run r = *x->paused;
+    free(x->paused);
+    x->paused = NULL;
+    MEG_TRY(e, go_on(&r, e, false));
+    return end(&r, e);
 }
 
 meg_status meg_engine_step(meg_engine *x, meg_error *e, int which, const meg_feed *feed,

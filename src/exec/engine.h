@@ -56,6 +56,14 @@ meg_status meg_engine_outcome(meg_engine *x, meg_error *e, meg_outcome *out);
 meg_status meg_engine_step(meg_engine *x, meg_error *e, int entry, const meg_feed *feed,
                            meg_outcome *out);
 
+/* The same in two halves, of an entry whose losses are outside (meg_graph_late): forward returns when what others
+ * need has gone, with the outputs there; backward goes on from there, when the feed, which must stay, has the targets.
+ * Another step in between gives the first one up. */
+meg_status meg_engine_forward(meg_engine *x, meg_error *e, int entry, const meg_feed *feed);
+bool meg_engine_paused(const meg_engine *x);
+meg_status meg_engine_backward(meg_engine *x, meg_error *e);
+void meg_engine_give_up(meg_engine *x);
+
 /* A step fails when nothing has moved for so long; 300 s unless told. */
 void meg_engine_watchdog(meg_engine *x, double seconds);
 

@@ -70,6 +70,23 @@ bool meg_traffic_idle(const meg_traffic_list *t)
     return true;
 }
 
+bool meg_traffic_gives(const meg_traffic_list *t)
+{
+    for (int i = 0; i < t->count; i++)
+        if (!t->at[i].item.lasting && t->at[i].item.code != MEG_RECV) return true;
+    return false;
+}
+
+void meg_traffic_give_up(meg_traffic_list *t)
+{
+    int left = 0;
+    for (int i = 0; i < t->count; i++) {
+        if (t->at[i].item.lasting) t->at[left++] = t->at[i];
+        else meg_comm_drop(t->comm, &t->at[i].letter);
+    }
+    t->count = left;
+}
+
 /* ---- observing ---- */
 
 void meg_traffic_observe(meg_traffic_list *t, meg_traffic_observer *observer, void *context)

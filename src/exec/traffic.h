@@ -48,6 +48,11 @@ void meg_traffic_free(meg_traffic_list *t); /* gives up what is under way: after
 void meg_traffic_add(meg_traffic_list *t, const meg_traffic_item *item);
 bool meg_traffic_idle(const meg_traffic_list *t); /* nothing is under way but what lasts */
 
+bool meg_traffic_gives(
+    const meg_traffic_list *t); /* something other ranks may wait for is under way */
+/* Forgets messages that are awaited, but were not sent yet: a step that is not gone on with. */
+void meg_traffic_give_up(meg_traffic_list *t);
+
 /* Does traffic under way touch these bytes in a way that a kernel that reads (or writes) them must
  * wait for? */
 bool meg_traffic_holds(const meg_traffic_list *t, int64_t at, int64_t bytes, bool writes);

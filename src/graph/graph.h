@@ -152,6 +152,8 @@ int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logi
  * makes. Returns how many. */
 int meg_graph_results(const meg_graph *g, int out[MEG_OUTPUTS]);
 
+bool meg_graph_late(const meg_graph *g); /* Is a loss of it computed outside? */
+
 /* Infers all shapes for another batch. */
 meg_status meg_graph_rebatch(meg_graph *g, meg_error *e, int64_t batch);
 
@@ -160,6 +162,6 @@ int meg_graph_find_value(const meg_graph *g, const char *name); /* -1: none */
 /* Numbers that a leaf of whole numbers may have, 0 and on: rows of the smallest table in which its ids are
  * looked up, classes that the losses over its labels tell apart. 0: any. */
 int64_t meg_graph_kinds(const meg_graph *g, int value);
-int meg_graph_consumers(const meg_graph *g, int value);         /* how many (node, input) read it */
+int meg_graph_consumers(const meg_graph *g, int value); /* how many (node, input) read it */
 
 #endif

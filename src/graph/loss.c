@@ -14,7 +14,8 @@
 
 typedef struct wishes { /* what the options say that is not for the loss alone */
     char loss[MEG_TEXT];
-    char labels[64]; /* options of those who read labels */
+    char labels[64];  /* options of those who read labels */
+    char target[128]; /* name of what it compares with; "": any */
     bool weighted;
 } wishes;
 
@@ -30,38 +31,65 @@ static bool read_wishes(meg_graph *g, const char *attrs, wishes *w)
     }
     strcpy(w->loss, attrs);
     w->weighted = meg_options_take(w->loss, "weighted", word, sizeof word) && word[0] != '0';
+    if (meg_options_take(w->loss, "target", w->target, sizeof w->target) && !w->target[0]) {
+        meg_fail(&g->error, MEG_EARG, "%s: target= of a loss is empty, or more than %zu bytes long",
+                 g->name, sizeof w->target - 1);
+        return false;
+    }
     strcpy(text, w->loss);
     if (meg_options_take(text, "ignore", word, sizeof word))
         snprintf(w->labels, sizeof w->labels, "ignore=%s", word);
     return true;
 }
 
-/* Losses of one shape share their labels: the two heads of Inception. */
+static bool same_labels(const meg_value *x, bool real, const meg_box *shape)
+{
+    bool kind = x->kind == MEG_LABEL && real == (x->dtype != MEG_I32);
+    return kind && meg_box_equal(&x->shape, shape);
+}
+
+/* Losses of one shape share their labels: the two heads of Inception. Those with names of their own do not. */
 static int find_labels(const meg_graph *g, bool real, const meg_box *shape)
 {
     for (int i = 0; i < g->values; i++) {
         const meg_value *x = &g->value[i];
-        bool kind = x->kind == MEG_LABEL && real == (x->dtype != MEG_I32);
-        if (kind && meg_box_equal(&x->shape, shape)) return i;
+        const char *usual = real ? "target" : "label";
+        bool plain = strncmp(x->name, usual, strlen(usual)) == 0;
+        if (plain && same_labels(x, real, shape)) return i;
     }
     return -1;
 }
 
+/* The labels of this name; -1: there are none yet, -2: something else has the name. */
+static int named_labels(meg_graph *g, const char *name, bool real, const meg_box *shape)
+{
+    int id = meg_graph_find_value(g, name);
+    if (id >= 0 && !same_labels(&g->value[id], real, shape)) {
+        meg_fail(&g->error, MEG_EARG,
+                 "target=%s: there is already a value of this name, and it is no %s of this loss's "
+                 "shape: use another name",
+                 name, real ? "target" : "label");
+        return -2;
+    }
+    return id;
+}
+
 /* Class labels have all axes of the logits but the channels; targets have all. */
-static int add_labels(meg_graph *g, bool real, const char *suffix, int logits)
+static int add_labels(meg_graph *g, bool real, const char *suffix, const char *target, int logits)
 {
     const meg_value *x = &g->value[logits];
     meg_box shape = x->shape;
     if (!real) shape.hi[MEG_C] = 1;
-    int same = find_labels(g, real, &shape);
-    if (same >= 0) return same;
-    const char *name = meg_pool_text(g->pool, "%s%s", real ? "target" : "label", suffix);
+    int same = *target ? named_labels(g, target, real, &shape) : find_labels(g, real, &shape);
+    if (same != -1) return same;
+    const char *name = *target ? meg_pool_text(g->pool, "%s", target)
+                               : meg_pool_text(g->pool, "%s%s", real ? "target" : "label", suffix);
     if (real) {
-        meg_value target = {.kind = MEG_LABEL, .dtype = MEG_F32, .name = name, .maker = -1};
-        target.rank = x->rank;
-        target.shape = x->shape;
-        memcpy(target.dims, x->dims, sizeof target.dims);
-        return meg_graph_add_leaf_like(g, &target);
+        meg_value made = {.kind = MEG_LABEL, .dtype = MEG_F32, .name = name, .maker = -1};
+        made.rank = x->rank;
+        made.shape = x->shape;
+        memcpy(made.dims, x->dims, sizeof made.dims);
+        return meg_graph_add_leaf_like(g, &made);
     }
     int64_t dims[MEG_AXES];
     int rank = 0;
@@ -95,6 +123,13 @@ int meg_graph_results(const meg_graph *g, int out[MEG_OUTPUTS])
     return count;
 }
 
+bool meg_graph_late(const meg_graph *g)
+{
+    for (int i = 0; i < g->losses; i++)
+        if (g->node[g->value[g->loss[i].value].maker].op->late) return true;
+    return false;
+}
+
 int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight)
 {
     const meg_op *known = meg_op_find(op);
@@ -107,7 +142,13 @@ int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logi
     }
     const char *suffix = g->losses ? meg_pool_text(g->pool, "%d", g->losses + 1) : "";
     const char *name = meg_pool_text(g->pool, "loss%s", suffix);
-    int label = add_labels(g, real, suffix, logits);
+    int label = add_labels(g, real, suffix, w.target, logits);
+    if (label < 0) return -1;
+    if (known && known->late) { /* nothing is counted, nothing is right or wrong */
+        int late = meg_graph_add(g, op, name, w.loss, 2, (int[]){logits, label});
+        g->loss[g->losses++] = (meg_loss){late, weight};
+        return late;
+    }
     int weights = w.weighted ? add_weights(g, name, logits) : -1;
     int count = meg_graph_add(g, "label_count", meg_pool_text(g->pool, "label_count%s", suffix),
                               w.labels, w.weighted && !real ? 2 : 1, (int[]){label, weights});

@@ -114,6 +114,7 @@ typedef struct meg_op {
     bool per_step;    /* its value sums over the micro-batches before anyone reads it */
     bool no_gradient; /* its outputs carry none (counts) */
     bool real_target; /* a loss whose labels are real and have the shape of its first input */
+    bool late;        /* a loss whose target comes when all forwards of the step are done */
     bool report;      /* is no part of what the network is: fingerprints leave it out */
 
     /* What plans and devices ask of an operator, so that they need not know any by name. */

@@ -184,6 +184,7 @@ static meg_status schedule(meg_plan *p, meg_error *e, meg_entry *out)
         out->timetable = forward_only(p);
         return MEG_OK;
     }
+    if (strcmp(name, "auto") == 0 && o->micro > 1 && meg_graph_late(p->source)) name = "gpipe";
     if (strcmp(name, "auto") == 0)
         name = o->stages == 1 ? "serial" : o->chunks > 1 ? "interleaved" : "1f1b";
     MEG_TRY(e, meg_row_find(e, name, &row));

@@ -1,8 +1,8 @@
 /* Advice: see advice.h. */
 #include "train/advice.h"
-#include "train/outlook/remedy.h"
 #include "base/clock.h"
 #include "exec/profile.h"
+#include "train/outlook/remedy.h"
 
 #include <string.h>
 #include <time.h>
@@ -50,7 +50,8 @@ void meg_context_advise(const meg_graph *g, const meg_data *d, const meg_too_lar
     size_t used = strlen(message), size = sizeof ctx->error.message;
     if (meg_comm_rank(ctx->comm) == 0) {
         int count = meg_context_ways(g, d, plan, list);
-        bool helped = strstr(message, MEG_REMEDY); /* a search found something that these ways have not */
+        bool helped = strstr(message,
+                             MEG_REMEDY); /* a search found something that these ways have not */
         if (count || !helped) meg_advice_text(list, count, message + used, size - used);
     }
     if (meg_comm_size(ctx->comm) > 1)

@@ -67,7 +67,7 @@ static meg_status read_probe(const meg_data *d, int64_t index, void *room, probe
     const meg_dataset *s = &d->set;
     meg_error *e = &d->ctx->error;
     for (int i = 0; i < s->fields && i < SAMPLE; i++) {
-        const meg_field *f = &s->field[i];
+        const meg_column *f = &s->column[i];
         meg_ask ask = {.field = i, .index = index, .all = meg_box_of(1, 1, 1, 1, 1)};
         for (int a = 1; a < f->rank; a++)
             ask.all.hi[a] = f->dims[a];

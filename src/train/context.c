@@ -43,14 +43,10 @@ meg_status meg_context_same(meg_context *ctx, const meg_token *token, int count)
     return MEG_OK;
 }
 
-/* Ranks that meet the same trouble let the lowest of them tell it. */
 meg_status meg_context_end(meg_context *ctx, meg_status status)
 {
-    int rank = meg_comm_rank(ctx->comm);
     if (status == MEG_OK || meg_comm_size(ctx->comm) == 1) return status;
-    struct timespec turn = {0, 50000000L * (rank < 10 ? rank : 10)};
-    nanosleep(&turn, NULL);
-    meg_comm_abort(ctx->comm, 1, ctx->error.message);
+    meg_abort(ctx, ctx->error.message);
 }
 
 /* ---- context ---- */
@@ -98,6 +94,28 @@ meg_status meg_context_open(const char *options, meg_comm *comm, meg_context **o
 meg_status meg_open(const char *options, meg_context **out)
 {
     return meg_context_open(options, NULL, out);
+}
+
+meg_status meg_open_on(const char *options, int comm, meg_context **out)
+{
+    meg_error e = {0};
+    meg_comm *c = NULL;
+    if (meg_comm_open_on(&e, comm, &c) == MEG_OK) return meg_context_open(options, c, out);
+    meg_context *ctx = *out = calloc(1, sizeof *ctx);
+    if (!ctx) return MEG_ENOMEM;
+    ctx->error = e;
+    return e.status;
+}
+
+/* A rank that is alone in its trouble speaks at once; where several have the same, the lowest does. */
+void meg_abort(meg_context *ctx, const char *message)
+{
+    int rank = meg_rank(ctx);
+    struct timespec turn = {0, 50000000L * (rank < 10 ? rank : 10)};
+    nanosleep(&turn, NULL);
+    if (ctx && ctx->comm) meg_comm_abort(ctx->comm, 1, message);
+    fprintf(stderr, "megalith: %s\n", message);
+    exit(1);
 }
 
 void meg_close(meg_context *ctx)

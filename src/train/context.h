@@ -52,6 +52,12 @@ meg_status meg_data_fits(const meg_data *d, const meg_graph *g);
 /* The same of samples alone: labels may be missing, or any. */
 meg_status meg_data_feeds(const meg_data *d, const meg_graph *g);
 
+/* The same of a data set whose arrays have names. Those that the rank reads nothing of (NULL: it reads all) may
+ * be missing, and labels, unless they are asked for. */
+struct meg_reading;
+meg_status meg_columns_fit(meg_context *ctx, const meg_graph *g, const meg_dataset *d,
+                           const struct meg_reading *needed, bool labels);
+
 /* Collective. The status that all ranks then have: OK if all are, else that of the lowest rank that
  * failed, with its message. Every collective call of the public interface ends with this. */
 meg_status meg_context_agree(meg_context *ctx, meg_status status);

@@ -53,7 +53,7 @@ static meg_status check_labels(meg_context *ctx, const meg_graph *g, const meg_d
 /* ---- fields with names ---- */
 
 /* Extents of 1 do not matter: a target a sample is (n) or (n, 1). */
-static bool same_extents(const meg_field *f, const meg_value *x)
+static bool same_extents(const meg_column *f, const meg_value *x)
 {
     int i = 1, k = 1;
     for (;;) {
@@ -86,14 +86,14 @@ static const char *leaves_of(const meg_graph *g, char out[MEG_TEXT])
     return out;
 }
 
-static meg_status check_field(meg_context *ctx, const meg_graph *g, const meg_value *x,
-                              const meg_dataset *d)
+static meg_status check_column(meg_context *ctx, const meg_graph *g, const meg_value *x,
+                               const meg_dataset *d)
 {
     char text[MEG_TEXT], has[128], takes[128];
     int at = meg_wants_field(d, x);
     MEG_CHECK(&ctx->error, at >= 0, MEG_EARG, "%s has nothing for '%s': %s takes %s", d->source,
               x->name, g->name, leaves_of(g, text));
-    const meg_field *f = &d->field[at];
+    const meg_column *f = &d->column[at];
     MEG_CHECK(&ctx->error, same_extents(f, x), MEG_EARG,
               "%s: '%s' has the shape %s, but %s takes %s", d->source, f->name,
               shape_text(f->rank, f->dims, has), g->name, shape_text(x->rank, x->dims, takes));
@@ -105,19 +105,25 @@ static meg_status check_field(meg_context *ctx, const meg_graph *g, const meg_va
     return MEG_OK;
 }
 
-static meg_status check_fields(meg_context *ctx, const meg_graph *g, const meg_dataset *d,
-                               bool labels)
+meg_status meg_columns_fit(meg_context *ctx, const meg_graph *g, const meg_dataset *d,
+                           const meg_reading *needed, bool labels)
 {
     char text[MEG_TEXT];
-    for (int i = 0; i < g->values; i++)
-        if (g->value[i].kind == MEG_INPUT || (labels && g->value[i].kind == MEG_LABEL))
-            MEG_TRY(&ctx->error, check_field(ctx, g, &g->value[i], d));
+    int number = 0;
+    for (int i = 0; i < g->values; i++) {
+        const meg_value *x = &g->value[i];
+        if (x->kind != MEG_INPUT && x->kind != MEG_LABEL) continue;
+        bool reads = (labels || x->kind == MEG_INPUT) &&
+                     (!needed || !meg_box_empty(&needed->want[number].box));
+        number++;
+        if (reads || meg_wants_field(d, x) >= 0) MEG_TRY(&ctx->error, check_column(ctx, g, x, d));
+    }
     for (int i = 0; i < d->fields; i++) {
-        int id = meg_graph_find_value(g, d->field[i].name);
+        int id = meg_graph_find_value(g, d->column[i].name);
         bool leaf = id >= 0 && (g->value[id].kind == MEG_INPUT || g->value[id].kind == MEG_LABEL);
         MEG_CHECK(&ctx->error, leaf, MEG_EARG,
                   "%s: '%s' is no input and no target of %s: it takes %s", d->source,
-                  d->field[i].name, g->name, leaves_of(g, text));
+                  d->column[i].name, g->name, leaves_of(g, text));
     }
     return MEG_OK;
 }
@@ -143,7 +149,7 @@ static meg_status check(const meg_data *d, const meg_graph *g, bool labels)
     for (int i = 0; i < g->values; i++)
         inputs += g->value[i].kind == MEG_INPUT;
     MEG_CHECK(&ctx->error, inputs, MEG_EARG, "%s has no input", g->name);
-    if (d->set.fields) return check_fields(ctx, g, &d->set, labels);
+    if (d->set.fields) return meg_columns_fit(ctx, g, &d->set, NULL, labels);
     MEG_CHECK(&ctx->error, inputs == 1, MEG_EARG,
               "%s has one array of samples, but %s takes %s: give them by name (meg_data_memory)",
               d->set.source, g->name, leaves_of(g, text));
@@ -155,7 +161,7 @@ static meg_status check(const meg_data *d, const meg_graph *g, bool labels)
 
 meg_status meg_data_fits(const meg_data *d, const meg_graph *g)
 {
-    return check(d, g, true);
+    return check(d, g, !meg_graph_late(g)); /* a loss outside compares with what it likes */
 }
 
 meg_status meg_data_feeds(const meg_data *d, const meg_graph *g)

@@ -15,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-
 /* ---- the machine ---- */
 
 /* Ranks share the memory of a node; imaginary ones may be spread over machines like this one. */
@@ -135,12 +134,10 @@ static char *nearest_of(const meg_search *s, const meg_search_ask *ask)
     if (s->fits) return text_of("");
     char lacks[32];
     meg_print_bytes(s->list[0].missing, lacks);
-    return text_of(meg_pool_text(s->pool,
-                                 "; the nearest of %d plan%s for %d rank%s lacks %" PRId64
-                                 " bytes (%s): %s%s",
-                                 s->count, s->count == 1 ? "" : "s", ask->ranks,
-                                 ask->ranks == 1 ? "" : "s", s->list[0].missing, lacks, words,
-                                 meg_remedy_find(ask, s->pool)));
+    return text_of(meg_pool_text(
+        s->pool, "; the nearest of %d plan%s for %d rank%s lacks %" PRId64 " bytes (%s): %s%s",
+        s->count, s->count == 1 ? "" : "s", ask->ranks, ask->ranks == 1 ? "" : "s",
+        s->list[0].missing, lacks, words, meg_remedy_find(ask, s->pool)));
 }
 
 static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, meg_forecast *out)
@@ -185,8 +182,9 @@ static meg_status replay(const meg_search_ask *ask, meg_error *e, meg_forecast *
     out->best = text_of("");
     out->nearest = text_of("");
     out->seconds = f->replay.seconds;
-    out->fits = ask->memory == 0 || (ask->limit ? meg_whole_missing(&f->whole, ask->limit, &rank) <= 0
-                                                : meg_whole_bytes(&f->whole) <= ask->memory);
+    out->fits = ask->memory == 0 ||
+                (ask->limit ? meg_whole_missing(&f->whole, ask->limit, &rank) <= 0
+                            : meg_whole_bytes(&f->whole) <= ask->memory);
     if (ctx->foresees) keep(ctx, f);
     else meg_foresight_free(f);
     return MEG_OK;
@@ -196,10 +194,8 @@ static meg_status replay(const meg_search_ask *ask, meg_error *e, meg_forecast *
 static meg_prices *prices_of(const meg_machine *m)
 {
     meg_prices_head head = {.threads = 1, .ranks = (int)m->ranks, .isa = "described"};
-    head.rates = (meg_rates){.flops = m->flops,
-                             .plain = m->flops,
-                             .bandwidth = m->bandwidth,
-                             .launch = m->launch};
+    head.rates = (meg_rates){
+        .flops = m->flops, .plain = m->flops, .bandwidth = m->bandwidth, .launch = m->launch};
     return m->flops > 0 ? meg_prices_new(&head) : NULL;
 }
 

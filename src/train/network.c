@@ -7,12 +7,14 @@
 #include "import/foreign.h"
 #include "import/onnx/onnx.h"
 #include "train/advice.h"
+#include "train/checkpoint/planfile.h"
 #include "train/context.h"
 #include "train/forecast.h"
 #include "train/resume.h"
 #include "zoo/zoo.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,24 +76,37 @@ meg_status meg_graph_train(meg_graph *g, const char *patterns)
     return meg_graph_train_names(g, &context_of(g)->error, patterns);
 }
 
-meg_val meg_input(meg_graph *g, const char *name, const char *shape)
+/* "Nx3x224x224", perhaps with ":f32" or ":i32" behind it. */
+static bool read_shape(const char *shape, int *rank, int64_t dims[MEG_AXES], meg_dtype *dtype)
 {
-    int64_t dims[MEG_AXES] = {1};
-    int rank = 1;
-    if (g->error.status != MEG_OK) return -1;
     const char *at = shape;
     bool good = *at++ == 'N';
+    *rank = 1;
+    *dtype = MEG_F32;
+    dims[0] = 1;
     while (good && *at == 'x') {
         char *end;
-        good = rank < MEG_AXES;
-        if (good) dims[rank++] = strtoll(at + 1, &end, 10), at = end;
+        good = *rank < MEG_AXES;
+        if (good) dims[(*rank)++] = strtoll(at + 1, &end, 10), at = end;
     }
-    if (!good || *at || rank < 2) {
-        meg_fail(&g->error, MEG_EARG, "%s: shape '%s' is not like Nx3x224x224 (up to 5 axes)", name,
-                 shape);
+    if (strcmp(at, ":i32") == 0) *dtype = MEG_I32, at += strlen(at);
+    if (strcmp(at, ":f32") == 0) at += strlen(at);
+    return good && !*at && *rank >= 2;
+}
+
+meg_val meg_input(meg_graph *g, const char *name, const char *shape)
+{
+    int64_t dims[MEG_AXES];
+    int rank;
+    meg_dtype dtype;
+    if (g->error.status != MEG_OK) return -1;
+    if (!read_shape(shape, &rank, dims, &dtype)) {
+        meg_fail(&g->error, MEG_EARG,
+                 "%s: shape '%s' is not like Nx3x224x224 (up to 5 axes), or Nx128:i32 for ids",
+                 name, shape);
         return -1;
     }
-    return meg_graph_input(g, name, rank, dims);
+    return meg_graph_input_typed(g, name, dtype, rank, dims);
 }
 
 meg_val meg_join(meg_graph *g, const char *op, const char *options, int count, const meg_val x[])
@@ -108,11 +123,29 @@ meg_val meg_layer(meg_graph *g, const char *op, const char *options, meg_val x)
     return meg_join(g, op, options, 1, &x);
 }
 
+meg_val meg_graph_loss(meg_graph *g, const char *loss, meg_val logits)
+{
+    char op[64], weight[64] = "";
+    double factor = 1;
+    char *end = weight, *options = meg_pool_text(g->pool, "%s", loss + strcspn(loss, " "));
+    if (g->error.status != MEG_OK) return -1;
+    snprintf(op, sizeof op, "%.*s", (int)strcspn(loss, " "), loss);
+    if (meg_options_take(options, "weight", weight, sizeof weight)) {
+        factor = strtod(weight, &end);
+        if (!*weight || *end || !isfinite(factor)) {
+            meg_fail(&g->error, MEG_EARG, "%s: weight=%s is no number", op, weight);
+            return -1;
+        }
+    }
+    return meg_graph_add_loss(g, op, options, logits, factor);
+}
+
 meg_status meg_graph_done(meg_graph *g, const char *loss, meg_val logits)
 {
-    char op[64];
-    snprintf(op, sizeof op, "%.*s", (int)strcspn(loss, " "), loss);
-    meg_graph_add_loss(g, op, loss + strcspn(loss, " "), logits, 1);
+    if (loss) meg_graph_loss(g, loss, logits);
+    if (g->error.status == MEG_OK && g->losses == 0)
+        meg_fail(&g->error, MEG_EARG, "%s has no loss: give one, or call meg_graph_loss before",
+                 g->name);
     if (g->error.status == MEG_OK) return MEG_OK;
     context_of(g)->error = g->error;
     return g->error.status;
@@ -268,6 +301,41 @@ meg_status meg_plan_print(const meg_plan *p, const char *what, FILE *out)
         }
     else return meg_fail(&ctx->error, MEG_EARG, "cannot print '%s'; known: summary program", what);
     return MEG_OK;
+}
+
+meg_status meg_plan_save(const meg_plan *p, const char *path)
+{
+    meg_context *ctx = p->owner;
+    meg_status status = meg_rank(ctx) == 0 ? meg_plan_file_write(&ctx->error, path, p) : MEG_OK;
+    return meg_context_agree(ctx, status);
+}
+
+/* All that a rank does for itself. The words are the plan: nothing is chosen besides, unless they say so. */
+static meg_status read_file(meg_graph *g, const char *path, const char *given, meg_pool *pool,
+                            const char **out)
+{
+    meg_context *ctx = context_of(g);
+    meg_plan_text *t = NULL;
+    const char *all = NULL;
+    MEG_TRY(&ctx->error, meg_plan_file_read(&ctx->error, path, &t));
+    meg_status status = meg_plan_text_fits(t, &ctx->error, g, meg_ranks(ctx));
+    if (status == MEG_OK) status = meg_plan_text_join(t, &ctx->error, given ? given : "", &all);
+    if (status == MEG_OK)
+        *out = meg_pool_text(pool, "%s%s", meg_options_has(all, "goal") ? "" : "goal=given ", all);
+    meg_plan_text_free(t);
+    return status;
+}
+
+meg_status meg_plan_load(meg_graph *g, const meg_data *d, const char *path, const char *options,
+                         meg_plan **out)
+{
+    meg_context *ctx = context_of(g);
+    meg_pool *pool = meg_pool_new();
+    const char *words = NULL;
+    meg_status status = meg_context_agree(ctx, read_file(g, path, options, pool, &words));
+    if (status == MEG_OK) status = meg_plan_new(g, d, words, out);
+    meg_pool_free(pool);
+    return status;
 }
 
 void meg_plan_free(meg_plan *p)

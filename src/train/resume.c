@@ -8,7 +8,8 @@
 #include <string.h>
 
 /* What is learned, and what a search never touches: not taken from a checkpoint. */
-static const char *const LEARNING[] = {"batch", "norm", "optimizer", "keep_grads", "predict", "goal"};
+static const char *const LEARNING[] = {"batch",      "norm",    "optimizer",
+                                       "keep_grads", "predict", "goal"};
 
 typedef struct recalled { /* what the first rank has found */
     char *options;        /* the given words and those of the checkpoint; "": they are not taken */
@@ -137,9 +138,9 @@ static bool plan_again(const meg_graph *g, const meg_data *d, recalled *r, meg_f
         return true;
     }
     meg_pool *pool = meg_pool_new();
-    char *line = kept(meg_pool_text(
-        pool, "%.*s; they are not taken: %s\n", (int)strcspn(r->line, "\n"), r->line,
-        status == MEG_OK ? "they do not fit into the memory" : ctx->error.message));
+    char *line = kept(
+        meg_pool_text(pool, "%.*s; they are not taken: %s\n", (int)strcspn(r->line, "\n"), r->line,
+                      status == MEG_OK ? "they do not fit into the memory" : ctx->error.message));
     meg_pool_free(pool);
     free(r->line);
     r->line = line;

@@ -69,7 +69,7 @@ static bool warms_up_in_time(const void *state)
 static bool has_pixels(const void *state)
 {
     const meg_dataset *set = ((const training *)state)->set;
-    return !set || set->sample.hi[MEG_H] * set->sample.hi[MEG_W] > 1;
+    return !set || set->fields || set->sample.hi[MEG_H] * set->sample.hi[MEG_W] > 1;
 }
 
 static const meg_rule TRAINER[] = {

@@ -17,15 +17,13 @@
 
 /* ---- making ---- */
 
-/* What a rank can do wrong on its own. */
-static meg_status prepare(meg_trainer *t, const char *options)
+/* Epochs are of a data set; without one there are only steps. */
+static meg_status prepare_data(meg_trainer *t)
 {
     meg_error *e = &t->ctx->error;
-    const meg_trainer_words words = {t->pool, &t->ctx->log, &t->data->set};
-    MEG_TRY(e, meg_trainer_read(&words, e, options, &t->options));
-    if (!meg_options_has(options, "lr")) t->options.schedule.lr = t->plan->optimizer->lr;
     int64_t batch = t->plan->entry[MEG_ENTRY_TRAIN].batch;
     int64_t tail = t->plan->entry[MEG_ENTRY_TRAIN_TAIL].batch, count = t->data->set.count;
+    MEG_TRY(e, meg_data_fits(t->data, t->plan->source));
     MEG_CHECK(e, count % batch == tail, MEG_EARG,
               "%s has %" PRId64
               " samples, but the plan was made for another count: give meg_plan_new"
@@ -33,15 +31,33 @@ static meg_status prepare(meg_trainer *t, const char *options)
               t->data->set.source, count);
     t->per_epoch = (count + batch - 1) / batch;
     t->steps = (int64_t)(t->options.schedule.epochs * (double)t->per_epoch + 0.5);
-    t->wants = meg_wants_of(t->plan, &t->data->set, MEG_ENTRY_TRAIN, MEG_ENTRY_TRAIN_TAIL);
+    if (meg_graph_late(t->plan->source)) return MEG_OK; /* batches come from the caller */
+    t->reading = meg_wants_of(t->plan, MEG_ENTRY_TRAIN, MEG_ENTRY_TRAIN_TAIL);
+    meg_wants_bind(&t->reading, t->plan, &t->data->set);
     meg_loader_options o = {.batch = batch,
                             .shuffle = t->options.shuffle,
                             .shift = t->options.shift,
                             .flip = t->options.flip,
                             .seed = (uint64_t)t->ctx->options.seed,
-                            .wants = t->wants.count,
-                            .want = t->wants.want};
-    return t->wants.any ? meg_loader_new(e, &t->data->set, &o, &t->loader) : MEG_OK;
+                            .wants = t->reading.count,
+                            .want = t->reading.want};
+    return t->reading.any ? meg_loader_new(e, &t->data->set, &o, &t->loader) : MEG_OK;
+}
+
+/* What a rank can do wrong on its own. */
+static meg_status prepare(meg_trainer *t, const char *options)
+{
+    meg_error *e = &t->ctx->error;
+    const meg_trainer_words words = {t->pool, &t->ctx->log, t->data ? &t->data->set : NULL};
+    MEG_TRY(e, meg_trainer_read(&words, e, options, &t->options));
+    if (!meg_options_has(options, "lr")) t->options.schedule.lr = t->plan->optimizer->lr;
+    if (t->data) return prepare_data(t);
+    MEG_CHECK(
+        e, t->options.schedule.kind == MEG_LR_CONSTANT && t->options.schedule.warmup == 0, MEG_EARG,
+        "lr_schedule= and warmup= count epochs, but there is no data set: give meg_trainer_new "
+        "one, or set the rate of each step (meg_trainer_lr)");
+    t->per_epoch = 1;
+    return MEG_OK;
 }
 
 typedef struct need { /* of a rank */
@@ -112,7 +128,8 @@ static meg_status build(meg_trainer *t)
 /* Where training stands. */
 static meg_position position(const meg_trainer *t)
 {
-    return (meg_position){t->step, t->per_epoch, t->data->set.count, t->ctx->options.seed};
+    return (meg_position){t->step, t->per_epoch, t->data ? t->data->set.count : 0,
+                          t->ctx->options.seed};
 }
 
 static meg_status resume(meg_trainer *t)
@@ -160,7 +177,7 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
 {
     meg_context *ctx = p->owner;
     meg_token same[] = {{"other options of the trainer", meg_hash(options ? options : "")},
-                        {"another number of samples", (uint64_t)d->set.count}};
+                        {"another number of samples", d ? (uint64_t)d->set.count : 0}};
     MEG_TRY(&ctx->error, meg_context_same(ctx, same, 2));
     meg_trainer *t = calloc(1, sizeof *t);
     if (t)
@@ -168,11 +185,12 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
                            .plan = p,
                            .data = d,
                            .pool = meg_pool_new(),
+                           .rate = -1,
                            .judged = judged_of(p->source)};
     meg_status status = t ? prepare(t, options)
                           : meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
     status = meg_context_agree(ctx, status);
-    if (status == MEG_OK) status = meg_data_same(d);
+    if (status == MEG_OK && d) status = meg_data_same(d);
     if (status == MEG_OK) status = check_fits(t);
     if (status == MEG_OK) status = meg_context_agree(ctx, build(t));
     if (status == MEG_OK) status = resume(t);
@@ -188,6 +206,7 @@ void meg_trainer_free(meg_trainer *t)
     meg_engine_free(t->engine);
     meg_loader_free(t->loader);
     meg_filled_free(&t->filled);
+    if (t->hand) t->drop_hand(t->hand);
     meg_pool_free(t->pool);
     free(t);
 }
@@ -284,6 +303,28 @@ static meg_status report(const meg_trainer *t, tally *y, double predicted, meg_r
                         .measured_peak_bytes = m.touched,
                         .peak_rss_bytes = m.rss};
     return MEG_OK;
+}
+
+meg_status meg_trainer_report(const meg_trainer *t, const meg_one_step *s, meg_report *out)
+{
+    tally y = {0};
+    meg_outcome o = *s->outcome;
+    o.correct /= (double)t->judged.labels;
+    count_step(&y, &o, s->samples, s->seconds);
+    meg_status status = report(t, &y, s->predicted, out);
+    free(y.time);
+    return status;
+}
+
+double meg_trainer_rate(const meg_trainer *t)
+{
+    double each = 1 / (double)t->per_epoch;
+    return t->rate >= 0 ? t->rate : meg_lr_rate(&t->options.schedule, (double)t->step * each, each);
+}
+
+void meg_trainer_lr(meg_trainer *t, double lr)
+{
+    t->rate = lr;
 }
 
 /* ---- training ---- */
@@ -400,17 +441,31 @@ static meg_status take_outcome(meg_trainer *t, tally *y, bool *stop)
     return MEG_OK;
 }
 
+/* The epoch before has ended by then, with all its losses. */
+static meg_status begin_epoch(meg_trainer *t, tally *y, bool *stop)
+{
+    MEG_TRY(&t->ctx->error, take_outcome(t, y, stop));
+    meg_progress p = {.begins = true,
+                      .step = t->step,
+                      .steps = t->steps,
+                      .epoch = (double)(t->step / t->per_epoch)};
+    if (!*stop && !t->watcher(t->watcher_context, &p)) t->wish = true;
+    return MEG_OK;
+}
+
 /* With many ranks, losses are summed up while the next step runs: nobody waits for them. */
 static meg_status train_step(meg_trainer *t, tally *y, bool *stop)
 {
     meg_error *e = &t->ctx->error;
     meg_batch batch;
-    double begin = meg_clock(), each = 1 / (double)t->per_epoch;
+    double begin = meg_clock();
     int64_t index = t->step % t->per_epoch;
+    if (t->watcher && t->epochs && index == 0) MEG_TRY(e, begin_epoch(t, y, stop));
+    if (*stop) return MEG_OK;
     pass_over pass = {t->loader, t->data, t->plan->entry[MEG_ENTRY_TRAIN].batch,
                       t->step / t->per_epoch};
     MEG_TRY(e, take_batch(t, &pass, index, &batch));
-    double lr = meg_lr_rate(&t->options.schedule, (double)t->step * each, each);
+    double lr = meg_trainer_rate(t);
     MEG_TRY(e, run_step(t, &batch, lr));
     t->step++;
     meg_late_step mine = {t->step, batch.count, lr, meg_clock() - begin, begin};
@@ -429,12 +484,25 @@ static void forget_outcomes(meg_trainer *t)
         meg_engine_outcome(t->engine, &ignored, &o);
 }
 
+meg_status meg_trainer_judges(const meg_trainer *t)
+{
+    MEG_CHECK(&t->ctx->error, !meg_graph_late(t->plan->source), MEG_EARG,
+              "the loss of %s is outside: meg_forward and meg_backward train it, meg_predict gives "
+              "its outputs",
+              t->plan->source->name);
+    return MEG_OK;
+}
+
 meg_status meg_train(meg_trainer *t, int64_t steps, meg_report *out)
 {
     tally y = {0};
     bool stop = false;
     meg_status status = MEG_OK;
     meg_report r;
+    MEG_TRY(&t->ctx->error, meg_trainer_judges(t));
+    MEG_CHECK(&t->ctx->error, t->data, MEG_EARG,
+              "there is no data set to train on: give meg_trainer_new one, or train on batches "
+              "(meg_step)");
     MEG_CHECK(&t->ctx->error, meg_graph_trainable(t->plan->source) > 0, MEG_EARG,
               "%s has nothing to train: all its weights are frozen, or it has none",
               t->plan->source->name);
@@ -480,8 +548,7 @@ static meg_status evaluate(meg_trainer *t, const pass_over *pass, meg_filled *f,
                          .wish = asked,
                          .context = t};
         meg_status status = meg_filled_take(f, e, &b, batch, &feed);
-        if (status == MEG_OK)
-            status = meg_engine_step(t->engine, e, MEG_ENTRY_EVAL, &feed, &o);
+        if (status == MEG_OK) status = meg_engine_step(t->engine, e, MEG_ENTRY_EVAL, &feed, &o);
         if (status == MEG_ENAN) return status;
         MEG_TRY(e, meg_context_end(t->ctx, status));
         o.correct /= (double)t->judged.labels;
@@ -495,11 +562,13 @@ static meg_status evaluate(meg_trainer *t, const pass_over *pass, meg_filled *f,
 static meg_status make_ready(meg_trainer *t, meg_data *d, meg_loader **loader)
 {
     meg_error *e = &t->ctx->error;
+    MEG_TRY(e, meg_trainer_judges(t));
     MEG_TRY(e, meg_data_fits(d, t->plan->source));
-    meg_wants w = meg_wants_of(t->plan, &d->set, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL);
+    meg_reading r = meg_wants_of(t->plan, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL);
+    meg_wants_bind(&r, t->plan, &d->set);
     meg_loader_options o = {
-        .batch = t->plan->entry[MEG_ENTRY_EVAL].batch, .wants = w.count, .want = w.want};
-    return w.any ? meg_loader_new(e, &d->set, &o, loader) : MEG_OK;
+        .batch = t->plan->entry[MEG_ENTRY_EVAL].batch, .wants = r.count, .want = r.want};
+    return r.any ? meg_loader_new(e, &d->set, &o, loader) : MEG_OK;
 }
 
 meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *out)

@@ -41,7 +41,7 @@ static void load_labels(meg_lower *l)
 {
     for (int i = 0; i < l->g->nodes; i++) {
         const meg_node *v = &l->g->node[i];
-        for (int k = 0; k < v->inputs && l->mine[i]; k++)
+        for (int k = 0; k < v->inputs && l->mine[i] && !v->op->late; k++)
             if (l->g->value[v->in[k]].kind == MEG_LABEL && l->home[v->in[k]] < 0)
                 load_label(l, v->in[k]);
     }
@@ -213,7 +213,7 @@ static void hold(meg_lower *l, const meg_node *v)
 /* Does the entry keep what the network makes, for whoever asked for it? */
 static bool keeps_outputs(const meg_lower *l)
 {
-    return !l->entry->train && l->plan->options.predict;
+    return meg_graph_late(l->g) || (!l->entry->train && l->plan->options.predict);
 }
 
 /* A copy that lasts to the end of the step, of all micro-batches. Ranks that make the same leave it to the
@@ -233,6 +233,13 @@ static void keep_outputs(meg_lower *l, const meg_node *v)
     for (int i = 0; keeps_outputs(l) && i < l->g->outputs; i++)
         for (int k = 0; k < v->outputs; k++)
             if (l->g->output[i] == v->out[k]) keep_output(l, v->out[k], i);
+}
+
+/* A loss outside is no number here: its total stays 0. */
+static void forward_late(meg_lower *l, const meg_node *v)
+{
+    l->uses[v->in[0]]--;
+    l->home[v->out[0]] = total_of(l, v->out[0]);
 }
 
 static void forward_node(meg_lower *l, const meg_node *v)
@@ -313,6 +320,7 @@ void meg_lower_forward(meg_lower *l)
             if (!l->mine[i] || early[i] != now) continue;
             if (!now) meg_lower_ahead(l, i, false);
             if (meg_is_move(&g->node[i])) forward_move(l, &g->node[i]);
+            else if (g->node[i].op->late) forward_late(l, &g->node[i]);
             else forward_node(l, &g->node[i]);
         }
         if (now) count_labels(l);

@@ -131,6 +131,21 @@ static meg_status check_tags(const meg_station *t, meg_error *e)
     return MEG_OK;
 }
 
+/* Whoever computes a loss outside wants all outputs before it gives a gradient. */
+static meg_status check_order(const meg_entry *entry, meg_error *e)
+{
+    bool back = false;
+    for (int i = 0; i < entry->lines && entry->train && meg_graph_late(entry->graph); i++) {
+        bool forward = entry->line[i].block == MEG_BLOCK_FORWARD;
+        back = back || entry->line[i].block > MEG_BLOCK_FORWARD;
+        MEG_CHECK(e, !forward || !back, MEG_EUNSUPPORTED,
+                  "schedule=%s goes back before all micro-batches have gone forward, but a loss "
+                  "outside needs all outputs first: use schedule=gpipe, or micro=1",
+                  entry->timetable->schedule);
+    }
+    return MEG_OK;
+}
+
 /* A library's own reduction takes all ranks; halves (zero=) are never its. */
 static meg_status check_sums(const meg_plan *p, const meg_station *t, meg_error *e)
 {
@@ -163,6 +178,7 @@ static meg_status finish(meg_plan *p, meg_error *e, meg_entry *out)
     int tags = meg_entry_tags(out);
     if (tags > p->tags) p->tags = tags;
     write_lines(p, out);
+    MEG_TRY(e, check_order(out, e));
     return meg_entry_check(out, e);
 }
 

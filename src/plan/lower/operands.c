@@ -89,7 +89,7 @@ int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, con
                                         several ? MEG_FORMAT_PLAIN : format, several ? 0 : bytes);
         l->format[value] = l->out->slot[l->home[value]].format;
     }
-    if (l->home[value] < 0 && kind == MEG_INPUT) load(l, value);
+    if (l->home[value] < 0 && (kind == MEG_INPUT || kind == MEG_LABEL)) load(l, value);
     if (l->home[value] < 0 && kind == MEG_MADE) replay(l, value);
     int slot = l->home[value];
     if (l->out->slot[slot].format == format) return slot;

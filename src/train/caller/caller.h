@@ -37,4 +37,8 @@ typedef struct meg_sample_range { /* where samples of a step go to */
 meg_status meg_output_gather(meg_trainer *t, int entry, const meg_output *o, meg_tensor *to,
                              meg_sample_range range);
 
+/* Numbers of the caller's, one for each of an output, as the engine takes them: (samples, c, d, h, w). */
+void meg_output_take(const meg_output *o, const meg_tensor *from, void *to, meg_dtype real,
+                     int64_t samples);
+
 #endif

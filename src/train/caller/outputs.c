@@ -104,6 +104,21 @@ static void place(const gathering *g, const meg_box *box, const void *data)
     }
 }
 
+void meg_output_take(const meg_output *o, const meg_tensor *from, void *to, meg_dtype real,
+                     int64_t samples)
+{
+    int64_t stride[MEG_AXES], p[MEG_AXES], i = 0;
+    meg_box all = o->value->shape;
+    all.hi[MEG_N] = samples;
+    strides_of(o, stride);
+    for (bool on = meg_box_first(&all, p); on; on = meg_box_next(&all, p)) {
+        int64_t at = 0;
+        for (int a = 0; a < MEG_AXES; a++)
+            at += p[a] * stride[a];
+        meg_number_set(to, real, i++, meg_number_at(from->data, from->dtype, at));
+    }
+}
+
 static void count_box(void *context, const meg_box *box, void *data)
 {
     (void)box, (void)data;

@@ -14,7 +14,7 @@ typedef struct prediction {
     meg_output output;
     meg_tensor *to;
     meg_loader *loader; /* NULL: the rank reads no samples */
-    meg_wants wants;    /* inputs only */
+    meg_reading wants;  /* inputs only */
     meg_filled filled;
     int labels; /* of `fed`, after the inputs */
     meg_fed *fed;
@@ -62,7 +62,8 @@ static void clear(prediction *p)
 static void want_inputs(prediction *p)
 {
     const meg_plan *plan = p->trainer->plan;
-    meg_wants all = meg_wants_of(plan, &p->data->set, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL);
+    meg_reading all = meg_wants_of(plan, MEG_ENTRY_EVAL, MEG_ENTRY_EVAL);
+    meg_wants_bind(&all, plan, &p->data->set);
     p->wants.want = all.want;
     for (int i = 0; i < all.count; i++) {
         if (all.want[i].label) continue;
@@ -77,7 +78,7 @@ static meg_status make_ready(prediction *p)
     meg_trainer *t = p->trainer;
     meg_error *e = &t->ctx->error;
     int64_t batch = t->plan->entry[MEG_ENTRY_EVAL].batch;
-    MEG_CHECK(e, t->plan->options.predict, MEG_EARG,
+    MEG_CHECK(e, t->plan->options.predict || meg_graph_late(t->plan->source), MEG_EARG,
               "%s was planned without memory for its outputs: make the plan with predict=1",
               t->plan->source->name);
     MEG_TRY(e, meg_data_feeds(p->data, t->plan->source));

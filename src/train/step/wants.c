@@ -29,7 +29,7 @@ int meg_wants_field(const meg_dataset *d, const meg_value *x)
 {
     if (d->fields == 0) return x->kind == MEG_LABEL ? MEG_FIELD_LABEL : MEG_FIELD_SAMPLE;
     for (int i = 0; i < d->fields; i++)
-        if (strcmp(d->field[i].name, x->name) == 0) return i;
+        if (strcmp(d->column[i].name, x->name) == 0) return i;
     return -1;
 }
 
@@ -38,7 +38,7 @@ static meg_dtype type_of(const meg_plan *p, const meg_dataset *d, const meg_valu
 {
     bool whole = x->dtype == MEG_I32;
     if (d->fields == 0) return whole && x->kind == MEG_LABEL ? MEG_I32 : MEG_F32;
-    bool wide = d->field[field].dtype == MEG_F64 && p->profile.real == MEG_F64;
+    bool wide = d->column[field].dtype == MEG_F64 && p->profile.real == MEG_F64;
     return whole ? MEG_I32 : wide ? MEG_F64 : MEG_F32;
 }
 
@@ -66,25 +66,57 @@ static void look_at(const meg_plan *p, int first, int last, meg_wanted *w)
     }
 }
 
-meg_wants meg_wants_of(const meg_plan *p, const meg_dataset *d, int first, int last)
+meg_reading meg_wants_of(const meg_plan *p, int first, int last)
 {
     const meg_graph *g = p->source;
-    meg_wants out = {.want = meg_pool_alloc(p->pool, ((size_t)g->values + 1) * sizeof *out.want)};
+    meg_reading out = {.want = meg_pool_alloc(p->pool, ((size_t)g->values + 1) * sizeof *out.want)};
     for (int i = 0; i < g->values; i++) {
         const meg_value *x = &g->value[i];
         if (x->kind != MEG_INPUT && x->kind != MEG_LABEL) continue;
         meg_wanted *w = &out.want[out.count++];
         *w = (meg_wanted){.name = x->name,
-                          .field = meg_wants_field(d, x),
+                          .field = -1,
                           .label = x->kind == MEG_LABEL,
                           .ids = x->kind == MEG_INPUT && x->dtype == MEG_I32,
                           .all = x->shape,
                           .below = meg_graph_kinds(g, i),
                           .ignore = ignored(g, i)};
-        w->dtype = type_of(p, d, x, w->field);
         w->all.hi[MEG_N] = 1;
         look_at(p, first, last, w);
         out.any = out.any || !meg_box_empty(&w->box);
     }
     return out;
+}
+
+/* Of one station. */
+static bool reads(const meg_station *t, int64_t n)
+{
+    const meg_graph *g = t->entry->graph;
+    for (int v = 0; v < g->values; v++) {
+        const meg_box *box = &t->box[v];
+        bool leaf = g->value[v].kind == MEG_INPUT || g->value[v].kind == MEG_LABEL;
+        if (leaf && !meg_box_empty(box) && box->lo[MEG_N] <= n && n < box->hi[MEG_N]) return true;
+    }
+    return false;
+}
+
+bool meg_wants_sample(const meg_plan *p, int entry, int64_t index)
+{
+    const meg_entry *e = &p->entry[entry];
+    if (index < 0 || index >= e->batch || e->idle) return false;
+    int64_t m = index / e->graph->batch, n = index % e->graph->batch;
+    for (int k = 0; k < e->stations; k++)
+        if (e->timetable->direction[m] == e->station[k].direction && reads(&e->station[k], n))
+            return true;
+    return false;
+}
+
+void meg_wants_bind(meg_reading *r, const meg_plan *p, const meg_dataset *d)
+{
+    for (int i = 0; i < r->count; i++) {
+        meg_wanted *w = &r->want[i];
+        const meg_value *x = &p->source->value[meg_graph_find_value(p->source, w->name)];
+        w->field = meg_wants_field(d, x);
+        if (w->field >= 0) w->dtype = type_of(p, d, x, w->field);
+    }
 }

@@ -7,15 +7,21 @@
 #include "data/data.h"
 #include "plan/plan.h"
 
-typedef struct meg_wants {
+typedef struct meg_reading {
     int count;
     meg_wanted *want; /* (count) one for each input and each kind of labels of the network */
     bool any;         /* the rank reads something */
-} meg_wants;
+} meg_reading;
 
-/* For batches of `batch` samples that any of the entries from first to last takes. The data fit (fit.c). Of
- * the plan's pool. */
-meg_wants meg_wants_of(const meg_plan *p, const meg_dataset *d, int first, int last);
+/* For batches of `batch` samples that any of the entries from first to last takes. Of the plan's pool. */
+meg_reading meg_wants_of(const meg_plan *p, int first, int last);
+
+/* Does the rank read something of this sample of an entry's batch? */
+bool meg_wants_sample(const meg_plan *p, int entry, int64_t index);
+
+/* From which fields of a data set, and as which type, they are read. Of a data set that does not fit (fit.c), a
+ * field may be -1. */
+void meg_wants_bind(meg_reading *r, const meg_plan *p, const meg_dataset *d);
 
 /* The field of a data set that an input or labels are read from; -1: it has none. */
 int meg_wants_field(const meg_dataset *d, const meg_value *x);
