@@ -1,0 +1,1 @@
+"""Models of other frameworks as a ``Net``: ``capture.torch``, ``capture.keras``."""
