@@ -111,6 +111,7 @@ class Net:
         self.outputs: List[Port] = []
         self.weights: Dict[str, Weight] = {}
         self.aliases: Dict[str, str] = {}  # second names of shared weights -> the name that they have in `weights`
+        self.batch = 0                     # the number that stands for the batch in shapes; 0: shapes say -1
         self.scope = ""                    # of the nodes that are added next
         self.untouched: Dict[str, str] = {}  # names of the framework that the network does not use -> why
         self._names: Dict[str, int] = {}   # how often a stem was asked for: names are found without trying all

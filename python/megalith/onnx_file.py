@@ -127,8 +127,10 @@ def node_names(net: Net) -> List[str]:
     return out
 
 
-def port(p: Port) -> bytes:
-    dims = b"".join(message(1, text(2, "batch") if d is None else integer(1, d)) for d in p.shape)
+def port(p: Port, batch: int) -> bytes:
+    """The batch is a symbol, or the number that stands for it in the network's shapes."""
+    any_size = integer(1, batch) if batch else text(2, "batch")
+    dims = b"".join(message(1, any_size if d is None else integer(1, d)) for d in p.shape)
     kind = integer(1, TYPES[p.dtype]) + (message(2, dims) if p.shape else b"")
     return text(1, p.name) + message(2, message(1, kind))
 
@@ -172,7 +174,7 @@ def write(net: Net, path: "str | os.PathLike[str]", inside: Optional[int] = None
     for w in net.weights.values():
         assert w.array is not None
         graph.append(message(5, tensor_outside(w, data, places[w.name]) if w.name in places else tensor(w.name, w.array)))
-    graph += [message(11, port(p)) for p in net.inputs] + [message(12, port(p)) for p in net.outputs]
+    graph += [message(11, port(p, net.batch)) for p in net.inputs] + [message(12, port(p, net.batch)) for p in net.outputs]
     graph.append(entry(16, "megalith.kinds", kinds(net)))
     if outside:
         with open(path + ".data", "wb") as out:
