@@ -43,7 +43,7 @@ def frozen(c: Capture, n: torch.fx.Node, input: Any, weight: Any, bias: Any, mea
     shape = (-1, *[1] * (rank - 2))
     if not isinstance(mean, Known) or not isinstance(var, Known):
         raise c.refuse("a normalisation in eval() on the meta device is not supported: put it in train()")
-    factor = Known(torch.rsqrt(var.tensor + eps).reshape(shape))
+    factor = Known(torch.rsqrt(var.tensor.double() + eps).reshape(shape))
     y = c.emit("Mul", [c.emit("Sub", [input, Known(mean.tensor.reshape(shape))]), factor])
 
     def wide(v: Any) -> Any:
