@@ -109,7 +109,7 @@ meg_status meg_graph_model(meg_context *ctx, const char *model, const char *opti
                            meg_graph **out);
 
 /* Not collective. The network of an ONNX file, with its weights; the file stays open as long as the
- * graph lives. Options: loss=softmax_xent|none output=NAME image=CxHxW (where the file leaves the
+ * graph lives. Options: loss=NAME (and its words, in quotes) or none output=NAME image=CxHxW (where the file leaves the
  * input's extents open) freeze=PATTERNS train=PATTERNS (see meg_graph_freeze). What the file lost of the training model is logged as a warning. */
 meg_status meg_graph_load(meg_context *ctx, const char *path, const char *options, meg_graph **out);
 

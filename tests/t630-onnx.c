@@ -231,6 +231,17 @@ static void names_and_attributes_survive(void **state)
     meg_graph_destroy(g);
 }
 
+static void a_loss_has_words(void **state)
+{
+    (void)state;
+    meg_graph *g = load(golden("cnn", ".onnx"), "loss='softmax_xent smoothing=0.25 ignore=3'");
+    const meg_node *loss = &g->node[g->value[meg_graph_find_value(g, "loss")].maker];
+    char text[512];
+    meg_options_print(loss->op->params, loss->attr, text, sizeof text);
+    assert_string_equal(text, "ignore=3 smoothing=0.25");
+    meg_graph_destroy(g);
+}
+
 static void losses_of_the_export_are_told(void **state)
 {
     static const struct {
@@ -454,6 +465,7 @@ int main(void)
         cmocka_unit_test(training_form_moves_statistics),
         cmocka_unit_test(round_trips_keep_everything),
         cmocka_unit_test(names_and_attributes_survive),
+        cmocka_unit_test(a_loss_has_words),
         cmocka_unit_test(losses_of_the_export_are_told),
         cmocka_unit_test(weights_reach_the_engine_and_come_back),
         cmocka_unit_test(bad_models_are_refused_with_a_reason),

@@ -29,7 +29,9 @@ enum {
 
 const meg_param meg_onnx_params[] = {
     {"loss", MEG_PARAM_STRING, AT(loss), "softmax_xent",
-     "what the output is trained for; none: plain outputs", NULL, 0, 0},
+     "what the output is trained for, with its words: 'softmax_xent ignore=255'; none: plain "
+     "outputs",
+     NULL, 0, 0},
     {"output", MEG_PARAM_STRING, AT(output), "", "the output to train, where there are several",
      NULL, 0, 0},
     {"image", MEG_PARAM_AXES, AT(image), "0",
@@ -41,13 +43,19 @@ const meg_param meg_onnx_params[] = {
 
 /* ---- needs ---- */
 
+/* Is it trained for this loss? Words may follow the name. */
+static bool trains_for(const meg_onnx_build *b, const char *loss)
+{
+    size_t length = strcspn(b->options.loss, " ");
+    return strlen(loss) == length && strncmp(b->options.loss, loss, length) == 0;
+}
+
 /* The cross entropy takes logits: a softmax behind them would be applied twice. A LogSoftmax may stay:
  * that of its output is its output. */
 static meg_onnx_symbol *before_softmax(meg_onnx_build *b, meg_onnx_symbol *s)
 {
     const meg_onnx_node *n = s->maker >= 0 ? &b->file->node[s->maker] : NULL;
-    if (strcmp(b->options.loss, "softmax_xent") != 0 || !n || !meg_bytes_is(n->op, "Softmax"))
-        return s;
+    if (!trains_for(b, "softmax_xent") || !n || !meg_bytes_is(n->op, "Softmax")) return s;
     meg_onnx_symbol *x = n->inputs ? meg_onnx_symbol_of(b, n->in[0]) : NULL;
     if (!x) return s;
     meg_onnx_warn(b, "the network ends with Softmax, which the loss brings along: it is left out");
@@ -61,7 +69,7 @@ static bool is_wanted(const meg_onnx_build *b, meg_bytes output)
 
 static meg_status want_outputs(meg_onnx_build *b, meg_onnx_symbol *out[MEG_OUTPUTS], int *count)
 {
-    bool loss = strcmp(b->options.loss, "none") != 0;
+    bool loss = !trains_for(b, "none");
     meg_onnx_file *f = b->file;
     *count = 0;
     for (size_t i = 0; i < f->outputs; i++) {
@@ -281,7 +289,7 @@ static void tell_draws(const meg_onnx_build *b)
 static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int count)
 {
     meg_graph *g = b->graph;
-    bool loss = strcmp(b->options.loss, "none") != 0;
+    bool loss = !trains_for(b, "none");
     for (int i = 0; i < count; i++) {
         if (out[i]->view)
             MEG_TRY(b->error, meg_onnx_settle(b, &b->file->node[out[i]->maker], out[i]));
@@ -298,7 +306,10 @@ static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int co
         g->outputs++;
     }
     if (!loss) return MEG_OK;
-    meg_graph_add_loss(g, b->options.loss, "", g->output[0], 1);
+    const char *words = b->options.loss + strcspn(b->options.loss, " ");
+    const char *name = meg_pool_text(g->pool, "%.*s", (int)(words - b->options.loss),
+                                     b->options.loss);
+    meg_graph_add_loss(g, name, words, g->output[0], 1);
     return g->error.status;
 }
 

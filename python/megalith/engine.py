@@ -1,0 +1,194 @@
+"""Graph, plan, data set and trainer of the C library, each a Python object that frees what it holds."""
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+import numpy as np
+
+from . import _c
+from ._library import as_tensor, check, library, tensor_array, words
+from .context import Context, current
+
+
+class _Held:
+    """Something of the library's, freed by `free`. `parents` must live as long."""
+
+    free = ""
+
+    def __init__(self, context: Context, *parents: Any):
+        self.context, self.parents, self.handle = context, parents, ctypes.c_void_p()
+
+    def make(self, function: str, *arguments: Any) -> None:
+        check(self.context.handle, getattr(library(), function)(*arguments, ctypes.byref(self.handle)))
+
+    def close(self) -> None:
+        if self.handle and self.context.handle:
+            getattr(library(), self.free)(self.handle)
+        self.handle = ctypes.c_void_p()
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:  # at the interpreter's end there may be no library any more
+            pass
+
+
+class Graph(_Held):
+    """The network of an ONNX file."""
+
+    free = "meg_graph_free"
+
+    def __init__(self, path: str, context: Optional[Context] = None, **options: Any):
+        super().__init__(context or current())
+        self.make("meg_graph_load", self.context.handle, path.encode(), words(**options))
+
+    @property
+    def parameters(self) -> int:
+        return library().meg_graph_parameters(self.handle)
+
+
+class Data(_Held):
+    """Arrays in memory, one for each input and target, by name; they stay alive with this object."""
+
+    free = "meg_data_free"
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], context: Optional[Context] = None, **options: Any):
+        super().__init__(context or current())
+        self.arrays = {k: np.ascontiguousarray(a) for k, a in arrays.items()}
+        tensors = tensor_array([as_tensor(k, a) for k, a in self.arrays.items()])
+        self.make("meg_data_memory", self.context.handle, len(tensors), tensors, words(**options))
+
+    def __len__(self) -> int:
+        return library().meg_data_count(self.handle)
+
+
+class Plan(_Held):
+    """Who computes what and when; nothing runs. Options are those of `megalith plan` (docs/cli.md)."""
+
+    free = "meg_plan_free"
+
+    def __init__(self, graph: Graph, data: Optional[Data] = None, **options: Any):
+        super().__init__(graph.context, graph, data)
+        self.make("meg_plan_new", graph.handle, data.handle if data else None, words(**options))
+
+    @property
+    def bytes(self) -> int:
+        """Predicted peak of this rank's memory."""
+        return library().meg_plan_bytes(self.handle)
+
+    @property
+    def seconds(self) -> float:
+        """Predicted, per step."""
+        return library().meg_plan_seconds(self.handle)
+
+    def reads(self, index: int) -> bool:
+        """Does this rank read this sample of a batch?"""
+        return library().meg_plan_reads(self.handle, index)
+
+    def text(self, what: str = "summary") -> str:
+        """"summary", or "program": every instruction."""
+        libc = ctypes.CDLL(None)
+        libc.fdopen.restype, libc.fdopen.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_char_p]
+        libc.fclose.argtypes = [ctypes.c_void_p]
+        with tempfile.TemporaryFile("w+") as file:
+            stream = libc.fdopen(os.dup(file.fileno()), b"w")
+            status = library().meg_plan_print(self.handle, what.encode(), stream)
+            libc.fclose(stream)
+            check(self.context.handle, status)
+            file.seek(0)
+            return file.read()
+
+
+class Trainer(_Held):
+    """Memory, weights and steps. All calls but `tensors` are collective: every rank makes them."""
+
+    free = "meg_trainer_free"
+
+    def __init__(self, plan: Plan, data: Optional[Data] = None, **options: Any):
+        super().__init__(plan.context, plan, data)
+        self.make("meg_trainer_new", plan.handle, data.handle if data else None, words(**options))
+
+    def _tensors(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        return tensor_array([as_tensor(k, a) for k, a in arrays.items()])
+
+    def train(self, steps: int = 0) -> _c.Report:
+        """So many steps further on the trainer's data set; 0: to the end of the schedule."""
+        report = _c.Report()
+        check(self.context.handle, library().meg_train(self.handle, steps, ctypes.byref(report)))
+        return report
+
+    def step(self, arrays: Mapping[str, np.ndarray]) -> _c.Report:
+        """One step on the whole batch of all ranks."""
+        report, tensors = _c.Report(), self._tensors(arrays)
+        check(self.context.handle, library().meg_step(self.handle, len(tensors), tensors, ctypes.byref(report)))
+        return report
+
+    def evaluate(self, data: Data) -> _c.Report:
+        report = _c.Report()
+        check(self.context.handle, library().meg_evaluate(self.handle, data.handle, ctypes.byref(report)))
+        return report
+
+    def evaluate_batch(self, arrays: Mapping[str, np.ndarray]) -> _c.Report:
+        report, tensors = _c.Report(), self._tensors(arrays)
+        check(self.context.handle, library().meg_evaluate_batch(self.handle, len(tensors), tensors, ctypes.byref(report)))
+        return report
+
+    def set_lr(self, rate: float) -> None:
+        """The learning rate of steps to come; below 0: the schedule's."""
+        library().meg_trainer_lr(self.handle, rate)
+
+    def save(self, path: str) -> None:
+        """Weights and running statistics, as a safetensors file."""
+        check(self.context.handle, library().meg_trainer_save(self.handle, path.encode()))
+
+    def load(self, path: str) -> None:
+        check(self.context.handle, library().meg_trainer_load(self.handle, path.encode()))
+
+    def export(self, path: str) -> None:
+        """Network and weights as an ONNX file, for inference."""
+        check(self.context.handle, library().meg_trainer_export(self.handle, path.encode()))
+
+    # ---- tensors by name
+
+    def tensors(self, what: str = "value") -> Dict[str, tuple]:
+        """Names and shapes. `what`: value (all of the next three), weight, statistic, fixed, gradient, state."""
+        out, tensor = {}, _c.Tensor()
+        for i in range(library().meg_tensors(self.handle, what.encode())):
+            library().meg_tensor_at(self.handle, what.encode(), i, ctypes.byref(tensor))
+            out[tensor.name.decode()] = tuple(tensor.shape[:tensor.rank])
+        return out
+
+    def get(self, what: str = "value", names: Optional[Sequence[str]] = None, dtype: str = "float32",
+            everywhere: bool = True) -> Dict[str, np.ndarray]:
+        """Tensors by name, whole, whatever the plan does with them; not `everywhere`: only rank 0 has numbers."""
+        shapes = self.tensors(what)
+        here = everywhere or self.context.rank == 0
+        out = {k: np.empty(shapes[k], dtype) for k in (shapes if names is None else names)}
+        tensors = self._tensors(out)
+        for t in tensors if not here else ():
+            t.data = None
+        check(self.context.handle, library().meg_trainer_get_many(self.handle, what.encode(), len(tensors), tensors))
+        return out if here else {}
+
+    def set(self, arrays: Mapping[str, np.ndarray], what: str = "value") -> None:
+        """Rank 0's numbers become those of all ranks."""
+        kept = {k: np.ascontiguousarray(a) for k, a in arrays.items()}
+        tensors = self._tensors(kept)
+        check(self.context.handle, library().meg_trainer_set_many(self.handle, what.encode(), len(tensors), tensors))
+
+
+def registry(name: str) -> List[str]:
+    """Names of what there is: "ops", "devices", "optimizers", "models".
+
+    >>> "sgd" in registry("optimizers")
+    True
+    """
+    out: List[str] = []
+    entry, doc = ctypes.c_char_p(), ctypes.c_char_p()
+    while library().meg_list(name.encode(), len(out), ctypes.byref(entry), ctypes.byref(doc)):
+        assert entry.value is not None
+        out.append(entry.value.decode())
+    return out

@@ -1,0 +1,102 @@
+"""Optimizers as strings, or as objects of PyTorch or Keras, in the words of the C library.
+
+    >>> to_words("adamw", lr=0.01)
+    Optimizer(words={'optimizer': 'adamw'}, lr=0.01)
+"""
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, Dict, Optional
+
+
+@dataclasses.dataclass
+class Optimizer:
+    """`words` go to the plan, `lr` to the trainer (None: the library's own)."""
+
+    words: Dict[str, Any]
+    lr: Optional[float] = None
+
+
+class UnknownOptimizer(ValueError):
+    """An optimizer, or a setting of one, that the C library does not have."""
+
+
+NAMES = ("sgd", "adam", "adamw")
+
+
+def _absent(kind: str, group: Dict[str, Any], *names: str) -> None:
+    for name in names:
+        if group.get(name):
+            raise UnknownOptimizer(f"{kind}({name}={group[name]!r}) is not supported: leave it out")
+
+
+def _torch_sgd(g: Dict[str, Any]) -> Dict[str, Any]:
+    _absent("SGD", g, "dampening", "maximize")
+    out = {"optimizer": "sgd", "momentum": float(g["momentum"]), "weight_decay": float(g["weight_decay"])}
+    return {**out, "nesterov": True} if g.get("nesterov") else out
+
+
+def _torch_adam(kind: str) -> Callable[[Dict[str, Any]], Dict[str, Any]]:
+    def read(g: Dict[str, Any]) -> Dict[str, Any]:
+        _absent(kind, g, "amsgrad", "maximize")
+        name = "adamw" if kind == "AdamW" or g.get("decoupled_weight_decay") else "adam"
+        return {"optimizer": name, "beta1": float(g["betas"][0]), "beta2": float(g["betas"][1]),
+                "epsilon": float(g["eps"]), "weight_decay": float(g["weight_decay"])}
+    return read
+
+
+TORCH = {"SGD": _torch_sgd, "Adam": _torch_adam("Adam"), "AdamW": _torch_adam("AdamW")}
+
+
+def _of_torch(optimizer: Any) -> Optimizer:
+    kind, groups = type(optimizer).__name__, optimizer.param_groups
+    if kind not in TORCH:
+        raise UnknownOptimizer(f"torch.optim.{kind} is not here: use {', '.join('torch.optim.' + k for k in TORCH)}, or your own loop")
+    settings = [{k: v for k, v in g.items() if k != "params"} for g in groups]
+    if any(s != settings[0] for s in settings):
+        raise UnknownOptimizer(f"{kind} has {len(groups)} groups of parameters with different settings: one group is "
+                               "supported; freeze parameters by requires_grad_(False)")
+    return Optimizer(TORCH[kind](settings[0]), float(settings[0]["lr"]))
+
+
+def _of_keras(optimizer: Any) -> Optimizer:
+    kind, c = type(optimizer).__name__, optimizer.get_config()
+    rate = c.get("learning_rate")
+    if not isinstance(rate, (int, float)):
+        raise UnknownOptimizer("a schedule inside of a Keras optimizer is not supported: give a number, and a callback "
+                               "(megalith.callbacks.LearningRateScheduler)")
+    _absent(kind, c, "amsgrad", "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "gradient_accumulation_steps")
+    decay = float(c.get("weight_decay") or 0)
+    if kind == "SGD":
+        words = {"optimizer": "sgd", "momentum": float(c["momentum"])}
+        if c.get("nesterov"):
+            words["nesterov"] = True
+        if decay:
+            raise UnknownOptimizer("SGD(weight_decay=) of Keras shrinks weights apart from the gradient: use AdamW")
+    elif kind in ("Adam", "AdamW"):
+        words = {"optimizer": "adamw" if kind == "AdamW" or decay else "adam", "beta1": float(c["beta_1"]),
+                 "beta2": float(c["beta_2"]), "epsilon": float(c["epsilon"]), "weight_decay": decay}
+    else:
+        raise UnknownOptimizer(f"keras.optimizers.{kind} is not here: use SGD, Adam or AdamW")
+    return Optimizer(words, float(rate))
+
+
+def to_words(optimizer: Any, lr: Optional[float] = None) -> Optimizer:
+    """An optimizer as the library knows it; raises UnknownOptimizer, with what there is."""
+    if isinstance(optimizer, str):
+        if optimizer.lower() not in NAMES:
+            raise UnknownOptimizer(f"optimizer={optimizer!r} is not known: use one of {', '.join(NAMES)}, or an object of "
+                                   "torch.optim or keras.optimizers")
+        return Optimizer({"optimizer": optimizer.lower()}, lr)
+    if isinstance(optimizer, dict):  # {"optimizer": "sgd", "momentum": 0.9, "lr": 0.1}
+        words = dict(optimizer)
+        rate = words.pop("lr", lr)
+        return Optimizer(words, rate)
+    if hasattr(optimizer, "param_groups"):
+        found = _of_torch(optimizer)
+    elif hasattr(optimizer, "get_config"):
+        found = _of_keras(optimizer)
+    else:
+        raise UnknownOptimizer(f"a {type(optimizer).__name__} is no optimizer: use one of {', '.join(NAMES)}, or an object of "
+                               "torch.optim or keras.optimizers")
+    return Optimizer(found.words, found.lr if lr is None else lr)
