@@ -1,0 +1,18 @@
+"""Megalith: trains PyTorch and Keras models that are too large for one device, on one rank or many.
+
+    import megalith
+    model = megalith.Model(net, example=x)          # a torch.nn.Module or a keras.Model
+    model.compile(optimizer="adamw", loss="cross_entropy")
+    model.fit(x, y, batch_size=64, epochs=3)
+    net = model.unwrap()
+
+`megalith run -np 4 train.py` runs the same script on four ranks. docs/python.md is the guide.
+"""
+from . import callbacks
+from ._library import Interrupted, MegalithError, NotFinite
+from .context import init, rank, size
+from .data import BadData
+from .model import Model
+from .net import CaptureError
+
+__all__ = ["BadData", "CaptureError", "Interrupted", "MegalithError", "Model", "NotFinite", "callbacks", "init", "rank", "size"]

@@ -136,6 +136,16 @@ class Trainer(_Held):
         check(self.context.handle, library().meg_evaluate_batch(self.handle, len(tensors), tensors, ctypes.byref(report)))
         return report
 
+    def predict(self, data: Data, output: Any) -> Optional[np.ndarray]:
+        """An output (a Port) of all samples of the data set, in evaluation mode; None on ranks other than 0."""
+        y = np.empty((len(data), *output.shape[1:]), np.float32)
+        tensor = as_tensor(output.name, y)
+        tensor.name = None  # the first
+        if self.context.rank != 0:
+            tensor.data = None
+        check(self.context.handle, library().meg_predict(self.handle, data.handle, ctypes.byref(tensor)))
+        return y if self.context.rank == 0 else None
+
     def set_lr(self, rate: float) -> None:
         """The learning rate of steps to come; below 0: the schedule's."""
         library().meg_trainer_lr(self.handle, rate)

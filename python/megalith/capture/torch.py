@@ -23,7 +23,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 from torch.utils import _pytree as pytree
 
-from ..net import BUFFER, PARAMETER, CaptureError, Net
+from ..net import BUFFER, CONSTANT, PARAMETER, CaptureError, Net
 
 PRIMES = (97, 101, 103, 107, 109, 113, 127, 131, 137, 139)
 
@@ -449,3 +449,40 @@ def capture(module: torch.nn.Module, example: Any) -> Net:
     if not isinstance(module, torch.nn.Module):
         raise CaptureError(f"a torch.nn.Module is expected, not a {type(module).__name__}")
     return Capture(module, _checked_example(module, example)).run()
+
+
+class Captured:
+    """A model of PyTorch, its net, and the way back."""
+
+    def __init__(self, module: torch.nn.Module, example: Any):
+        self.model, self.net = module, capture(module, example)
+
+    def input_arrays(self, x: Any) -> Dict[str, Any]:
+        """A batch as forward takes it, by the names of the net's inputs."""
+        arrays = x if isinstance(x, (list, tuple)) else [x]
+        return {p.name: a for p, a in zip(self.net.inputs, arrays)}
+
+    def _own(self) -> Dict[str, torch.Tensor]:
+        """The module's tensors that the net has, by name."""
+        tensors = _tensors(self.model)
+        return {k: tensors[k] for k, w in self.net.weights.items() if k in tensors and w.kind != CONSTANT}
+
+    def state(self) -> Dict[str, Any]:
+        """The module's numbers now."""
+        return {k: to_numpy(t) for k, t in self._own().items()}
+
+    def unwrap(self, arrays: Dict[str, Any]) -> torch.nn.Module:
+        """Puts the numbers into the user's module, and returns it. Shared weights are one tensor already."""
+        with torch.no_grad():
+            for name, t in self._own().items():
+                if name in arrays:
+                    t.copy_(torch.from_numpy(arrays[name]).reshape(t.shape))
+        return self.model
+
+    def state_dict(self, arrays: Dict[str, Any]) -> Dict[str, torch.Tensor]:
+        """The module's state dict, with these numbers; the module stays as it is."""
+        first, out = _first_names(_tensors(self.model)), self.model.state_dict()
+        for name, t in out.items():
+            if first.get(name, name) in arrays:
+                out[name] = torch.from_numpy(arrays[first.get(name, name)]).reshape(t.shape).to(t.dtype)
+        return out
