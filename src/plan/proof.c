@@ -85,9 +85,9 @@ typedef struct party { /* who takes part in a sum */
     bool all;   /* of all replicas */
 } party;
 
-typedef struct peers { /* of a cursor: the other ends of an exchange's messages, in their order */
+typedef struct peers { /* of a cursor: an exchange's messages, in their order */
     int *first;        /* (exchanges, directions, cursors + 1) */
-    int *cursor;
+    int *link;         /* of each its message's number, the same at both ends */
 } peers;
 
 typedef struct job {
@@ -97,15 +97,15 @@ typedef struct job {
     const meg_entry *e;
     meg_error *error;
     meg_pool *pool;
-    int cursors, exchanges;
+    int cursors, exchanges, links;
     const meg_witness **witness; /* (cursors) */
     bool *idle;                  /* (kinds) */
     peers to, from;              /* whom values go to; whom they come from */
     meg_rehearsal run;
-    int *met;       /* (meetings) a note of each, + 1 */
-    int *count;     /* (meetings) notes that came */
-    int *seen;      /* (tags, 2) how many of the cursor's messages had this tag */
-    table messages; /* one side of each, that waits for the other */
+    int *met;     /* (meetings) a note of each, + 1 */
+    int *count;   /* (meetings) notes that came */
+    int *seen;    /* (tags, 2) how many of the cursor's messages had this tag */
+    int *waiting; /* (2 * micro-batches, links) the note of the side that came first, + 1 */
     table meetings;
 } job;
 
@@ -177,7 +177,7 @@ static void list_peers(job *j, exchange x, bool write)
             if (!travels(j, x.value, m)) continue;
             int *out = seat(j, &j->to, x.number, x.direction, from + !write);
             int *in = seat(j, &j->from, x.number, x.direction, there + !write);
-            if (write) j->to.cursor[*out] = there, j->from.cursor[*in] = from;
+            if (write) j->to.link[*out] = j->from.link[*in] = j->links++;
             ++*out, ++*in;
         }
     }
@@ -211,46 +211,33 @@ static void find_peers(job *j)
     all_peers(j, false);
     for (int i = 0; i < 2; i++) {
         size_t all = (size_t)add_up(both[i], seats) + 1;
-        both[i]->cursor = meg_pool_alloc(j->pool, all * sizeof(int));
+        both[i]->link = meg_pool_alloc(j->pool, all * sizeof(int));
     }
     all_peers(j, true);
     for (int i = 0; i < 2; i++) {
         memmove(both[i]->first + 1, both[i]->first, (seats - 1) * sizeof(int));
         both[i]->first[0] = 0;
     }
+    size_t waiting = 2 * (size_t)j->e->micro * (size_t)j->links + 1;
+    j->waiting = meg_pool_alloc(j->pool, waiting * sizeof(int));
 }
 
 /* ---- messages ---- */
 
-typedef struct message { /* a note, as the tag tells it */
-    int number, direction;
-    bool back;
-} message;
-
-static message decode(const job *j, int tag)
+/* Where the side of a message that comes first waits for the other: the tag tells exchange, micro-batch and
+ * pass, and messages of one tag go in the layouts' order. NULL: the layouts know of no such message. */
+static int *meeting_place(job *j, int cursor, const meg_traffic_note *n)
 {
     const meg_entry *e = j->e;
-    int at = tag - meg_tag_of_exchange(e, 0), rest = at % (2 * e->micro);
-    return (message){.number = at / (2 * e->micro),
-                     .direction = e->timetable->direction[rest % e->micro],
-                     .back = rest >= e->micro};
-}
-
-/* Who is at the other end of a note; *nth: which one it is of those with the same ends and tag. -1: the
- * layouts know of no such message. */
-static int other_end(job *j, int cursor, const meg_traffic_note *n, int *nth)
-{
-    message m = decode(j, n->tag);
-    bool sends = n->code == MEG_SEND;
-    const peers *p = sends != m.back ? &j->to : &j->from;
-    if (m.number < 0 || m.number >= j->exchanges) return -1;
-    const int *first = seat(j, p, m.number, m.direction, cursor);
-    int at = first[0] + j->seen[2 * n->tag + sends]++;
-    if (at >= first[1]) return -1;
-    *nth = 0;
-    for (int i = first[0]; i < at; i++)
-        *nth += p->cursor[i] == p->cursor[at];
-    return p->cursor[at];
+    int at = n->tag - meg_tag_of_exchange(e, 0), run = at % (2 * e->micro);
+    int number = at / (2 * e->micro);
+    bool back = run >= e->micro, sends = n->code == MEG_SEND;
+    const peers *p = sends != back ? &j->to : &j->from;
+    if (at < 0 || number >= j->exchanges) return NULL;
+    const int *first = seat(j, p, number, e->timetable->direction[run % e->micro], cursor);
+    int mine = first[0] + j->seen[2 * n->tag + sends]++;
+    if (mine >= first[1]) return NULL;
+    return &j->waiting[(size_t)run * (size_t)j->links + (size_t)p->link[mine]];
 }
 
 static meg_status lonely(const job *j, int cursor, const meg_traffic_note *n)
@@ -266,14 +253,14 @@ static meg_status lonely(const job *j, int cursor, const meg_traffic_note *n)
 static meg_status match_message(job *j, int cursor, int number)
 {
     const meg_traffic_note *n = &j->run.list[cursor]->note[number];
-    int nth, note = j->run.first[cursor] + number, other = other_end(j, cursor, n, &nth), there;
-    if (other < 0) return lonely(j, cursor, n);
-    bool sends = n->code == MEG_SEND;
-    uint64_t key = meg_hash_word(meg_hash("message"), (uint64_t)(sends ? cursor : other));
-    key = meg_hash_word(key, (uint64_t)(sends ? other : cursor));
-    key = meg_hash_word(meg_hash_word(key, (uint64_t)n->tag), (uint64_t)nth);
-    int partner = table_put(&j->messages, key, note);
-    if (partner < 0) return MEG_OK;
+    int note = j->run.first[cursor] + number, there;
+    int *place = meeting_place(j, cursor, n);
+    if (!place) return lonely(j, cursor, n);
+    if (!*place) {
+        *place = note + 1;
+        return MEG_OK;
+    }
+    int partner = *place - 1;
     const meg_traffic_note *o = note_at(j, partner, &there);
     if (o->code == n->code || j->run.partner[partner] >= 0) return lonely(j, cursor, n);
     MEG_CHECK(j->error, o->bytes == n->bytes && o->like == n->like, MEG_EARG,
@@ -440,6 +427,7 @@ static void make_room(job *j, int entry)
 {
     size_t cursors = (size_t)j->cursors + 1;
     int tags = 0;
+    size_t sums = 0;
     j->witness = meg_pool_alloc(j->pool, cursors * sizeof *j->witness);
     j->run.lists = j->cursors;
     j->run.list = meg_pool_alloc(j->pool, cursors * sizeof *j->run.list);
@@ -449,8 +437,10 @@ static void make_room(job *j, int entry)
         j->witness[i] = w;
         j->run.list[i] = &w->events;
         j->run.first[i + 1] = j->run.first[i] + w->events.notes;
-        for (int k = 0; k < w->events.notes; k++)
+        for (int k = 0; k < w->events.notes; k++) {
             if (w->events.note[k].tag >= tags) tags = w->events.note[k].tag + 1;
+            sums += w->events.note[k].code == MEG_REDUCE;
+        }
     }
     size_t notes = (size_t)j->run.first[j->cursors] + 1;
     j->run.partner = meg_pool_alloc(j->pool, notes * sizeof(int));
@@ -459,8 +449,7 @@ static void make_room(job *j, int entry)
     j->met = meg_pool_alloc(j->pool, notes * sizeof(int));
     j->count = meg_pool_alloc(j->pool, notes * sizeof(int));
     j->seen = meg_pool_alloc(j->pool, 2 * ((size_t)tags + 1) * sizeof(int));
-    j->messages = table_new(j->pool, notes / 2 + 1);
-    j->meetings = table_new(j->pool, notes);
+    j->meetings = table_new(j->pool, sums);
 }
 
 static meg_status check_entry(job *j, int entry)

@@ -249,6 +249,11 @@ static void wait(writer *w, const meg_walk *at)
     }
 }
 
+static bool is_traffic(const meg_instr *i)
+{
+    return i->code == MEG_SEND || i->code == MEG_RECV || i->code == MEG_REDUCE;
+}
+
 void meg_events_of(const meg_plan *p, int entry, meg_events *out)
 {
     *out = (meg_events){.rank = p->world.rank};
@@ -257,10 +262,11 @@ void meg_events_of(const meg_plan *p, int entry, meg_events *out)
     if (!w.team) abort();
     for (int i = 0; i < w.entry->teams; i++)
         w.team[i] = hash_team(&w.entry->team[i]);
+    for (int i = 0; i < MEG_REGIONS; i++)
+        meg_open_over(&w.memory[i], p->bytes[i]);
     for (meg_walk at = meg_walk_new(w.entry); meg_walk_next(&at);) {
         if (at.what == MEG_WALK_END || at.instr->code == MEG_FREE) continue;
-        bool traffic = at.instr->code == MEG_SEND || at.instr->code == MEG_RECV ||
-                       at.instr->code == MEG_REDUCE;
+        bool traffic = is_traffic(at.instr);
         if (traffic) post(&w, &at);
         else wait(&w, &at);
         w.work += at.instr->seconds;

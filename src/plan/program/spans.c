@@ -27,6 +27,56 @@ static int seat_of(const list *l, int64_t lo, int number)
     return first;
 }
 
+/* ---- cells ---- */
+
+void meg_open_over(meg_open_spans *s, int64_t bytes)
+{
+    while (bytes >> s->shift > MEG_SPAN_CELLS - 2)
+        s->shift++;
+    s->taken = calloc(MEG_SPAN_CELLS / 64, sizeof *s->taken);
+    s->touching = calloc(MEG_SPAN_CELLS, sizeof *s->touching);
+    if (!s->taken || !s->touching) abort();
+}
+
+/* Cells of lo..hi, the first one and how many; a stretch of no bytes has the one that it lies in. */
+static int cells_of(const meg_open_spans *s, int64_t lo, int64_t hi, int64_t *first)
+{
+    int64_t last = (hi > lo ? hi - 1 : lo) >> s->shift;
+    *first = lo >> s->shift;
+    return last - *first >= MEG_SPAN_CELLS ? MEG_SPAN_CELLS : (int)(last - *first) + 1;
+}
+
+static void touch_cells(meg_open_spans *s, int64_t lo, int64_t hi, int by)
+{
+    int64_t first = 0;
+    int count = s->taken ? cells_of(s, lo, hi, &first) : 0;
+    for (int64_t i = first; i < first + count; i++) {
+        size_t cell = (size_t)i % MEG_SPAN_CELLS;
+        uint64_t bit = (uint64_t)1 << cell % 64;
+        s->touching[cell] += by;
+        if (s->touching[cell]) s->taken[cell / 64] |= bit;
+        else s->taken[cell / 64] &= ~bit;
+    }
+}
+
+static bool is_clear(const meg_open_spans *s, int64_t lo, int64_t hi)
+{
+    int64_t first;
+    int count = cells_of(s, lo, hi, &first);
+    size_t cell = (size_t)first % MEG_SPAN_CELLS;
+    while (count > 0) {
+        int here = 64 - (int)(cell % 64); /* to the end of the word */
+        uint64_t bits = s->taken[cell / 64] >> cell % 64;
+        if (count < here) bits &= ((uint64_t)1 << count) - 1;
+        if (bits) return false;
+        count -= here;
+        cell = (cell + (size_t)here) % MEG_SPAN_CELLS;
+    }
+    return true;
+}
+
+/* ---- spans ---- */
+
 void meg_open_add(meg_open_spans *s, int64_t lo, int64_t hi, int number)
 {
     int size = size_of(lo, hi);
@@ -36,6 +86,7 @@ void meg_open_add(meg_open_spans *s, int64_t lo, int64_t hi, int number)
     l->at = meg_grow(l->at, &l->room, (size_t)l->count + 1, sizeof *l->at);
     memmove(l->at + at + 1, l->at + at, (size_t)(l->count++ - at) * sizeof *l->at);
     l->at[at] = (meg_open_span){lo, hi, number};
+    touch_cells(s, lo, hi, 1);
     s->count++;
 }
 
@@ -46,12 +97,14 @@ void meg_open_drop(meg_open_spans *s, int64_t lo, int64_t hi, int number)
     int at = seat_of(l, lo, number);
     if (l->count == 1) s->sizes &= ~((uint64_t)1 << size);
     memmove(l->at + at, l->at + at + 1, (size_t)(--l->count - at) * sizeof *l->at);
+    touch_cells(s, lo, hi, -1);
     s->count--;
 }
 
 int meg_open_find(const meg_open_spans *s, int64_t lo, int64_t hi, int count, int **out,
                   size_t *room)
 {
+    if (s->taken && is_clear(s, lo, hi)) return count;
     for (uint64_t sizes = s->sizes; sizes; sizes &= sizes - 1) {
         int i = __builtin_ctzll(sizes);
         const list *l = &s->size[i];
@@ -85,5 +138,7 @@ void meg_open_free(meg_open_spans *s)
 {
     for (int i = 0; i < MEG_SPAN_SIZES; i++)
         free(s->size[i].at);
+    free(s->taken);
+    free(s->touching);
     *s = (meg_open_spans){0};
 }

@@ -1,12 +1,14 @@
 /* Open spans: numbered stretches of memory, of which one asks again and again which ones meet another
  * stretch. They may overlap. Kept by size, in powers of two, and within a size by their first byte, so
- * that of each size only those are looked at that begin near enough.
+ * that of each size only those are looked at that begin near enough. Most questions are about memory where
+ * nothing is open: a map of cells says so at once.
  */
 #ifndef MEG_PLAN_PROGRAM_SPANS_H
 #define MEG_PLAN_PROGRAM_SPANS_H
 
 #include "base/pool.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct meg_open_span {
@@ -15,7 +17,8 @@ typedef struct meg_open_span {
 } meg_open_span;
 
 enum {
-    MEG_SPAN_SIZES = 64
+    MEG_SPAN_SIZES = 64,
+    MEG_SPAN_CELLS = 1 << 14 /* a byte is in cell (byte >> shift) mod so many */
 };
 
 typedef struct meg_open_spans { /* empty: all zero */
@@ -26,7 +29,13 @@ typedef struct meg_open_spans { /* empty: all zero */
         meg_open_span *at; /* by lo, then by number */
         size_t room;
     } size[MEG_SPAN_SIZES]; /* i: of 2^i bytes or more, and less than twice as many; 0: or none */
+    int shift;
+    uint64_t *taken; /* bits: cells that any of them touches; NULL: there is no map */
+    int *touching;   /* how many do */
 } meg_open_spans;
+
+/* Gives an empty one a map, whose cells are so large that they do for so many bytes. */
+void meg_open_over(meg_open_spans *s, int64_t bytes);
 
 void meg_open_add(meg_open_spans *s, int64_t lo, int64_t hi, int number);
 void meg_open_drop(meg_open_spans *s, int64_t lo, int64_t hi, int number); /* it is there */

@@ -69,17 +69,18 @@ void meg_actor_clear(meg_actor *a)
     *a = (meg_actor){0};
 }
 
-meg_transit meg_actor_sum(const meg_actor *a, int note, const meg_machine *m)
+meg_transit meg_actor_sum(const meg_actor *a, int note, const meg_machine *m, meg_transits *known)
 {
     const meg_traffic_note *n = &a->events.note[note];
     const meg_team *team = &a->team[n->crew];
     const meg_allreduce_kind *const kind[] = {a->allreduce, &meg_ring_scatter, &meg_ring_gather};
     int64_t each = a->number_bytes;
-    return meg_transit_of_sum(m, &(meg_transit_sum){.kind = kind[n->how / 2],
-                                                    .ranks = team->count,
-                                                    .rank = team->rank,
-                                                    .count = (n->bytes + each - 1) / each,
-                                                    .element_bytes = each,
-                                                    .piece = MEG_REDUCE_PIECE,
-                                                    .pieces = MEG_REDUCE_PIECES});
+    meg_transit_sum sum = {.kind = kind[n->how / 2],
+                           .ranks = team->count,
+                           .rank = team->rank,
+                           .count = (n->bytes + each - 1) / each,
+                           .element_bytes = each,
+                           .piece = MEG_REDUCE_PIECE,
+                           .pieces = MEG_REDUCE_PIECES};
+    return meg_transits_of_sum(known, m, &sum);
 }

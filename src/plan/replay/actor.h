@@ -16,13 +16,13 @@ typedef struct meg_actor { /* what a replay must know of a rank, or of one of se
     int64_t number_bytes; /* of what is summed */
     int threads;          /* of its device */
     double issue, post;   /* seconds of the host's thread for a kernel, for a message or sum */
-    double wake;          /* seconds until a device that has nothing to do begins with what it is given */
+    double wake; /* seconds until a device that has nothing to do begins with what it is given */
 } meg_actor;
 
 void meg_actor_make(const meg_plan *p, int entry, meg_actor *out);
 void meg_actor_clear(meg_actor *a);
 
 /* What the sum of a note costs. */
-meg_transit meg_actor_sum(const meg_actor *a, int note, const meg_machine *m);
+meg_transit meg_actor_sum(const meg_actor *a, int note, const meg_machine *m, meg_transits *known);
 
 #endif

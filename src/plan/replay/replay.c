@@ -57,7 +57,7 @@ typedef struct actor {
 
 typedef struct activity {
     double left, speed;
-    int actor;      /* whose kernels; -1: traffic */
+    int actor;          /* whose kernels; -1: traffic */
     meg_meeting *where; /* traffic: all of its sides */
     double begin;
     meg_transit transit; /* still to come, while there is latency */
@@ -72,8 +72,10 @@ typedef struct replay {
     int acts;
     size_t act_room;
     meg_meetings *meetings;
-    meg_likes *likes; /* where actors stand for several ranks: sides of messages begin each for itself */
+    meg_likes
+        *likes; /* where actors stand for several ranks: sides of messages begin each for itself */
     meg_resources resources;
+    meg_transits sums;
     double now;
     int running; /* actors that are not finished */
     meg_replay_observer *observer;
@@ -145,8 +147,7 @@ static double overlooked(const replay *r, const meg_meeting *m, const meg_transi
     for (int i = 0; i < m->sides; i++)
         most = fmax(most, overlooked_by(&r->actor[m->side[i].actor], t));
     if (!r->likes) return most;
-    if (n->code != MEG_REDUCE)
-        return fmax(most, overlooked_by(&r->actor[actor_of(r, n->peer)], t));
+    if (n->code != MEG_REDUCE) return fmax(most, overlooked_by(&r->actor[actor_of(r, n->peer)], t));
     for (int i = 0; i < a->crew_actors[n->crew]; i++)
         most = fmax(most, overlooked_by(&r->actor[a->crew_who[n->crew][i]], t));
     return most;
@@ -158,7 +159,8 @@ static void begin_traffic(replay *r, meg_meeting *m)
     const meg_traffic_note *n = note_at(r, m->side[0]);
     bool sum = n->code == MEG_REDUCE;
     if (sum)
-        a.transit = meg_actor_sum(r->actor[m->side[0].actor].is, m->side[0].note, r->job->machine);
+        a.transit = meg_actor_sum(r->actor[m->side[0].actor].is, m->side[0].note, r->job->machine,
+                                  &r->sums);
     else
         a.transit = meg_transit_message(r->job->machine, rank_of(r, m->side[0].actor), n->peer,
                                         n->bytes);
@@ -209,7 +211,8 @@ static void move(replay *r, activity *a)
     a->left = t->seconds;
     want_cores(r, a);
     want(r, a, node_of(r, from->node, MEG_INSIDE), t->inside * copies / (half ? 2 : 1));
-    want(r, a, node_of(r, from->node, half && code == MEG_RECV ? MEG_IN : MEG_OUT), t->out * copies);
+    want(r, a, node_of(r, from->node, half && code == MEG_RECV ? MEG_IN : MEG_OUT),
+         t->out * copies);
     want(r, a, node_of(r, from->node, MEG_BOTH), t->out * copies * (code == MEG_REDUCE ? 2 : 1));
     if (m->sides == 1) return;
     int other = r->actor[m->side[1].actor].node;
@@ -531,6 +534,7 @@ static void close(replay *r)
     free(r->actor);
     free(r->act);
     meg_resources_free(&r->resources);
+    meg_transits_free(&r->sums);
     free(r);
 }
 

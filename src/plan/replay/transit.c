@@ -1,5 +1,6 @@
 /* Costs of messages and sums: see transit.h. */
 #include "plan/replay/transit.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -103,4 +104,53 @@ meg_transit meg_transit_of_sum(const meg_machine *m, const meg_transit_sum *s)
     t.cpu = reach ? m->between.cpu : m->inside.cpu;
     meg_topology_free(groups);
     return t;
+}
+
+/* ---- sums that are known ---- */
+
+typedef struct meg_known_sum known_sum;
+
+static bool is_same(const meg_transit_sum *a, const meg_transit_sum *b)
+{
+    return a->kind == b->kind && a->rank == b->rank && a->ranks == b->ranks &&
+           a->count == b->count && a->element_bytes == b->element_bytes && a->piece == b->piece &&
+           a->pieces == b->pieces;
+}
+
+/* Its place, or the free one where it belongs. */
+static known_sum *place_of(const meg_transits *t, const meg_transit_sum *s)
+{
+    uint64_t h = meg_hash_word((uint64_t)(uintptr_t)s->rank, (uint64_t)s->count);
+    h = meg_hash_word(h, (uint64_t)(uintptr_t)s->kind);
+    size_t i = h & (t->room - 1);
+    while (t->at[i].sum.kind && !is_same(&t->at[i].sum, s))
+        i = (i + 1) & (t->room - 1);
+    return &t->at[i];
+}
+
+static void enlarge(meg_transits *t)
+{
+    meg_transits more = {t->count, t->room ? 2 * t->room : 64, NULL};
+    more.at = calloc(more.room, sizeof *more.at);
+    if (!more.at) abort();
+    for (size_t i = 0; i < t->room; i++)
+        if (t->at[i].sum.kind) *place_of(&more, &t->at[i].sum) = t->at[i];
+    free(t->at);
+    *t = more;
+}
+
+meg_transit meg_transits_of_sum(meg_transits *t, const meg_machine *m, const meg_transit_sum *s)
+{
+    if (2 * t->count >= t->room) enlarge(t);
+    known_sum *k = place_of(t, s);
+    if (k->sum.kind) return k->costs;
+    *k = (known_sum){*s, meg_transit_of_sum(m, s)};
+    t->count++;
+    return k->costs;
+}
+
+void meg_transits_free(meg_transits *t)
+{
+    free(t->at);
+    *t = (meg_transits){0};
 }

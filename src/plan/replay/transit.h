@@ -34,4 +34,17 @@ typedef struct meg_transit_sum {
 
 meg_transit meg_transit_of_sum(const meg_machine *m, const meg_transit_sum *s);
 
+/* Sums of which it is known already: a step has the same few again and again. Empty: all zero. Of one machine;
+ * lists of ranks are told apart by where they lie. */
+typedef struct meg_transits {
+    size_t count, room; /* a power of two; or 0 */
+    struct meg_known_sum {
+        meg_transit_sum sum; /* no kind: free */
+        meg_transit costs;
+    } * at;
+} meg_transits;
+
+meg_transit meg_transits_of_sum(meg_transits *t, const meg_machine *m, const meg_transit_sum *s);
+void meg_transits_free(meg_transits *t);
+
 #endif
