@@ -91,7 +91,7 @@ static inline void meg_cell_push(const meg_cell *l, const double *h, double *out
  * the state before it. h may be NULL: it was zero. */
 static inline void meg_cell_pull(const meg_cell *l, const double *d, const double *h, double *dh)
 {
-    const meg_tensor *dw = &l->c->t[MEG_DX + MEG_CELL_WEIGHT], *db = dw + 1;
+    const meg_array *dw = &l->c->t[MEG_DX + MEG_CELL_WEIGHT], *db = dw + 1;
     for (int64_t k = 0; k < l->gates * l->units; k++) {
         const real *row = meg_cell_row(l, k);
         real *own = dw->data ? meg_channel_at(dw, k, 0) : NULL;

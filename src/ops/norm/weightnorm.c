@@ -48,7 +48,7 @@ static meg_box channel_of(const meg_box *all, int64_t k)
 /* to = scale * from, over channel k */
 static void scale_channel(const meg_call *c, int64_t k, double scale, const int operand[2])
 {
-    const meg_tensor *t[] = {&c->t[operand[0]], &c->t[operand[1]]};
+    const meg_array *t[] = {&c->t[operand[0]], &c->t[operand[1]]};
     int64_t p[MEG_AXES];
     meg_runs r = meg_runs_of(channel_of(&c->work.out, k), 2, t);
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
@@ -70,7 +70,7 @@ static void forward(const meg_call *c)
 /* t(k) */
 static double product(const meg_call *c, int64_t k)
 {
-    const meg_tensor *t[] = {&c->t[MEG_X], &c->t[MEG_DY]};
+    const meg_array *t[] = {&c->t[MEG_X], &c->t[MEG_DY]};
     int64_t p[MEG_AXES];
     double sum = 0;
     meg_runs r = meg_runs_of(channel_of(&c->work.out, k), 2, t);
@@ -82,7 +82,7 @@ static double product(const meg_call *c, int64_t k)
 /* dv of row k: v times this */
 static void pull_row(const meg_call *c, int64_t k, double scale)
 {
-    const meg_tensor *t[] = {&c->t[MEG_DX + V], &c->t[V]};
+    const meg_array *t[] = {&c->t[MEG_DX + V], &c->t[V]};
     int64_t p[MEG_AXES];
     meg_runs r = meg_runs_of(row_of(c, k), 2, t);
     for (bool on = meg_box_first(&r.starts, p); on; on = meg_box_next(&r.starts, p)) {
