@@ -337,7 +337,7 @@ static void compare_data(meg_comm *comm, void *argument)
                           .sample = meg_box_of(1, 1, 1, 1, 1),
                           .label = meg_box_of(1, 1, 1, 1, 1),
                           .state = &n->of[rank]}};
-    n->status[rank] = meg_data_same(&d);
+    n->status[rank] = meg_data_same(&d, true);
 }
 
 /* What is not finite is the same only if it is the very same. */

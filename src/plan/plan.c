@@ -238,7 +238,8 @@ static meg_status place_nodes(const meg_plan *p, meg_error *e, meg_entry *out, m
     for (int i = 0; i < fused->nodes; i++)
         out->segment_of[i] = p->segment_of[out->segment_of[i]];
     if (p->segments > 1) {
-        meg_status status = meg_graph_moves(fused, e, p->segments, &out->graph, &out->segment_of);
+        meg_parting parting = {p->segments, p->feeder};
+        meg_status status = meg_graph_moves(fused, e, parting, &out->graph, &out->segment_of);
         if (status != MEG_OK) return status;
         meg_graph_destroy(fused);
     }
@@ -340,6 +341,7 @@ static meg_plan *plan_like(const meg_plan *p)
                     .profile = p->profile,
                     .world = p->world,
                     .plain = p->plain};
+    q->options.feed = MEG_FEED_EACH; /* who has the data does not say where stages begin */
     return q;
 }
 

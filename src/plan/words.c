@@ -57,6 +57,11 @@ const meg_param meg_plan_params[] = {
      "in backward: what is cheap is made again; nothing is; whole blocks are run again, as many as "
      "budget= asks for, without one for the least memory",
      "auto|none|segments", 0, 0},
+    {"feed", MEG_PARAM_CHOICE, AT(feed), "each",
+     "who reads data: each rank what it needs; or the first rank of stage 0, for its replica (in "
+     "each "
+     "direction of the schedule), from which the others get it by messages",
+     "each|reader", 0, 0},
     {"keep_grads", MEG_PARAM_BOOL, AT(keep_grads), "no", "keep gradients after the step", NULL, 0,
      0},
     {"predict", MEG_PARAM_BOOL, AT(predict), "no", "evaluation keeps outputs: for predictions",

@@ -132,7 +132,7 @@ static meg_status compare(const meg_data *d, const probe mine[], const probe fir
     return MEG_OK;
 }
 
-meg_status meg_data_same(const meg_data *d)
+meg_status meg_data_same(const meg_data *d, bool reads)
 {
     meg_context *ctx = d->ctx;
     meg_error *e = &ctx->error;
@@ -142,13 +142,14 @@ meg_status meg_data_same(const meg_data *d)
     probe *mine = calloc(PROBES, sizeof *mine), *first = calloc(PROBES, sizeof *first);
     meg_status status = MEG_OK;
     if (!mine || !first) status = meg_fail(e, MEG_ENOMEM, "no memory to compare data");
-    if (status == MEG_OK) status = read_probes(d, mine);
+    bool looks = reads || meg_comm_rank(ctx->comm) == 0;
+    if (status == MEG_OK && looks) status = read_probes(d, mine);
     status = meg_context_agree(ctx, status);
     for (int i = 0; i < PROBES && status == MEG_OK; i++)
         first[i] = mine[i];
     if (status == MEG_OK)
         status = meg_comm_share(ctx->comm, e, 0, first, PROBES * (int64_t)sizeof *first);
-    if (status == MEG_OK) status = meg_context_agree(ctx, compare(d, mine, first));
+    if (status == MEG_OK) status = meg_context_agree(ctx, looks ? compare(d, mine, first) : MEG_OK);
     free(mine);
     free(first);
     return status;

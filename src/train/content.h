@@ -6,7 +6,8 @@
 
 #include "train/context.h"
 
-/* Collective. Does every rank have the data of rank 0? */
-meg_status meg_data_same(const meg_data *d);
+/* Collective. Does every rank have the data of rank 0? `reads`: this one will read some; one that does not, where
+ * others read for it (feed=reader), need not have any. */
+meg_status meg_data_same(const meg_data *d, bool reads);
 
 #endif

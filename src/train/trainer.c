@@ -162,6 +162,11 @@ static bool checkpoint_due(const meg_trainer *t)
     return t->checkpoints && (t->step % every == 0 || t->step == t->steps);
 }
 
+static bool each_reads(const meg_plan *p)
+{
+    return p->options.feed == MEG_FEED_EACH;
+}
+
 /* By the first loss. */
 static meg_judged judged_of(const meg_graph *g)
 {
@@ -190,7 +195,7 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
     meg_status status = t ? prepare(t, options)
                           : meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
     status = meg_context_agree(ctx, status);
-    if (status == MEG_OK && d) status = meg_data_same(d);
+    if (status == MEG_OK && d) status = meg_data_same(d, t->reading.any || each_reads(p));
     if (status == MEG_OK) status = check_fits(t);
     if (status == MEG_OK) status = meg_context_agree(ctx, build(t));
     if (status == MEG_OK) status = resume(t);
@@ -580,7 +585,7 @@ meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *out)
     meg_token count = {"another number of samples to evaluate", (uint64_t)d->set.count};
     MEG_TRY(&t->ctx->error, meg_context_same(t->ctx, &count, 1));
     meg_status status = meg_context_agree(t->ctx, make_ready(t, d, &loader));
-    if (status == MEG_OK) status = meg_data_same(d);
+    if (status == MEG_OK) status = meg_data_same(d, loader || each_reads(t->plan));
     pass_over pass = {loader, d, t->plan->entry[MEG_ENTRY_EVAL].batch, 0};
     if (status == MEG_OK) status = evaluate(t, &pass, &f, &y);
     if (status == MEG_OK) status = report(t, &y, t->plan->entry[MEG_ENTRY_EVAL].seconds, &r);

@@ -122,7 +122,7 @@ static meg_status make_ready(job *j)
     if (*test && !o->no_test) MEG_TRY(s->error, meg_session_data(s, test, &j->test));
     MEG_TRY(s->error, meg_session_graph(s));
     if (j->test) MEG_TRY(s->error, meg_session_agree(s, meg_session_fits(s, j->test)));
-    if (j->test) MEG_TRY(s->error, meg_session_said(s, meg_data_same(j->test)));
+    if (j->test) MEG_TRY(s->error, meg_session_said(s, meg_data_same(j->test, true)));
     MEG_TRY(s->error, meg_session_plan(s, ""));
     meg_ranks_summary(s, o->json ? stderr : stdout);
     MEG_TRY(s->error, make_trainer(j));

@@ -24,9 +24,14 @@ meg_status meg_graph_fuse(const meg_graph *g, meg_error *e, meg_phases phases, m
 
 /* A graph with a node "move" wherever a value goes from one segment to another, once for each
  * segment that reads it; `segment` (of nodes) is replaced by that of the new graph. */
-meg_status meg_graph_moves(const meg_graph *g, meg_error *e, int segments, meg_graph **out,
+typedef struct meg_parting {
+    int segments;
+    int feeder; /* the one of the data's readers; 0: none */
+} meg_parting;
+meg_status meg_graph_moves(const meg_graph *g, meg_error *e, meg_parting parting, meg_graph **out,
                            int **segment);
 bool meg_is_move(const meg_node *v);
+bool meg_is_feed(const meg_node *v); /* hands out an input or labels */
 
 /* ---- distribute.c ---- */
 

@@ -1,6 +1,9 @@
 /* Moves: nodes that stand where a value goes from one segment to another. They compute nothing; the
  * lowering makes messages of them (lower/messages.c). So every value is read in the segment that makes it,
  * and a value that several segments read has a place in each.
+ *
+ * With feed=reader inputs and labels are of a segment, too, that of the ranks which read data: a node "feed" makes
+ * them, and they move to whoever reads them, like all others.
  */
 #include "ops/common/shape.h"
 #include "plan/distribute/distribute.h"
@@ -28,9 +31,26 @@ static const meg_op op_move = {
     .f64 = &none,
 };
 
+static const meg_op op_feed = {
+    .name = "feed",
+    .doc = "an input or labels, as the reader of a replica has them",
+    .data_inputs = 1,
+    .data_inputs_max = 1,
+    .infer = infer,
+    .need = meg_need_same,
+    .no_gradient = true,
+    .f32 = &none,
+    .f64 = &none,
+};
+
 bool meg_is_move(const meg_node *v)
 {
     return v->op == &op_move;
+}
+
+bool meg_is_feed(const meg_node *v)
+{
+    return v->op == &op_feed;
 }
 
 typedef struct rewrite {
@@ -38,7 +58,8 @@ typedef struct rewrite {
     meg_graph *new;
     const int *from; /* old node -> segment */
     int *map;        /* old value -> new value */
-    int segments;
+    int segments, feeder;
+    int *fed; /* old value -> new value: an input or labels in the feeder's segment; 0: none yet */
     int *moved;   /* old value * segments + segment -> new value; 0: none yet */
     int *segment; /* new node -> segment */
     size_t room;
@@ -50,16 +71,28 @@ static void place(rewrite *r, int segment)
     r->segment[r->new->nodes - 1] = segment;
 }
 
+/* An input or labels, as the reader hands them out. */
+static int feed(rewrite *r, int value)
+{
+    if (r->fed[value]) return r->fed[value];
+    char *name = meg_pool_text(r->new->pool, "%s>", r->old->value[value].name);
+    meg_node like = {.name = name, .op = &op_feed, .inputs = 1, .outputs = 1};
+    r->fed[value] = meg_graph_add_like(r->new, &like, &r->map[value]);
+    place(r, r->feeder);
+    return r->fed[value];
+}
+
 /* The value as nodes of a segment read it. */
 static int value_in(rewrite *r, int value, int segment)
 {
-    int maker = r->old->value[value].maker;
-    if (maker < 0 || r->from[maker] == segment) return r->map[value];
+    const meg_value *x = &r->old->value[value];
+    bool fed = r->feeder && (x->kind == MEG_INPUT || x->kind == MEG_LABEL);
+    if (!fed && (x->maker < 0 || r->from[x->maker] == segment)) return r->map[value];
     int *moved = &r->moved[value * r->segments + segment];
     if (*moved) return *moved;
-    char *name = meg_pool_text(r->new->pool, "%s>%d", r->old->value[value].name, segment);
+    int in = fed ? feed(r, value) : r->map[value];
+    char *name = meg_pool_text(r->new->pool, "%s>%d", x->name, segment);
     meg_node like = {.name = name, .op = &op_move, .inputs = 1, .outputs = 1};
-    int in = r->map[value];
     *moved = meg_graph_add_like(r->new, &like, &in);
     place(r, segment);
     return *moved;
@@ -83,15 +116,19 @@ static void walk(rewrite *r)
     }
 }
 
-meg_status meg_graph_moves(const meg_graph *g, meg_error *e, int segments, meg_graph **out,
+meg_status meg_graph_moves(const meg_graph *g, meg_error *e, meg_parting parting, meg_graph **out,
                            int **segment)
 {
-    rewrite r = {
-        .old = g, .new = meg_graph_create(g->name), .from = *segment, .segments = segments};
+    rewrite r = {.old = g,
+                 .new = meg_graph_create(g->name),
+                 .from = *segment,
+                 .segments = parting.segments,
+                 .feeder = parting.feeder};
     size_t values = (size_t)g->values + 1;
     r.map = calloc(values, sizeof *r.map);
-    r.moved = calloc(values * (size_t)segments, sizeof *r.moved);
-    if (!r.map || !r.moved) abort();
+    r.fed = calloc(values, sizeof *r.fed);
+    r.moved = calloc(values * (size_t)r.segments, sizeof *r.moved);
+    if (!r.map || !r.fed || !r.moved) abort();
     r.new->batch = g->batch;
     r.new->owner = g->owner;
     walk(&r);
@@ -103,6 +140,7 @@ meg_status meg_graph_moves(const meg_graph *g, meg_error *e, int segments, meg_g
     for (int i = 0; i < g->outputs; i++)
         r.new->output[i] = r.map[g->output[i]];
     free(r.map);
+    free(r.fed);
     free(r.moved);
     if (r.new->error.status != MEG_OK) {
         meg_status status = r.new->error.status;

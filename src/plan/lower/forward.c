@@ -274,6 +274,16 @@ static void forward_move(meg_lower *l, const meg_node *v)
     hold(l, v);
 }
 
+/* Computes nothing: what was loaded goes to those that read it. */
+static void forward_feed(meg_lower *l, const meg_node *v)
+{
+    int y = v->out[0];
+    l->uses[v->in[0]]--;
+    l->home[y] = meg_lower_get(l, v->in[0], MEG_FORMAT_PLAIN, 0, NULL);
+    l->format[y] = MEG_FORMAT_PLAIN;
+    meg_lower_send(l, y);
+}
+
 /* What is summed over the samples of all replicas and read within the step, once for all
  * micro-batches. */
 static void count_labels(meg_lower *l)
@@ -291,12 +301,12 @@ static void count_labels(meg_lower *l)
 }
 
 /* Labels, and what is fixed (weights of classes), which do not change within a step. */
-static bool label_only(const meg_lower *l, const bool early[], const meg_node *v)
+static bool label_only(const meg_lower *l, const meg_node *v)
 {
     bool any = false;
     for (int k = 0; k < v->inputs; k++) {
         const meg_value *x = &l->g->value[v->in[k]];
-        bool label = x->kind == MEG_LABEL || (x->maker >= 0 && early[x->maker]);
+        bool label = x->kind == MEG_LABEL || (x->maker >= 0 && l->early[x->maker]);
         if (!label && x->kind != MEG_FIXED) return false;
         any = any || label;
     }
@@ -306,20 +316,21 @@ static bool label_only(const meg_lower *l, const bool early[], const meg_node *v
 void meg_lower_forward(meg_lower *l)
 {
     const meg_graph *g = l->g;
-    bool *early = meg_pool_alloc(l->pool, (size_t)g->nodes + 1);
+    l->early = meg_pool_alloc(l->pool, (size_t)g->nodes + 1);
     for (int i = 0; i < g->nodes; i++)
         for (int k = 0; k < g->node[i].inputs && l->mine[i]; k++)
             l->uses[g->node[i].in[k]]++;
     for (int i = 0; i < g->nodes; i++)
-        early[i] = label_only(l, early, &g->node[i]);
+        l->early[i] = label_only(l, &g->node[i]);
     for (int now = 1; now >= 0; now--) {
         l->block = now ? MEG_BLOCK_LABELS : MEG_BLOCK_FORWARD;
         l->duplicates = 0;
-        if (!now) meg_lower_receive(l);
+        meg_lower_receive(l, now);
         for (int i = 0; i < g->nodes; i++) {
-            if (!l->mine[i] || early[i] != now) continue;
+            if (!l->mine[i] || l->early[i] != now) continue;
             if (!now) meg_lower_ahead(l, i, false);
-            if (meg_is_move(&g->node[i])) forward_move(l, &g->node[i]);
+            if (meg_is_feed(&g->node[i])) forward_feed(l, &g->node[i]);
+            else if (meg_is_move(&g->node[i])) forward_move(l, &g->node[i]);
             else if (g->node[i].op->late) forward_late(l, &g->node[i]);
             else forward_node(l, &g->node[i]);
         }

@@ -82,6 +82,7 @@ typedef struct meg_lower {
                           and no more, so that what is summed at once lies in the order of the rank's
                           own program */
     bool *grad;    /* value: has a gradient */
+    bool *early;   /* node: depends on labels alone, so that it comes before all others */
     bool *active;  /* node: lies on a way from a parameter to a loss */
     bool *keep;    /* value: stays from forward to backward */
     bool *replay;  /* value: is recomputed in backward, wherever it is read */
@@ -223,7 +224,7 @@ void meg_lower_gather(meg_lower *l, int value, int most);
 /* ---- messages.c ---- */
 
 void meg_lower_exchanges(meg_lower *l);
-void meg_lower_receive(meg_lower *l);                 /* what forward reads */
+void meg_lower_receive(meg_lower *l, bool early);     /* what forward reads; or what is early */
 void meg_lower_send(meg_lower *l, int value);         /* what forward has made */
 void meg_lower_take(meg_lower *l, int value);         /* what came: the halo, or what moved */
 void meg_lower_receive_back(meg_lower *l);            /* gradients that backward reads */

@@ -129,6 +129,19 @@ void meg_lower_exchanges(meg_lower *l)
 
 /* ---- messages ---- */
 
+/* Labels that come from another rank stay for the step, as those that were loaded do. */
+static bool is_early(const meg_lower *l, int value)
+{
+    int maker = l->g->value[value].maker;
+    return maker >= 0 && l->early[maker];
+}
+
+static int step_slot(meg_lower *l, meg_slot s)
+{
+    s.per_micro = meg_box_size(&s.box) * meg_dtype_bytes(s.dtype);
+    return meg_lower_step_slot(l, s);
+}
+
 static int received(meg_lower *l, int value, meg_role role, const meg_parcel *m, int tag)
 {
     meg_instr i = meg_lower_instr(MEG_RECV, NULL, MEG_FORWARD);
@@ -138,7 +151,7 @@ static int received(meg_lower *l, int value, meg_role role, const meg_parcel *m,
                   .dtype = meg_entry_dtype(l->entry, l->g->value[value].dtype),
                   .format = MEG_FORMAT_PLAIN,
                   .region = MEG_FRAME};
-    i.slot[MEG_Y] = meg_lower_slot(l, s);
+    i.slot[MEG_Y] = is_early(l, value) ? step_slot(l, s) : meg_lower_slot(l, s);
     i.written = MEG_BIT(MEG_Y);
     i.peer = role == MEG_ROLE_VALUE ? m->from : m->to;
     i.tag = tag;
@@ -164,11 +177,11 @@ static bool stays(const meg_lower *l, const meg_exchange *x, int receive)
 
 /* ---- values ---- */
 
-void meg_lower_receive(meg_lower *l)
+void meg_lower_receive(meg_lower *l, bool early)
 {
     for (int i = 0; i < l->exchanges; i++) {
         meg_exchange *x = &l->exchange[i];
-        for (int k = 0; k < x->receives; k++)
+        for (int k = 0; k < x->receives && is_early(l, x->to) == early; k++)
             if (!stays(l, x, k))
                 x->came[k] = received(l, x->to, MEG_ROLE_VALUE, &x->receive[k], x->tag);
     }
@@ -197,13 +210,25 @@ static int came(meg_lower *l, const meg_exchange *x, int k)
     return meg_lower_piece(l, x->from, &x->receive[k].box);
 }
 
+/* Of labels that are a part of others, or put together from parts: for the step. */
+static int early_home(meg_lower *l, int value, int first)
+{
+    int slot = step_slot(
+        l,
+        (meg_slot){.value = value, .box = l->out->box[value], .dtype = l->out->slot[first].dtype});
+    meg_lower_fill(l, slot, first);
+    return slot;
+}
+
 /* A message that is all there is to a value is its home. */
 static void take_moved(meg_lower *l, int value)
 {
     const meg_exchange *x = &l->exchange[l->moved[value]];
     int slot = came(l, x, 0);
-    if (!meg_box_equal(&l->out->slot[slot].box, &l->out->box[value]))
-        slot = meg_lower_cut(l, slot, &l->out->box[value], MEG_FORMAT_PLAIN);
+    bool all = meg_box_equal(&l->out->slot[slot].box, &l->out->box[value]);
+    bool early = is_early(l, value), lasts = l->out->slot[slot].region == MEG_STEP;
+    if (early && !(all && lasts)) slot = early_home(l, value, slot);
+    else if (!all) slot = meg_lower_cut(l, slot, &l->out->box[value], MEG_FORMAT_PLAIN);
     if (slot == l->home[x->from]) l->goes[x->from] = l->goes[value] = true; /* both are there */
     l->home[value] = slot;
     l->format[value] = MEG_FORMAT_PLAIN;

@@ -189,6 +189,23 @@ static meg_status read_stages(words *w)
     return MEG_OK;
 }
 
+/* feed=reader: one rank of stage 0 has the data. Where a replica is one rank, it has them anyway. */
+static meg_status add_feeder(meg_plan *p, meg_error *e)
+{
+    bool several = p->options.stages > 1;
+    for (int i = 0; i < p->segments; i++)
+        several = several || p->segment[i].size > 1;
+    if (p->options.feed != MEG_FEED_READER || !several) return MEG_OK;
+    MEG_CHECK(e, p->segments < MEG_SEGMENTS, MEG_EARG,
+              "feed=reader: more than %d segments; use feed=each", MEG_SEGMENTS - 1);
+    p->feeder = p->segments;
+    meg_segment *s = add_segment(p);
+    *s = (meg_segment){.stage = 0, .size = 1};
+    for (int a = 0; a < MEG_AXES; a++)
+        s->dim[a] = 1;
+    return MEG_OK;
+}
+
 meg_status meg_plan_segments(meg_plan *p, meg_error *e)
 {
     const meg_plan_options *o = &p->options;
@@ -198,5 +215,5 @@ meg_status meg_plan_segments(meg_plan *p, meg_error *e)
     meg_brief(o->mesh, w.brief);
     meg_status status = read_stages(&w);
     meg_groups_free(w.groups);
-    return status;
+    return status == MEG_OK ? add_feeder(p, e) : status;
 }

@@ -31,6 +31,11 @@ typedef enum meg_recompute { /* recompute=: what is made again in backward */
     MEG_RECOMPUTE_BLOCKS /* "segments": also runs of blocks, as many as the budget asks for */
 } meg_recompute;
 
+typedef enum meg_feeding { /* feed=: who has the data */
+    MEG_FEED_EACH,         /* each rank reads what its programs load */
+    MEG_FEED_READER        /* the first rank of stage 0 reads for the replica, and sends it on */
+} meg_feeding;
+
 typedef enum meg_goal { /* goal=: what words that are not given are chosen for */
     MEG_GOAL_TIME,
     MEG_GOAL_MEMORY,
@@ -49,6 +54,7 @@ typedef struct meg_plan_options {
     int channels;              /* meg_channels */
     int zero;                  /* meg_zero */
     int recompute;             /* meg_recompute */
+    int feed;                  /* meg_feeding */
     int goal;                  /* meg_goal: of a search; the plan itself does not look at it */
     bool keep_grads;           /* gradients stay readable after the step */
     bool predict;              /* evaluation keeps the network's outputs */
@@ -113,6 +119,7 @@ struct meg_plan {
     int *stage;         /* of the source's nodes */
     int segments, *segment_of;
     meg_segment *segment;
+    int feeder; /* the segment of nodes that hand out data, 1 and on; 0: none */
     int held_slots;
     meg_held_slot *held;
     size_t held_room;

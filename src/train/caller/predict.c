@@ -141,7 +141,8 @@ meg_status meg_predict(meg_trainer *t, meg_data *d, meg_tensor *output)
                         {"another output to predict", meg_hash(output->name ? output->name : "")}};
     MEG_TRY(&t->ctx->error, meg_context_same(t->ctx, same, 3));
     meg_status status = meg_context_agree(t->ctx, make_ready(&p));
-    if (status == MEG_OK) status = meg_data_same(d);
+    if (status == MEG_OK)
+        status = meg_data_same(d, p.loader || t->plan->options.feed == MEG_FEED_EACH);
     if (status == MEG_OK) status = run(&p);
     clear(&p);
     return status;
