@@ -232,7 +232,7 @@ typedef struct meg_event {
 } meg_event;
 
 /* Returns 0; else training stops in order: meg_train returns MEG_EINTERRUPTED on all ranks, at a whole step (on many ranks
- * one or two later, and one rank's wish is enough). */
+ * up to three later, and one rank's wish is enough). */
 typedef int meg_on_event(void *user, const meg_event *event);
 
 /* Not collective. From now on meg_train calls the function, on every rank that has one, in the thread that trains. NULL: no more. */
@@ -289,7 +289,8 @@ meg_status meg_forward(meg_trainer *t, int inputs, const meg_tensor input[], int
                        meg_tensor output[]);
 /* Collective. Goes back, from rank 0's gradients by the outputs: of the loss of the whole batch, not divided by anything; outputs that
  * are not named have none. Then gradients of weights can be read (keep_grads=1), and the plan's optimizer has updated the weights with the
- * trainer's rate: with lr=0 they stay, for an optimizer outside. Another call that runs the network in between gives the step up. */
+ * trainer's rate: with lr=0 they stay, for an optimizer outside. Another call that runs the network in between gives the step up,
+ * as if it had not been. */
 meg_status meg_backward(meg_trainer *t, int outputs, const meg_tensor gradient[]);
 
 /* ---- tensors by name ----

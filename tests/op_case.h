@@ -35,6 +35,7 @@ static const special specials[] = {
     {"softmax_xent", 2, true, true}, /* label_count */
     {"softmax_xent", 3, true, true}, /* weights of the classes */
     {"mse", 1, false, true},         /* targets */
+    {"outside", 1, false, true},     /* targets */
     {"mse", 2, true, true},          /* label_count */
     {"bce_logits", 1, false, true},  /* targets */
     {"bce_logits", 2, true, true},   /* label_count */

@@ -21,7 +21,7 @@ static const char *const NOT_IN_FILES[] = {
     "absolute_error", "bce_logits", "correct",     "dice",    "dice_mean",
     "expdiv",         "expsum",     "label_count", "mean",    "mse",
     "norm",           "norm_sets",  "top",         "overlap", "var",
-    "softmax_xent",   "xent"};
+    "softmax_xent",   "xent",       "outside"};
 
 static bool is_in_files(const char *op)
 {

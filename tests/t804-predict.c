@@ -41,6 +41,8 @@ static const way WAYS[] = {
     {&UNET, "mesh=h3:1", 2},
     {&UNET, "stages=2 mesh=2x1,1 micro=2", 3},
     {&UNET, "mesh=c2", 2},
+    {&UNET, "mesh=2x1 feed=reader", 2},
+    {&CNN, "stages=2 norm=8 feed=reader", 2},
     {&UNET, "replicas=2 mesh=1x2 wide=2", 4},
     {&GPT, "replicas=2", 2},
     {&GPT, "mesh=c2", 2},

@@ -231,6 +231,8 @@ static void test_schedules(void **state)
     assert_int_equal(meg_plan_new(g, NULL, "batch=8 micro=2 norm=4 schedule=serial", &p),
                      MEG_EUNSUPPORTED);
     assert_non_null(strstr(meg_message(ctx), "use schedule=gpipe, or micro=1"));
+    assert_int_equal(meg_plan_new(g, NULL, "batch=8 feed=reader", &p), MEG_EUNSUPPORTED);
+    assert_non_null(strstr(meg_message(ctx), "use feed=each"));
     assert_int_equal(meg_plan_new(g, NULL, "batch=8 micro=2 norm=4", &p), MEG_OK);
     meg_plan_free(p);
     meg_graph_free(g);

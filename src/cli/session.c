@@ -143,7 +143,7 @@ static const char *model_text(const meg_session *s, const meg_param *params)
     if (!s->data) return text;
     const meg_dataset *d = &s->data->set;
     const char *sample = table_has(params, "tokens") ? "tokens" : "image";
-    bool classes = table_has(params, "classes") && !d->real;
+    bool classes = table_has(params, "classes") && d->classes > 0;
     if (classes && !meg_arguments_has(a, MEG_TO_MODEL, "classes"))
         text = meg_pool_text(a->pool, "%s classes=%d", text, d->classes < 2 ? 2 : d->classes);
     if (!table_has(params, sample) || meg_arguments_has(a, MEG_TO_MODEL, sample)) return text;
@@ -271,7 +271,7 @@ meg_status meg_session_fits(meg_session *s, const meg_data *d)
               "%s: its samples are %s, but %s was made for another shape: use %s=%s%s%s",
               set->source, has, s->graph->name, set->tokens ? "tokens" : "image", has,
               *f->shape ? "; " : "", f->shape);
-    return meg_session_said(s, meg_data_fits(d, s->graph));
+    return meg_session_said(s, (s->unlabelled ? meg_data_feeds : meg_data_fits)(d, s->graph));
 }
 
 /* ---- plans and trainers ---- */

@@ -21,7 +21,8 @@ typedef struct meg_session {
     const meg_arguments *arguments;
     meg_error *error;
     meg_context *ctx;
-    meg_data *data; /* what is trained on; NULL: nothing */
+    meg_data *data;  /* what is trained on; NULL: nothing */
+    bool unlabelled; /* what labels the data have, if any, does not matter */
     meg_graph *graph;
     meg_plan *plan;
     bool table;            /* forecasts of imaginary ranks tell every alternative */

@@ -303,6 +303,8 @@ static meg_status shape_labels(meg_error *e, state *s, meg_dataset *d)
 static const char *const IMAGE_KEYS[] = {"images", "x", "X", "data", "samples", "arr_0", NULL};
 static const char *const LABEL_KEYS[] = {"labels", "y", "Y", "targets", "masks", "arr_1", NULL};
 
+static const char NO_LABELS[] = "none"; /* a file of that name is ./none */
+
 static void close_state(state *s)
 {
     if (!s) return;
@@ -314,11 +316,12 @@ static void close_state(state *s)
 static meg_status open_lists(meg_error *e, const settings *o, state *s)
 {
     MEG_TRY(e, meg_npy_list_open(e, o->images, IMAGE_KEYS, &s->images));
+    if (strcmp(o->labels, NO_LABELS) == 0) return MEG_OK;
     const char *labels = o->labels[0] ? o->labels : s->images.file[0].path;
     bool archive = s->images.count == 1 && strcmp(s->images.file[0].path, s->images.file[0].name);
     MEG_CHECK(e, o->labels[0] || archive, MEG_EARG,
               "npy: 'labels' is missing: write labels=... (a file of whole numbers or of real "
-              "targets)");
+              "targets), or labels=none to predict");
     MEG_TRY(e, meg_npy_list_open(e, labels, LABEL_KEYS, &s->labels));
     MEG_CHECK(e, strcmp(s->labels.file[0].name, s->images.file[0].name) != 0, MEG_EARG,
               "npy: %s holds the images: labels= must name another array", s->labels.file[0].name);
@@ -333,8 +336,14 @@ static meg_status open_state(meg_error *e, const settings *o, state *s, meg_data
     MEG_TRY(e, meg_label_rule_make(e, o->map, o->classes, o->ignore, &s->rule));
     MEG_TRY(e, open_lists(e, o, s));
     MEG_TRY(e, shape_images(e, s, d));
-    MEG_TRY(e, shape_labels(e, s, d));
     bool classes = o->map[0] || o->classes || o->ignore != -1;
+    MEG_CHECK(e, s->labels.count || !classes, MEG_EARG,
+              "npy: map=, classes= and ignore= are of labels, but labels=none: leave them out");
+    if (s->labels.count == 0) {
+        d->label = (meg_box){{0}, {0}};
+        return MEG_OK;
+    }
+    MEG_TRY(e, shape_labels(e, s, d));
     MEG_CHECK(e, !d->real || !classes, MEG_EARG,
               "npy: map=, classes= and ignore= are of class labels, but %s has real targets (%s): "
               "leave them out, or save labels as whole numbers",

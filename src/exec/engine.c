@@ -40,6 +40,17 @@ struct meg_engine {
     struct run *paused; /* a step that has gone forward and waits to go back; NULL: none */
 };
 
+typedef struct run { /* one step of an entry */
+    meg_engine *x;
+    const meg_entry *entry;
+    meg_compiled *compiled;
+    const meg_feed *feed;
+    int loads, reductions; /* used so far */
+    meg_walk walk;
+    bool waits;   /* what the walk has come to is still to be done */
+    char *states; /* running statistics as they were before; NULL: nobody asked */
+} run;
+
 /* ---- making ---- */
 
 static meg_status make_arena(meg_engine *x, meg_error *e)
@@ -90,6 +101,7 @@ void meg_engine_free(meg_engine *x)
 {
     if (!x) return;
     meg_device_wait(x->device);
+    if (x->paused) free(x->paused->states);
     free(x->paused);
     meg_traffic_free(x->traffic); /* before the memory that messages use */
     for (int i = 0; i < MEG_ENTRIES; i++)
@@ -100,16 +112,6 @@ void meg_engine_free(meg_engine *x)
 }
 
 /* ---- running ---- */
-
-typedef struct run { /* one step of an entry */
-    meg_engine *x;
-    const meg_entry *entry;
-    meg_compiled *compiled;
-    const meg_feed *feed;
-    int loads, reductions; /* used so far */
-    meg_walk walk;
-    bool waits; /* what the walk has come to is still to be done */
-} run;
 
 /* Of an operand's slot; -1: there is none. */
 static int64_t place(const run *r, const meg_walk *w, int operand)
@@ -340,17 +342,56 @@ meg_status meg_engine_run(meg_engine *x, meg_error *e, int which, const meg_feed
 
 /* ---- in two halves ---- */
 
-meg_status meg_engine_forward(meg_engine *x, meg_error *e, int which, const meg_feed *feed)
+/* Forward changes them, and on many ranks they are whole again only when the step is done. */
+static int64_t copy_states(meg_engine *x, char *buffer, bool back)
+{
+    const meg_graph *g = meg_engine_graph(x);
+    int64_t used = 0;
+    for (int i = 0; i < x->plan->held_slots; i++) {
+        const meg_held_slot *h = &x->plan->held[i];
+        if (h->role != MEG_ROLE_VALUE || g->value[h->value].kind != MEG_STATE) continue;
+        meg_mapping m = {.at = meg_plan_base(x->plan, MEG_HELD) + h->offset,
+                         .bytes = h->bytes,
+                         .reads = !back,
+                         .writes = back};
+        if (buffer) {
+            meg_arena_map(x->arena, &m);
+            if (back) memcpy(m.data, buffer + used, (size_t)h->bytes);
+            else memcpy(buffer + used, m.data, (size_t)h->bytes);
+            meg_arena_unmap(x->arena, &m);
+        }
+        used += h->bytes;
+    }
+    return used;
+}
+
+/* The run that is to be paused; NULL after an error. */
+static run *begin_half(meg_engine *x, meg_error *e, int which, const meg_feed *feed)
 {
     run *r = calloc(1, sizeof *r);
-    if (!r) return meg_fail(e, MEG_ENOMEM, "no memory for a step");
-    meg_status status = begin(x, e, which, feed, r);
+    char *states = malloc((size_t)copy_states(x, NULL, false) + 1);
+    meg_status status = r && states ? begin(x, e, which, feed, r)
+                                    : meg_fail(e, MEG_ENOMEM, "no memory for a step");
+    if (status != MEG_OK) {
+        free(r);
+        free(states);
+        return NULL;
+    }
+    copy_states(x, states, false);
+    r->states = states;
+    return r;
+}
+
+meg_status meg_engine_forward(meg_engine *x, meg_error *e, int which, const meg_feed *feed)
+{
+    run *r = begin_half(x, e, which, feed);
+    if (!r) return e->status;
     x->paused = r;
-    if (status == MEG_OK) status = go_on(r, e, true);
-    while (status == MEG_OK && meg_traffic_gives(x->traffic))
-        status = meg_traffic_wait(x->traffic, e);
+    MEG_TRY(e, go_on(r, e, true));
+    while (meg_traffic_gives(x->traffic))
+        MEG_TRY(e, meg_traffic_wait(x->traffic, e));
     meg_device_wait(x->device);
-    return status;
+    return MEG_OK;
 }
 
 bool meg_engine_paused(const meg_engine *x)
@@ -362,6 +403,8 @@ void meg_engine_give_up(meg_engine *x)
 {
     if (!x->paused) return;
     meg_traffic_give_up(x->traffic);
+    if (x->paused->states) copy_states(x, x->paused->states, true);
+    free(x->paused->states);
     free(x->paused);
     x->paused = NULL;
 }
@@ -370,6 +413,7 @@ meg_status meg_engine_backward(meg_engine *x, meg_error *e)
 {
     MEG_CHECK(e, x->paused, MEG_EARG, "no step has gone forward that could go back");
     run r = *x->paused;
+    free(r.states);
     free(x->paused);
     x->paused = NULL;
     MEG_TRY(e, go_on(&r, e, false));

@@ -58,7 +58,7 @@ meg_status meg_engine_step(meg_engine *x, meg_error *e, int entry, const meg_fee
 
 /* The same in two halves, of an entry whose losses are outside (meg_graph_late): forward returns when what others
  * need has gone, with the outputs there; backward goes on from there, when the feed, which must stay, has the targets.
- * Another step in between gives the first one up. */
+ * Another step in between gives the first one up, which then leaves no trace. */
 meg_status meg_engine_forward(meg_engine *x, meg_error *e, int entry, const meg_feed *feed);
 bool meg_engine_paused(const meg_engine *x);
 meg_status meg_engine_backward(meg_engine *x, meg_error *e);

@@ -80,6 +80,7 @@ static meg_status read_probe(const meg_data *d, int64_t index, void *room, probe
     meg_ask sample = {w[0].field, index, w[0].dtype, w[0].all, w[0].all};
     meg_ask label = {w[1].field, index, w[1].dtype, w[1].all, w[1].all};
     MEG_TRY(e, read_numbers(d, sample, room, SAMPLE, out->sample));
+    if (meg_box_empty(&label.all)) return MEG_OK; /* it has none */
     return read_numbers(d, label, room, LABELS, out->label);
 }
 

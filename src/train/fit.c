@@ -32,6 +32,8 @@ static meg_status check_shape(meg_context *ctx, const meg_value *x, const meg_bo
 static meg_status check_labels(meg_context *ctx, const meg_graph *g, const meg_data *d)
 {
     static const char *const kind[] = {"class labels", "real targets"};
+    MEG_CHECK(&ctx->error, !meg_box_empty(&d->set.label), MEG_EARG,
+              "%s has no labels to compare with: give it some, or predict", d->set.source);
     for (int i = 0; i < g->losses; i++) {
         const meg_node *loss = &g->node[g->value[g->loss[i].value].maker];
         int64_t classes = g->value[loss->in[0]].shape.hi[MEG_C];

@@ -108,6 +108,7 @@ static void walk(rewrite *r)
         int in[MEG_INPUTS];
         for (int k = 0; k < v->inputs; k++)
             in[k] = value_in(r, v->in[k], r->from[i]);
+        if (v->op->late) in[1] = r->map[v->in[1]]; /* comes from the caller, to all ranks */
         meg_graph_add_like(r->new, v, in);
         if (r->new->error.status != MEG_OK) return;
         place(r, r->from[i]);
