@@ -367,11 +367,39 @@ def attention(a, x, w, training):
     return y.transpose(2, 3).flatten(1, 2)
 
 
+def recurrent(a, x, w, kind, gates):
+    """PyTorch's own layer, its input weight the identity: x is what the input adds to the gates."""
+    units, rows = int(a["units"]), gates * int(a["units"])
+    reverse, bias = flag(a, "reverse"), flag(a, "bias", True)
+    steps = x[0].movedim(2, 1).flip(1) if reverse else x[0].movedim(2, 1)
+    net = kind(rows, units, bias=bias, batch_first=True).double()
+    own = {"weight_ih_l0": torch.eye(rows, dtype=torch.float64), "weight_hh_l0": w[0]}
+    if bias:
+        own.update(bias_ih_l0=torch.zeros(rows, dtype=torch.float64), bias_hh_l0=w[1])
+    first = [t[None].contiguous() for t in steps[:, 0, rows:].split(units, 1)] if flag(a, "states") else None
+    if first:
+        first = first[0] if len(first) == 1 else tuple(first)
+    y = torch.func.functional_call(net, own, (steps[:, :, :rows], first))[0]
+    return (y.flip(1) if reverse else y).movedim(1, 2)
+
+
+def lstm(a, x, w, training):
+    return recurrent(a, x, w, torch.nn.LSTM, 4)
+
+
+def gru(a, x, w, training):
+    return recurrent(a, x, w, torch.nn.GRU, 3)
+
+
+def weightnorm(a, x, w, training):
+    return x[0] * (w[1] / w[0].flatten(1).norm(dim=1)).reshape(1, -1, *[1] * (x[0].dim() - 2))
+
+
 OPS = {f.__name__: f for f in (adaptive_avgpool, attention, avgpool, batchnorm, concat, conv,
                                conv_transpose, dense, embedding, flatten, gap, gather,
-                               groupnorm, instancenorm, layernorm, lift, matmul, max_unpool,
+                               groupnorm, gru, instancenorm, layernorm, lift, lstm, matmul, max_unpool,
                                maxpool, mean, norm, norm_sets, pad, position, reshape, resize,
-                               roll, take, transpose, var)}
+                               roll, take, transpose, var, weightnorm)}
 OPS.update(torch_points.OPS, **torch_losses.OPS, slice=sliced)
 
 

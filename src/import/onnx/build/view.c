@@ -31,6 +31,11 @@ int meg_onnx_view_batch(const meg_onnx_view *v)
     return -1;
 }
 
+bool meg_onnx_is_alone(const meg_onnx_view *v)
+{
+    return meg_onnx_view_batch(v) < 0;
+}
+
 /* An atom per axis of a value, each an axis of the file, in order; `last`: the file has axis 1 last. */
 static meg_onnx_view view_of_value(const meg_onnx_build *b, int value, bool last)
 {

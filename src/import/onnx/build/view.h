@@ -36,7 +36,9 @@ meg_status meg_onnx_view_arrange(meg_onnx_build *b, const meg_onnx_node *n, cons
 bool meg_onnx_is_lazy(const meg_onnx_view *v);
 meg_status meg_onnx_settle(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbol *s);
 
-int meg_onnx_view_batch(const meg_onnx_view *v); /* the axis that has the batch */
+int meg_onnx_view_batch(const meg_onnx_view *v); /* the axis that has the batch; -1: none */
+bool meg_onnx_is_alone(
+    const meg_onnx_view *v); /* none has it: data of one sample, a lifted weight */
 int meg_onnx_view_dims(const meg_onnx_view *v, int64_t out[MEG_ONNX_RANK]); /* the rank */
 int64_t meg_onnx_view_extent(const meg_onnx_view *v, int axis);
 

@@ -13,11 +13,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-bool meg_onnx_is_alone(const meg_onnx_view *v)
-{
-    return meg_onnx_view_batch(v) < 0;
-}
-
 /* An atom for each extent above 1. */
 static meg_onnx_view view_of(int value, int rank, const int64_t dims[])
 {

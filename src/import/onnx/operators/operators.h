@@ -55,7 +55,6 @@ meg_status meg_onnx_read_alone(meg_onnx_build *b, const meg_onnx_node *n, const 
 
 /* A constant as data of one sample: the symbol gets a view without a batch. */
 meg_status meg_onnx_lift(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbol *s);
-bool meg_onnx_is_alone(const meg_onnx_view *v); /* no axis has the batch */
 
 /* The leaf that is lifted so. */
 meg_status meg_onnx_lifted(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbol *s, int *out);

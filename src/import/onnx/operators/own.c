@@ -14,7 +14,8 @@
 
 static const char *const OWN[] = {
     "attention",    "adaptive_avgpool", "gather", "max_unpool", "maxpool", "layernorm", "groupnorm",
-    "instancenorm", "dropout",          "peak",   "roll",       "take",    "lift"};
+    "instancenorm", "dropout",          "peak",   "roll",       "take",    "lift",      "lstm",
+    "gru",          "weightnorm"};
 
 static bool in_domain(const meg_onnx_node *n)
 {

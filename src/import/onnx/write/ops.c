@@ -487,6 +487,7 @@ static const meg_onnx_writer WRITERS[] = {
     {"gather", "Transpose", meg_onnx_write_gather},
     {"gelu", "Gelu", write_gelu},
     {"groupnorm", "GroupNormalization", write_groupnorm},
+    {"gru", "Transpose", meg_onnx_write_gru},
     {"hard_sigmoid", "HardSigmoid", write_words},
     {"hard_swish", "HardSwish", NULL},
     {"instancenorm", "InstanceNormalization", write_instancenorm},
@@ -494,6 +495,7 @@ static const meg_onnx_writer WRITERS[] = {
     {"leaky_relu", "LeakyRelu", write_leaky},
     {"lift", "Reshape", meg_onnx_write_lift},
     {"log", "Log", NULL},
+    {"lstm", "Transpose", meg_onnx_write_lstm},
     {"matmul", "MatMul", NULL},
     {"max", "Max", write_pair},
     {"max_unpool", "MaxUnpool", meg_onnx_write_unpool},
@@ -522,6 +524,7 @@ static const meg_onnx_writer WRITERS[] = {
     {"take", "Gather", meg_onnx_write_take},
     {"tanh", "Tanh", NULL},
     {"transpose", "Transpose", write_transpose},
+    {"weightnorm", "Mul", meg_onnx_write_weightnorm},
     {"where", "Where", write_where},
     {0}};
 

@@ -7,6 +7,9 @@
  *     max_unpool         MaxUnpool, which wants the batch in its output_shape
  *     roll               along each axis two slices, joined the other way round
  *     take               Gather, by whole numbers
+ *     weightnorm         ReduceL2, Div, Mul
+ *     lstm, gru          LSTM, GRU, whose gates come in another order, of an input that already is what theirs
+ *                        adds to them: it is multiplied with ones
  */
 #include "import/onnx/write/writers.h"
 #include "ops/attrs.h"
@@ -178,6 +181,125 @@ meg_status meg_onnx_write_take(meg_onnx_out *o, const meg_node *v, meg_onnx_made
     meg_onnx_note_own(o, v, m);
     m->in[1] = put_cast(o, v, m->in[1], 7);
     meg_made_int(m, "axis", *(const int64_t *)meg_onnx_word(v, "axis"));
+    return MEG_OK;
+}
+
+/* ---- recurrent cells ---- */
+
+typedef struct cell {
+    int gates, states, order[4]; /* order: ours of each gate of ONNX */
+    int64_t units;
+} cell;
+
+/* Rows of a weight, or numbers of a bias, gate by gate in the order of ONNX. */
+static const char *put_gates(meg_onnx_out *o, const meg_node *v, const cell *c, const char *x)
+{
+    meg_onnx_made all = {.op = "Concat", .inputs = c->gates};
+    for (int k = 0; k < c->gates; k++) {
+        int64_t first = c->order[k] * c->units;
+        all.in[k] = put_slice(o, v, x, 0, (int64_t[]){first, first + c->units});
+    }
+    meg_made_int(&all, "axis", 0);
+    return put(o, v, all);
+}
+
+/* An axis of extent 1 in front. */
+static const char *put_front(meg_onnx_out *o, const meg_node *v, const char *x)
+{
+    return put_pair(o, v, "Unsqueeze", x, meg_onnx_put_wholes(o, v, 1, (int64_t[]){0}));
+}
+
+/* (1, rows, rows): takes each gate from where we have it. */
+static const char *put_ones(meg_onnx_out *o, const meg_node *v, const cell *c)
+{
+    int64_t rows = c->gates * c->units;
+    float *one = meg_pool_alloc(o->pool, (size_t)(rows * rows) * sizeof *one);
+    for (int64_t k = 0; k < rows; k++)
+        one[k * rows + c->order[k / c->units] * c->units + k % c->units] = 1;
+    const char *flat = meg_onnx_put_reals(o, v, (int)(rows * rows), one);
+    return put_reshape(o, v, flat, 3, (int64_t[]){1, rows, rows});
+}
+
+/* The biases of the input, zeros, and ours. */
+static const char *put_biases(meg_onnx_out *o, const meg_node *v, const cell *c, const char *bias)
+{
+    int64_t rows = c->gates * c->units;
+    float *zero = meg_pool_alloc(o->pool, (size_t)rows * sizeof *zero);
+    meg_onnx_made all = {.op = "Concat", .inputs = 2};
+    all.in[0] = meg_onnx_put_reals(o, v, (int)rows, zero);
+    all.in[1] = put_gates(o, v, c, bias);
+    meg_made_int(&all, "axis", 0);
+    return put_front(o, v, put(o, v, all));
+}
+
+/* State i, (n, units, steps) of which one counts, as (1, n, units). */
+static const char *put_state(meg_onnx_out *o, const meg_node *v, const cell *c, const char *x,
+                             int i)
+{
+    bool reverse = *(const bool *)meg_onnx_word(v, "reverse");
+    int64_t steps = o->graph->value[v->in[0]].dims[2], at = reverse ? steps - 1 : 0;
+    int64_t first = (c->gates + i) * c->units;
+    x = put_slice(o, v, x, 1, (int64_t[]){first, first + c->units});
+    x = put_slice(o, v, x, 2, (int64_t[]){at, at + 1});
+    return put_transpose(o, v, x, 3, (const int64_t[]){2, 0, 1});
+}
+
+static meg_status write_cell(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m, const cell *c)
+{
+    bool bias = *(const bool *)meg_onnx_word(v, "bias");
+    bool states = *(const bool *)meg_onnx_word(v, "states");
+    int64_t rows = c->gates * c->units;
+    meg_onnx_made y = {.op = c->gates == 4 ? "LSTM" : "GRU", .inputs = states ? 5 + c->states : 4};
+    MEG_CHECK(o->error, rows <= 2048, MEG_EUNSUPPORTED,
+              "%s: node '%s', %s of more than %d units, is too large to be written as ONNX",
+              o->path, v->name, v->op->name, 2048 / c->gates);
+    meg_onnx_note_own(o, v, m);
+    const char *x = states ? put_slice(o, v, m->in[0], 1, (int64_t[]){0, rows}) : m->in[0];
+    y.in[0] = put_transpose(o, v, x, 3, (const int64_t[]){2, 0, 1});
+    y.in[1] = put_ones(o, v, c);
+    y.in[2] = put_front(o, v, put_gates(o, v, c, m->in[1]));
+    y.in[3] = bias ? put_biases(o, v, c, m->in[2]) : "";
+    y.in[4] = "";
+    for (int i = 0; states && i < c->states; i++)
+        y.in[5 + i] = put_state(o, v, c, m->in[0], i);
+    meg_made_int(&y, "hidden_size", c->units);
+    meg_made_text(&y, "direction",
+                  *(const bool *)meg_onnx_word(v, "reverse") ? "reverse" : "forward");
+    if (c->gates == 3) meg_made_int(&y, "linear_before_reset", 1);
+    m->in[0] = put_pair(o, v, "Squeeze", put(o, v, y),
+                        meg_onnx_put_wholes(o, v, 1, (int64_t[]){1}));
+    m->inputs = 1;
+    meg_made_ints(m, "perm", 3, (const int64_t[]){1, 2, 0});
+    return MEG_OK;
+}
+
+meg_status meg_onnx_write_lstm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    const cell c = {4, 2, {0, 3, 1, 2}, *(const int64_t *)meg_onnx_word(v, "units")};
+    return write_cell(o, v, m, &c);
+}
+
+meg_status meg_onnx_write_gru(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    const cell c = {3, 1, {1, 0, 2}, *(const int64_t *)meg_onnx_word(v, "units")};
+    return write_cell(o, v, m, &c);
+}
+
+/* ---- weight normalisation ---- */
+
+/* y = x g / |v|; channels are axis 1 of x. */
+meg_status meg_onnx_write_weightnorm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    const meg_value *x = &o->graph->value[v->in[0]];
+    const meg_axes *shape = meg_onnx_word(v, "shape");
+    int64_t axes[MEG_AXES] = {1, 2, 3, 4}, dims[MEG_AXES] = {1, shape->at[0], 1, 1, 1};
+    meg_onnx_made length = {.op = "ReduceL2", .inputs = 2, .in = {m->in[1]}};
+    meg_onnx_note_own(o, v, m);
+    length.in[1] = meg_onnx_put_wholes(o, v, shape->count - 1, axes);
+    meg_made_int(&length, "keepdims", 0);
+    const char *scale = put_pair(o, v, "Div", m->in[2], put(o, v, length));
+    m->in[1] = put_reshape(o, v, scale, x->rank, dims);
+    m->inputs = 2;
     return MEG_OK;
 }
 

@@ -24,9 +24,12 @@ const void *meg_onnx_word(const meg_node *v, const char *name);
 meg_status meg_onnx_write_attention(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 meg_status meg_onnx_write_adaptive(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 meg_status meg_onnx_write_gather(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
+meg_status meg_onnx_write_gru(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
+meg_status meg_onnx_write_lstm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 meg_status meg_onnx_write_lift(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 meg_status meg_onnx_write_roll(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 meg_status meg_onnx_write_take(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
+meg_status meg_onnx_write_weightnorm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 meg_status meg_onnx_write_unpool(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 
 #endif
