@@ -183,6 +183,15 @@ static void test_sums(void **state)
     check_file("sums", "sums-raw", "micro=2", NULL);
 }
 
+/* Windows that are joined to the batch, a table by constants, products by letters, blocks of pixels. */
+static void test_windows(void **state)
+{
+    (void)state;
+    check_file("windows", "windows-raw", "", NULL);
+    check_file("windows", "windows-raw", "micro=4", NULL);
+    check_file("windows", "windows-raw", "recompute=segments micro=2", NULL);
+}
+
 /* A slice that takes all of a weight is the weight. */
 static void test_places(void **state)
 {
@@ -323,6 +332,7 @@ int main(void)
                                        cmocka_unit_test(test_no_masks),
                                        cmocka_unit_test(test_gpt),
                                        cmocka_unit_test(test_sums),
+                                       cmocka_unit_test(test_windows),
                                        cmocka_unit_test(test_places),
                                        cmocka_unit_test(test_encoder),
                                        cmocka_unit_test(test_causal_encoder),

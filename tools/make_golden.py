@@ -46,6 +46,8 @@ CASES = {
     "resize.exact": ("resize", "1x2x5x4", "size=3x7 coords=half_pixel round=up", []),
     "resize.linear": ("resize", "1x2x3x4", "mode=linear scale=2", []),
     "resize.corners": ("resize", "1x2x3x4", "mode=linear size=5x3 coords=align_corners", []),
+    "resize.cubic": ("resize", "1x2x3x4", "mode=cubic scale=2", []),
+    "resize.curve": ("resize", "1x2x5x3", "mode=cubic size=3x5 coords=align_corners", []),
     "resize.3d": ("resize", "1x1x2x3x2", "mode=linear scale=2", []),
     "bins.uneven": ("adaptive_avgpool", "1x2x7x5", "size=3x4", []),
     "groupnorm.relu": ("groupnorm", "2x6x3x2", "groups=3 relu=1", ["6", "6"]),

@@ -5,7 +5,7 @@ losses of five steps of SGD that PyTorch has in double.
 
 Per network NAME: NAME-x.npy, NAME-y.npy, NAME.safetensors (losses), and NAME-EXPORTER.onnx with the
 exporters raw (dynamo, optimize=False), dynamo and script, each in training mode. Files that no test
-reads (encoder-*-random, sums-dynamo, sums-script, ...) are not kept.
+reads (encoder-*-random, sums-dynamo, sums-script, windows-script, ...) are not kept.
 """
 import math
 import os
@@ -197,6 +197,53 @@ class Reductions(nn.Module):
         return self.head(y.amax((2, 3)) - a.amin(3).amax(2) + torch.logsumexp(b, 3).sum(2))
 
 
+class Windows(nn.Module):
+    """A block of a Swin transformer of shifted windows, which are joined to the batch: a table of relative positions,
+    lengths of queries (its second version); then products by letters, and pixels out of channels."""
+    def __init__(self, side=6, window=3, width=8, heads=2):
+        super().__init__()
+        self.window, self.heads, self.shift = window, heads, 1
+        self.patches, self.norm = nn.Conv2d(3, width, 2, 2), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mix, self.head = nn.Linear(width, width), nn.Linear(side * side * width, CLASSES)
+        self.table = nn.Parameter(torch.randn((2 * window - 1) ** 2, heads))
+        at = torch.stack(torch.meshgrid(*[torch.arange(window)] * 2, indexing="ij")).flatten(1)
+        far = at[:, :, None] - at[:, None, :] + window - 1
+        self.register_buffer("index", (far[0] * (2 * window - 1) + far[1]).flatten())
+        part = torch.zeros(side, side)
+        for i, rows in enumerate((slice(0, -window), slice(-window, -1), slice(-1, None))):
+            for k, columns in enumerate((slice(0, -window), slice(-window, -1), slice(-1, None))):
+                part[rows, columns] = 3 * i + k
+        part = self.cut(part[None, :, :, None]).squeeze(-1)
+        self.register_buffer("mask", (part[:, None, :] != part[:, :, None]).float() * -100)
+
+    def cut(self, x):
+        n, h, w, c = x.shape
+        x = x.view(n, h // self.window, self.window, w // self.window, self.window, c)
+        return x.permute(0, 1, 3, 2, 4, 5).reshape(-1, self.window ** 2, c)
+
+    def attend(self, x):
+        t, c = x.shape[1:]
+        three = self.qkv(x).reshape(-1, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = three[0], three[1], three[2]
+        scores = F.normalize(q, dim=-1) @ k.transpose(-2, -1)
+        bias = self.table.index_select(0, self.index).view(t, t, -1).permute(2, 0, 1).unsqueeze(0)
+        scores = (scores + bias).view(-1, self.mask.shape[0], self.heads, t, t)
+        scores = (scores + self.mask[None, :, None]).view(-1, self.heads, t, t).softmax(-1)
+        return self.proj((scores @ v).transpose(1, 2).reshape(-1, t, c))
+
+    def forward(self, x):
+        x = self.norm(self.patches(x).permute(0, 2, 3, 1))
+        n, h, w, c = x.shape
+        y = torch.roll(x, (-self.shift, -self.shift), (1, 2))
+        y = self.attend(self.cut(y)).view(n, h // self.window, w // self.window, self.window, self.window, c)
+        y = x + torch.roll(y.permute(0, 1, 3, 2, 4, 5).reshape(n, h, w, c), (self.shift, self.shift), (1, 2))
+        y = y.reshape(n, h * w, 2, c // 2)
+        both = torch.einsum("nihd,njhd->nhij", y, y).softmax(-1)
+        y = torch.einsum("nhij,njhd->nihd", both, y).reshape(n, h, w, c)
+        return self.head(F.pixel_shuffle(self.mix(y).permute(0, 3, 1, 2), 2).flatten(1))
+
+
 def convnext(rate):
     net = ConvNeXt([CNBlockConfig(4, 8, 1), CNBlockConfig(8, None, 1)], stochastic_depth_prob=rate,
                    num_classes=CLASSES)
@@ -209,6 +256,7 @@ def convnext(rate):
 IMAGE, VECTORS = (3, 16, 16), (TOKENS, WIDTH)
 NETS = {  # shape of a sample (None: ids), what makes the net of a rate, rate of the file with masks
     "convnext": (IMAGE, convnext, 0.5),
+    "windows": ((3, 12, 12), lambda rate: Windows(), None),
     "logs": ((3, 4), lambda rate: Logs(), None),
     "lone": ((3, 4), lambda rate: Lone(), None),
     "places": ((3, 4), lambda rate: Places(), None),

@@ -158,7 +158,12 @@ def resize(a, x, w, training):
     known = {("nearest", "mode", "floor"): ("nearest", None),
              ("nearest", "half_pixel", "up"): ("nearest-exact", None),
              ("linear", "mode", "floor"): (linear, False),
+             ("cubic", "mode", "floor"): ("bicubic", False),
+             ("cubic", "align_corners", "floor"): ("bicubic", True),
              ("linear", "align_corners", "floor"): (linear, True)}
+    if mode == "cubic" and space == 1:  # PyTorch has it of two axes
+        flat = {**a, "scale": f"1x{a['scale']}"} if a.get("scale") else {**a, "size": f"1x{a['size']}"}
+        return resize(flat, [x[0].unsqueeze(2)], w, training).squeeze(2)
     if key in known:
         return F.interpolate(x[0], size, scale, known[key][0], known[key][1])
     y = x[0]

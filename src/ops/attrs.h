@@ -53,6 +53,7 @@ typedef struct meg_spans { /* along one axis: which pixels each output reads (op
 typedef enum meg_span_kind {
     MEG_SPAN_NEAREST,
     MEG_SPAN_LINEAR,
+    MEG_SPAN_CUBIC,
     MEG_SPAN_BINS
 } meg_span_kind;
 

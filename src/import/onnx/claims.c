@@ -31,9 +31,9 @@ static const claim CLAIMS[] = {
     {"Clip", "limits are constants"},
     {"Pad", "pads are constants; mode wrap only adds"},
     {"Slice", "limits are constants; steps above 0"},
-    {"Resize",
-     "modes nearest, linear; half_pixel, pytorch_half_pixel, align_corners, asymmetric; of "
-     "spatial axes; no antialias, no keep_aspect_ratio_policy"},
+    {"Resize", "modes nearest, linear, cubic (of -0.75); half_pixel, pytorch_half_pixel, "
+               "align_corners, asymmetric; of "
+               "spatial axes; no antialias, no keep_aspect_ratio_policy"},
     {"Gather", "entries of data named by constants; rows of a constant matrix named by data"},
     {"Einsum", "a letter for each axis; the batch is in both operands and the output, or one is a "
                "weight with the summed letters last"},

@@ -21,7 +21,7 @@ static meg_span nearest(const meg_spans *s, int64_t p)
     double at = position(s, p);
     double rounded[] = {floor(at), ceil(at), ceil(at - 0.5), floor(at + 0.5)};
     int64_t q = within(rounded[s->rounding], s->in);
-    return (meg_span){q, q + 1, 1, 0};
+    return (meg_span){q, q + 1, 1, 0, false, {0}};
 }
 
 /* Positions beyond the middle of the first or last pixel take that pixel. */
@@ -30,19 +30,37 @@ static meg_span linear(const meg_spans *s, int64_t p)
     double at = fmin(fmax(position(s, p), 0), (double)(s->in - 1));
     int64_t lo = within(floor(at), s->in);
     double rest = at - (double)lo;
-    return (meg_span){lo, rest > 0 ? lo + 2 : lo + 1, 1 - rest, rest};
+    return (meg_span){lo, rest > 0 ? lo + 2 : lo + 1, 1 - rest, rest, false, {0}};
 }
 
 /* Bins of nearly equal size that cover the input; neighbours may share a pixel. */
 static meg_span bin(const meg_spans *s, int64_t p)
 {
     int64_t lo = p * s->in / s->out, hi = ((p + 1) * s->in + s->out - 1) / s->out;
-    return (meg_span){lo, hi, 1 / (double)(hi - lo), 1 / (double)(hi - lo)};
+    return (meg_span){lo, hi, 1 / (double)(hi - lo), 1 / (double)(hi - lo), false, {0}};
+}
+
+/* Keys' weight of a pixel at this distance, his a = -3/4, as PyTorch has it. */
+static double keys(double x)
+{
+    static const double a = -0.75;
+    if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+}
+
+/* Four pixels around the position; what lies beyond the edge takes the pixel there. */
+static meg_span cubic(const meg_spans *s, int64_t p)
+{
+    double at = position(s, p), first = floor(at) - 1;
+    meg_span span = {.lo = within(first, s->in), .hi = within(first + 3, s->in) + 1, .cubic = true};
+    for (int k = 0; k < 4; k++)
+        span.each[within(first + k, s->in) - span.lo] += keys(fabs(at - (first + k)));
+    return span;
 }
 
 meg_span meg_span_of(const meg_spans *s, int64_t p)
 {
-    static meg_span (*const kinds[])(const meg_spans *, int64_t) = {nearest, linear, bin};
+    static meg_span (*const kinds[])(const meg_spans *, int64_t) = {nearest, linear, cubic, bin};
     return kinds[s->kind](s, p);
 }
 

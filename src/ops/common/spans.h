@@ -15,6 +15,8 @@
 typedef struct meg_span { /* pixels lo .. hi-1 */
     int64_t lo, hi;
     double first, rest; /* weight of pixel lo; of each of the others */
+    bool cubic;         /* or, instead, of each of them: */
+    double each[4];
 } meg_span;
 
 meg_span meg_span_of(const meg_spans *s, int64_t p);
@@ -35,6 +37,7 @@ meg_status meg_spans_open(meg_error *e, const meg_node *v, const meg_value *x);
 
 static inline double meg_span_weight(const meg_span *s, int64_t q)
 {
+    if (s->cubic) return s->each[q - s->lo];
     return q == s->lo ? s->first : s->rest;
 }
 

@@ -1,7 +1,7 @@
-/* Resizing along 1 to 3 spatial axes: the nearest pixel, or linear between neighbours (bi-, tri-
- * linear, by the number of axes). Where output p lies in an input, one pixel being of length 1:
+/* Resizing along 1 to 3 spatial axes: the nearest pixel, linear between neighbours (bi-, tri- linear, by the
+ * number of axes), or cubic (Keys, Cubic convolution interpolation, 1981; a = -3/4). Where output p lies in an input, one pixel being of length 1:
  *
- *     half_pixel      (p + 1/2) / scale - 1/2     linear by default; PyTorch's align_corners=False
+ *     half_pixel      (p + 1/2) / scale - 1/2     linear, cubic by default; PyTorch's align_corners=False
  *     align_corners   p * (in - 1) / (out - 1)    first and last pixels stay where they are
  *     asymmetric      p / scale                   nearest by default, rounded down, as in PyTorch
  *
@@ -38,13 +38,13 @@ enum {
 
 static const meg_param params[] = {
     {"mode", MEG_PARAM_CHOICE, offsetof(meg_resize_attr, mode), "nearest", "what an output takes",
-     "nearest|linear", 0, 0},
+     "nearest|linear|cubic", 0, 0},
     {"size", MEG_PARAM_AXES, offsetof(meg_resize_attr, size), "", "of the output: 32, 32x48", NULL,
      1, 1 << 24},
     {"scale", MEG_PARAM_TEXT, offsetof(meg_resize_attr, scale), "",
      "instead of the size, times the input's, rounded down: 2, 1.5, 1x2.5", NULL, 0, 0},
     {"coords", MEG_PARAM_CHOICE, offsetof(meg_resize_attr, coords), "mode",
-     "where outputs lie; mode: asymmetric for nearest, half_pixel for linear",
+     "where outputs lie; mode: asymmetric for nearest, half_pixel for others",
      "mode|half_pixel|align_corners|asymmetric", 0, 0},
     {"round", MEG_PARAM_CHOICE, offsetof(meg_resize_attr, rounding), "floor",
      "which pixel is the nearest; down, up: the true one, and of two this one",
@@ -97,7 +97,7 @@ static meg_status apply_scale(meg_error *e, const meg_node *v, int space)
 static void place(const meg_resize_attr *a, meg_spans *s, bool scaled)
 {
     int coords = a->coords;
-    if (coords == BY_MODE) coords = a->mode == MEG_SPAN_LINEAR ? HALF_PIXEL : ASYMMETRIC;
+    if (coords == BY_MODE) coords = a->mode == MEG_SPAN_NEAREST ? ASYMMETRIC : HALF_PIXEL;
     s->kind = a->mode;
     s->rounding = a->rounding;
     s->half = coords == HALF_PIXEL;
@@ -141,6 +141,10 @@ static const meg_sample samples[] = {{"2x3x5x4", "scale=2"},
                                      {"1x3x5x4", "mode=linear size=1x2 coords=align_corners"},
                                      {"1x3x4x5", "mode=linear scale=3x2 coords=asymmetric"},
                                      {"1x2x1x3", "mode=linear size=4x5"},
+                                     {"2x3x5x4", "mode=cubic scale=2"},
+                                     {"1x3x7x6", "mode=cubic size=4x9 coords=align_corners"},
+                                     {"1x2x3x1", "mode=cubic size=5x3"},
+                                     {"2x2x9", "mode=cubic scale=1.7"},
                                      {"3x3x7", "mode=linear scale=2"},
                                      {"2x3x7", "size=17"},
                                      {"1x2x90", "mode=linear size=260"},
@@ -156,7 +160,7 @@ static const meg_sample samples[] = {{"2x3x5x4", "scale=2"},
 const meg_op meg_op_resize = {
     .name = "resize",
     .onnx = "Resize",
-    .doc = "resizes images: nearest pixel or linear",
+    .doc = "resizes images: nearest pixel, linear or cubic",
     .params = params,
     .attr_bytes = sizeof(meg_resize_attr),
     .data_inputs = 1,

@@ -51,8 +51,11 @@ static void set_axis(const meg_spans *s, const int64_t in[2], const int64_t out[
 {
     for (int64_t p = out[0]; p < out[1]; p++) {
         meg_span span = meg_span_of(s, p);
-        *reach++ = (meg_simd_reach){span.lo - in[0], span.hi - in[0], (float)span.first,
-                                    (float)span.rest};
+        *reach = (meg_simd_reach){span.lo - in[0],  span.hi - in[0], (float)span.first,
+                                  (float)span.rest, span.cubic,      {0}};
+        for (int k = 0; k < 4; k++)
+            reach->each[k] = (float)span.each[k];
+        reach++;
     }
     for (int64_t q = in[0]; q < in[1]; q++) {
         *readers++ = meg_span_reaching(s, q, out[0], out[1]) - out[0];

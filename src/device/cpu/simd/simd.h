@@ -177,6 +177,8 @@ typedef struct meg_simd_mean { /* over the pixels of each channel; the mean is i
 typedef struct meg_simd_reach { /* the pixels lo .. hi-1 that an output reads along one axis */
     int64_t lo, hi;
     float first, rest; /* weight of lo; of each of the others */
+    bool cubic;        /* or, instead, of each of up to four: */
+    float each[4];
 } meg_simd_reach;
 
 typedef struct meg_simd_spans { /* resize, adaptive average pooling */

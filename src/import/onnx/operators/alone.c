@@ -84,6 +84,7 @@ bool meg_onnx_stands_alone(const meg_onnx_build *b, const meg_onnx_node *n)
 {
     const meg_onnx_symbol *x = meg_onnx_in(b, n, 0), *y = meg_onnx_in(b, n, 1);
     if (meg_bytes_is(n->op, "Gather")) return takes_rows(n, x, y);
+    if (meg_bytes_is(n->op, "Clip")) return is_trained(x) && x->constant->rank > 0;
     return meg_bytes_is(n->op, "MatMul") && multiplies(x, y);
 }
 

@@ -455,7 +455,8 @@ typedef struct pair {
     const char *onnx, *ours;
 } pair;
 
-static const pair MODES[] = {{"nearest", "nearest"}, {"linear", "linear"}, {NULL, NULL}};
+static const pair MODES[] = {
+    {"nearest", "nearest"}, {"linear", "linear"}, {"cubic", "cubic"}, {NULL, NULL}};
 static const pair COORDS[] = {{"half_pixel", "half_pixel"},
                               {"pytorch_half_pixel", "half_pixel"},
                               {"align_corners", "align_corners"},
@@ -555,6 +556,12 @@ static meg_status read_resize(meg_onnx_build *b, const meg_onnx_node *n)
     if (meg_onnx_int(n, "antialias", 0) ||
         (policy.at < policy.end && !meg_bytes_is(policy, "stretch")))
         return meg_onnx_refuse(b, n, "antialias and keep_aspect_ratio_policy are not supported");
+    double a = meg_onnx_real(n, "cubic_coeff_a", -0.75);
+    if (strcmp(mode, "cubic") == 0 &&
+        (a < -0.75 || a > -0.75 || meg_onnx_int(n, "exclude_outside", 0)))
+        return meg_onnx_refuse(b, n,
+                               "mode=cubic is supported with cubic_coeff_a=-0.75 and without "
+                               "exclude_outside");
     meg_onnx_attr(&l, "mode=%s coords=%s", mode, coords);
     if (strcmp(mode, "nearest") == 0) meg_onnx_attr(&l, " round=%s", rounding);
     MEG_TRY(b->error, resize_words(b, n, &l));

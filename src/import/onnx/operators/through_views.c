@@ -368,6 +368,58 @@ static meg_status read_tokens(meg_onnx_build *b, const meg_onnx_node *n, const m
     return read_plainly(b, n, row, as_tokens, 1);
 }
 
+/* Over the last axis alone, which stays with extent 1. */
+static meg_status read_reduce(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
+{
+    static const int64_t last = -1; /* whatever the number of axes */
+    static const meg_onnx_tensor one = {
+        .type = MEG_ONNX_INT64, .rank = 1, .dims = {1}, .size = 1, .data = &last};
+    const meg_onnx_symbol *s = meg_onnx_in(b, n, 0);
+    meg_onnx_symbol *axes = meg_onnx_in(b, n, 1);
+    meg_onnx_list list;
+    int rank = meg_onnx_rank(b, s);
+    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &list));
+    bool fits = list.count == 1 && meg_onnx_axis(list.at[0], rank) == rank - 1;
+    if (!fits || !meg_onnx_int(n, "keepdims", 1) || meg_onnx_view_batch(s->view) == rank - 1)
+        return meg_onnx_refuse(b, n,
+                               "the batch is not the first axis here, so only the last can be "
+                               "reduced, with keepdims=1");
+    const meg_onnx_tensor *old = axes->constant;
+    axes->constant = &one;
+    meg_status status = read_plainly(b, n, row, as_tokens, 1);
+    axes->constant = old;
+    return status;
+}
+
+/* Along the last axis alone: the nearest pixel of one. */
+static meg_status read_expand(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_row *row)
+{
+    meg_onnx_view v = meg_onnx_view_of(b, meg_onnx_in(b, n, 0));
+    int64_t have[MEG_ONNX_RANK];
+    meg_onnx_list to;
+    char words[64];
+    int x, rank = meg_onnx_view_dims(&v, have);
+    (void)row;
+    MEG_TRY(b->error, meg_onnx_list_of(b, n, NULL, 1, &to));
+    bool fits = to.count == rank && rank > 0 && to.at[rank - 1] >= 1;
+    for (int k = 0; fits && k < rank - 1; k++)
+        fits = to.at[k] == 1 || to.at[k] == have[k];
+    if (!fits || have[rank - 1] != 1)
+        return meg_onnx_refuse(b, n,
+                               "the batch is not the first axis here, so only a last axis of "
+                               "extent 1 can be spread");
+    MEG_TRY(b->error, as_tokens(b, n, &v, &x));
+    int64_t dims[] = {v.extent[0], b->graph->value[x].dims[1], 1, 1};
+    x = meg_onnx_shaped(b, x, 4, dims);
+    snprintf(words, sizeof words, "mode=nearest size=%" PRId64 "x1", to.at[rank - 1]);
+    if (x >= 0) x = meg_graph_add(b->graph, "resize", meg_onnx_fresh(b, "expand"), words, 1, &x);
+    dims[2] = to.at[rank - 1];
+    if (x >= 0) x = meg_onnx_shaped(b, x, 3, dims);
+    if (x < 0) return b->graph->error.status;
+    meg_onnx_view y = view_like(b, x, &v, 1);
+    return meg_onnx_view_bind(b, n, &y);
+}
+
 /* Do the operands differ in the last axis at most, so that tokens and features will do? */
 static bool is_simple(const meg_onnx_build *b, const meg_onnx_node *n)
 {
@@ -497,6 +549,11 @@ static const struct {
                {"Mul", read_pair, 1},
                {"Sub", read_pair, 1},
                {"Div", read_pair, 1},
+               {"ReduceSum", read_reduce, 0},
+               {"ReduceL1", read_reduce, 0},
+               {"ReduceL2", read_reduce, 0},
+               {"ReduceSumSquare", read_reduce, 0},
+               {"Expand", read_expand, 0},
                {"Einsum", read_itself, 1},
                {"DepthToSpace", read_itself, 0},
                {"SpaceToDepth", read_itself, 0},

@@ -442,7 +442,7 @@ static const char *put_scales(meg_onnx_out *o, const meg_node *v, const char *te
 
 static meg_status write_resize(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
 {
-    static const char *const modes[] = {"nearest", "linear"};
+    static const char *const modes[] = {"nearest", "linear", "cubic"};
     static const char *const coords[] = {NULL, "half_pixel", "align_corners", "asymmetric"};
     static const char *const rounding[] = {"floor", "ceil", "round_prefer_floor",
                                            "round_prefer_ceil"};

@@ -12,6 +12,7 @@ static int64_t volume(const int64_t extent[3])
 
 MEG_INLINE float weight_of(const meg_simd_reach *s, int64_t q)
 {
+    if (s->cubic) return s->each[q - s->lo];
     return q == s->lo ? s->first : s->rest;
 }
 
@@ -19,9 +20,9 @@ MEG_INLINE float weight_of(const meg_simd_reach *s, int64_t q)
 
 MEG_INLINE vec read_row(const float *row, const meg_simd_reach *w)
 {
-    vec sum = w->first * load(row + w->lo * B);
+    vec sum = weight_of(w, w->lo) * load(row + w->lo * B);
     for (int64_t q = w->lo + 1; q < w->hi; q++)
-        sum += w->rest * load(row + q * B);
+        sum += weight_of(w, q) * load(row + q * B);
     return sum;
 }
 
