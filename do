@@ -7,6 +7,7 @@
 #   ./do install [PREFIX]  into /usr/local, or PREFIX: command, library, header, pkg-config, CMake package
 #   ./do asan           all tests again under the address and undefined-behaviour sanitizers
 #   ./do test-torch     compares losses and gradients with PyTorch (downloads it once, several GB)
+#   ./do test-python [ARGUMENT ...]  tests of the Python package, by pytest in an environment of their own (PyTorch: several GB, once)
 #   ./do test-onnx      runs ONNX's own tests of our operators (downloads onnx once, 40 MB)
 #   ./do fuzz [N SEED]  N random networks under random plans for many ranks, each against one rank, and
 #                       N convolutional ones under meshes (alone: --pipes N SEED, --meshes N SEED);
@@ -275,6 +276,14 @@ test-torch | bench-torch)
     script=tools/torch_compare.py
     [ "$command" = test-torch ] || script=tools/torch_bench.py
     torch $script "$@"
+    ;;
+test-python)
+    need $packages_build
+    build default
+    [ -d .venv-python ] || say "installing PyTorch into .venv-python: a download of several GB, once"
+    environment .venv-python torch,torchvision,numpy,pytest torch torchvision numpy pytest
+    # The full log on a terminal's side is long: its closing line says how many passed.
+    .venv-python/bin/python -m pytest -q --doctest-modules python/megalith python/tests "$@"
     ;;
 test-hosts)
     need $packages_build $packages_test $packages_hosts

@@ -58,7 +58,7 @@ self=$(readlink -f "$megalith")
 
 echo "== command lines"
 path=$work/debian
-unset OMP_NUM_THREADS LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV
+unset OMP_NUM_THREADS LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX
 for name in $(env | sed -n 's/^\(OMP_[A-Z_]*\|GOMP_[A-Z_]*\|KMP_[A-Z_]*\|DNNL_[A-Z_]*\|MEGALITH_[A-Z_]*\)=.*/\1/p'); do
     unset "$name"
 done
@@ -97,6 +97,14 @@ says 'no launcher of any MPI.*openmpi-bin for mpirun.openmpi, mpich for mpirun.m
 run 1 train cnn -np 2
 says 'no launcher of any MPI'
 path=
+
+echo "== scripts run by the active environment's Python"
+run 0 run -np 1 --dry-run train.py --epochs 3
+line "python3 train.py --epochs 3"
+VIRTUAL_ENV=/some/venv run 0 run -np 1 --dry-run ./train.py
+line "/some/venv/bin/python ./train.py"
+CONDA_PREFIX=/some/conda run 0 run -np 1 --dry-run train.py
+line "/some/conda/bin/python train.py"
 
 echo "== one rank needs no launcher"
 run 0 run -np 1 --dry-run bench cnn

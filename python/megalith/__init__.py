@@ -8,11 +8,11 @@
 
 `megalith run -np 4 train.py` runs the same script on four ranks. docs/python.md is the guide.
 """
-from . import callbacks
+from . import callbacks, check
 from ._library import Interrupted, MegalithError, NotFinite
 from .context import init, rank, size
 from .data import BadData
 from .model import Model
 from .net import CaptureError
 
-__all__ = ["BadData", "CaptureError", "Interrupted", "MegalithError", "Model", "NotFinite", "callbacks", "init", "rank", "size"]
+__all__ = ["BadData", "CaptureError", "Interrupted", "MegalithError", "Model", "NotFinite", "callbacks", "check", "init", "rank", "size"]

@@ -28,6 +28,15 @@ class Tensor(Structure):
     _fields_ = [("name", c_char_p), ("data", c_void_p), ("dtype", c_int), ("rank", c_int), ("shape", c_int64 * RANK)]
 
 
+Read = ctypes.CFUNCTYPE(c_int, c_void_p, c_int64, c_int, POINTER(Tensor))  # meg_read
+
+
+class Lazy(Structure):
+    """meg_lazy: who reads samples when they are wanted."""
+
+    _fields_ = [("read", Read), ("user", c_void_p)]
+
+
 Status, Handle, Out = c_int, c_void_p, POINTER(c_void_p)
 Tensors, Reports = POINTER(Tensor), POINTER(Report)
 
@@ -35,6 +44,7 @@ Tensors, Reports = POINTER(Tensor), POINTER(Report)
 SIGNATURES = {
     "meg_open": (Status, [c_char_p, Out]),
     "meg_close": (None, [Handle]),
+    "meg_abort": (None, [Handle, c_char_p]),
     "meg_rank": (c_int, [Handle]),
     "meg_ranks": (c_int, [Handle]),
     "meg_message": (c_char_p, [Handle]),
@@ -45,6 +55,7 @@ SIGNATURES = {
     "meg_graph_free": (None, [Handle]),
     "meg_data_open": (Status, [Handle, c_char_p, Out]),
     "meg_data_memory": (Status, [Handle, c_int, Tensors, c_char_p, Out]),
+    "meg_data_lazy": (Status, [Handle, c_int, Tensors, POINTER(Lazy), Out]),
     "meg_data_count": (c_int64, [Handle]),
     "meg_data_free": (None, [Handle]),
     "meg_plan_new": (Status, [Handle, Handle, c_char_p, Out]),
@@ -61,6 +72,8 @@ SIGNATURES = {
     "meg_outputs": (c_int, [Handle]),
     "meg_output_at": (c_bool, [Handle, c_int, Tensors]),
     "meg_predict": (Status, [Handle, Handle, Tensors]),
+    "meg_forward": (Status, [Handle, c_int, Tensors, c_int, Tensors]),
+    "meg_backward": (Status, [Handle, c_int, Tensors]),
     "meg_trainer_lr": (None, [Handle, c_double]),
     "meg_trainer_save": (Status, [Handle, c_char_p]),
     "meg_trainer_load": (Status, [Handle, c_char_p]),

@@ -89,9 +89,11 @@ def _end_job(kind: Any, value: Any, trace: Any) -> None:
     processes when one leaves with an error and without saying goodbye."""
     rank = _Process.context.rank if _Process.context else 0
     text = "".join(traceback.format_exception(kind, value, trace))
+    sys.stdout.flush()
+    if _Process.context and _library.has("meg_abort"):
+        library().meg_abort(_Process.context.handle, text.rstrip().encode())
     sys.stderr.write("".join(f"[rank {rank}] {line}\n" for line in text.rstrip().splitlines()))
     sys.stderr.flush()
-    sys.stdout.flush()
     os._exit(1)
 
 

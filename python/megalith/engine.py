@@ -65,12 +65,26 @@ class Data(_Held):
         return library().meg_data_count(self.handle)
 
 
+class Announced(_Held):
+    """So many samples that steps will bring (Trainer.step): plans want their number, for the last batch of an epoch."""
+
+    free = "meg_data_free"
+
+    def __init__(self, samples: Mapping[str, np.ndarray], count: int, context: Optional[Context] = None):
+        super().__init__(context or current())
+        self.how = _c.Lazy(_c.Read(lambda user, index, arrays, out: 1), None)  # nobody reads them
+        tensors = tensor_array([as_tensor(k, a) for k, a in samples.items()])
+        for t in tensors:
+            t.data, t.shape[0] = None, count
+        self.make("meg_data_lazy", self.context.handle, len(tensors), tensors, ctypes.byref(self.how))
+
+
 class Plan(_Held):
     """Who computes what and when; nothing runs. Options are those of `megalith plan` (docs/cli.md)."""
 
     free = "meg_plan_free"
 
-    def __init__(self, graph: Graph, data: Optional[Data] = None, **options: Any):
+    def __init__(self, graph: Graph, data: Any = None, **options: Any):
         super().__init__(graph.context, graph, data)
         self.make("meg_plan_new", graph.handle, data.handle if data else None, words(**options))
 
@@ -136,15 +150,31 @@ class Trainer(_Held):
         check(self.context.handle, library().meg_evaluate_batch(self.handle, len(tensors), tensors, ctypes.byref(report)))
         return report
 
-    def predict(self, data: Data, output: Any) -> Optional[np.ndarray]:
-        """An output (a Port) of all samples of the data set, in evaluation mode; None on ranks other than 0."""
-        y = np.empty((len(data), *output.shape[1:]), np.float32)
+    def predict(self, data: Data, output: Any, everywhere: bool = False) -> Optional[np.ndarray]:
+        """The first output (a Port) of all samples of the data set, in evaluation mode; None on ranks other than 0, unless
+        `everywhere`."""
+        y, here = np.empty((len(data), *output.shape[1:]), np.float32), everywhere or self.context.rank == 0
         tensor = as_tensor(output.name, y)
-        tensor.name = None  # the first
-        if self.context.rank != 0:
+        tensor.name = None
+        if not here:
             tensor.data = None
         check(self.context.handle, library().meg_predict(self.handle, data.handle, ctypes.byref(tensor)))
-        return y if self.context.rank == 0 else None
+        return y if here else None
+
+    def forward(self, arrays: Mapping[str, np.ndarray], output: Any) -> np.ndarray:
+        """The first output (a Port) of a batch, in training mode, on all ranks. The arrays must stay until `backward`."""
+        y = np.empty((len(next(iter(arrays.values()))), *output.shape[1:]), np.float32)
+        tensor, inputs = as_tensor(output.name, y), self._tensors(arrays)
+        tensor.name = None
+        check(self.context.handle, library().meg_forward(self.handle, len(inputs), inputs, 1, ctypes.byref(tensor)))
+        return y
+
+    def backward(self, gradient: np.ndarray) -> None:
+        """From the gradient by that output; then gradients of weights can be read."""
+        kept = np.ascontiguousarray(gradient)
+        tensor = as_tensor("", kept)
+        tensor.name = None
+        check(self.context.handle, library().meg_backward(self.handle, 1, ctypes.byref(tensor)))
 
     def set_lr(self, rate: float) -> None:
         """The learning rate of steps to come; below 0: the schedule's."""

@@ -21,7 +21,7 @@ import numpy as np
 from . import _library, data, losses, onnx_file, optimizers
 from .callbacks import Callback, History, Progress
 from .context import current, launched
-from .engine import Data, Graph, Plan, Trainer
+from .engine import Announced, Data, Graph, Plan, Trainer
 from .net import CaptureError
 
 HINT = "megalith: one rank, all cores of this machine; `megalith run -np 4 {}` uses four"
@@ -59,7 +59,8 @@ class Model:
         self._trainer: Optional[Trainer] = None
         self._plan: Optional[Plan] = None
         self._graph: Optional[Graph] = None
-        self._batch, self._epochs_done = 0, 0
+        self._batch, self._count = 0, 0  # samples of a step, and of an epoch, that the plan was made for
+        self._uncounted = 0              # steps that the user's model does not know of yet
         self._state: Optional[Dict[str, np.ndarray]] = None  # newer than the model's, from a trainer that is gone
 
     def __del__(self) -> None:
@@ -112,11 +113,12 @@ class Model:
             onnx_file.write(self.net, path)
         return path
 
-    def _make(self, batch: int, samples: Optional[Data] = None) -> Trainer:
-        """The trainer for so many samples per step."""
+    def _make(self, batch: int, first: Optional[data.Batch] = None, count: Optional[int] = None) -> Trainer:
+        """The trainer for so many samples per step, and in all, if their number is known: batches that are smaller than
+        the others are planned for."""
         if self.loss is None or self.optimizer is None:
             raise RuntimeError("call compile(optimizer=.., loss=..) first")
-        if self._trainer is not None and self._batch == batch:
+        if self._trainer is not None and self._batch == batch and count in (None, self._count):
             return self._trainer
         self._drop_trainer()
         context = current()
@@ -127,9 +129,10 @@ class Model:
         words = {**self.optimizer.words, "batch": batch, **self.plan_words}
         if _library.has("meg_predict"):
             words.setdefault("predict", 1)
+        samples = Announced(self._named(*first), count, context) if first and count and count % batch else None
         self._plan = Plan(self._graph, samples, **words)
         self._trainer = Trainer(self._plan, None, lr=self.lr)
-        self._batch = batch
+        self._batch, self._count = batch, count or 0
         if self._state is not None:
             self._trainer.set(self._state)
         if self.loss.class_weights is not None:
@@ -197,7 +200,7 @@ class Model:
         """Trains. `batch_size` is that of all ranks together. Returns what was measured, epoch by epoch."""
         source = data.source(x, y, shuffle, self.seed)
         batch = self._batch_size(source, batch_size)
-        trainer = self._make(batch)
+        trainer = self._make(batch, next(iter(source.batches(batch, 0, lambda i: i == 0)), None), source.count)
         history = History()
         told = [history, *callbacks, Progress(verbose)] if verbose else [history, *callbacks]
         steps = steps_per_epoch or source.steps(batch)
@@ -245,6 +248,7 @@ class Model:
             for k, v in self._logs(trainer.step(self._named(inputs, targets))).items():
                 sums[k] = sums.get(k, 0.0) + v * size
             count += size
+            self._uncounted += 1
             self._tell(told, "on_batch_end", i, logs={k: v / count for k, v in sums.items()})
             if self.stop_training:
                 break
@@ -258,6 +262,7 @@ class Model:
     def train_step(self, x: Any, y: Any) -> Dict[str, float]:
         """One step on one batch."""
         inputs, targets = data.to_arrays(x), data.to_arrays(y)
+        self._uncounted += 1
         return self._logs(self._make(len(inputs[0])).step(self._named(inputs, targets)))
 
     # ---- looking at it
@@ -308,7 +313,11 @@ class Model:
 
     def unwrap(self) -> Any:
         """The user's own object, with the trained weights and statistics. Collective."""
-        return self.captured.unwrap(self.get_weights())
+        model = self.captured.unwrap(self.get_weights())
+        if self._uncounted and hasattr(self.captured, "count_batches"):
+            self.captured.count_batches(self._uncounted)
+        self._uncounted = 0
+        return model
 
     def state_dict(self) -> Dict[str, Any]:
         """As the framework's own: names, shapes, types. Collective."""

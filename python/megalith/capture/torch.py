@@ -479,6 +479,12 @@ class Captured:
                     t.copy_(torch.from_numpy(arrays[name]).reshape(t.shape))
         return self.model
 
+    def count_batches(self, steps: int) -> None:
+        """Normalisations count the batches that they were trained with."""
+        for m in self.model.modules():
+            if isinstance(m, torch.nn.modules.batchnorm._NormBase) and m.training and m.num_batches_tracked is not None:
+                m.num_batches_tracked += steps
+
     def state_dict(self, arrays: Dict[str, Any]) -> Dict[str, torch.Tensor]:
         """The module's state dict, with these numbers; the module stays as it is."""
         first, out = _first_names(_tensors(self.model)), self.model.state_dict()

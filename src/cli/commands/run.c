@@ -5,6 +5,7 @@
 #include "comm/comm.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct settings {
@@ -26,19 +27,44 @@ static meg_care care_of(const meg_arguments *a, const meg_command *c)
     return care;
 }
 
-/* A command of megalith stands for megalith with this command. */
-static meg_status program_of(const meg_arguments *a, meg_error *e, char ***out, meg_care *care)
+/* The Python of the active environment, venv's or conda's; else the one that the path has. */
+static char *python_of(const meg_arguments *a)
+{
+    static const char *const homes[] = {"VIRTUAL_ENV", "CONDA_PREFIX"};
+    for (size_t i = 0; i < sizeof homes / sizeof *homes; i++) {
+        const char *home = getenv(homes[i]);
+        if (home && *home) return meg_pool_text(a->pool, "%s/bin/python", home);
+    }
+    return meg_pool_text(a->pool, "python3");
+}
+
+static bool is_script(const char *program)
+{
+    size_t length = strlen(program);
+    return length > 3 && strcmp(program + length - 3, ".py") == 0;
+}
+
+/* The same arguments, with room for `first` in front of them. */
+static char **put_first(const meg_arguments *a, char *first)
 {
     size_t count = 0;
+    while (a->rest[count])
+        count++;
+    char **out = meg_pool_alloc(a->pool, (count + 2) * sizeof *out);
+    out[0] = first;
+    memcpy(out + 1, a->rest, (count + 1) * sizeof *out);
+    return out;
+}
+
+/* A command of megalith stands for megalith with this command, train.py for Python with this script. */
+static meg_status program_of(const meg_arguments *a, meg_error *e, char ***out, meg_care *care)
+{
     const meg_command *c = meg_command_find(a->rest[0]);
-    *out = a->rest;
+    *out = is_script(a->rest[0]) ? put_first(a, python_of(a)) : a->rest;
     if (!c) return MEG_OK;
     MEG_CHECK(e, !c->hands_on, MEG_EARG, "run: what should run run?");
     *care = care_of(a, c);
-    while (a->rest[count])
-        count++;
-    *out = meg_pool_alloc(a->pool, (count + 2) * sizeof **out);
-    memcpy(*out + 1, a->rest, (count + 1) * sizeof **out);
+    *out = put_first(a, NULL);
     return meg_launch_self(e, a->pool, *out);
 }
 
@@ -78,9 +104,10 @@ const meg_command meg_command_run = {
     .name = "run",
     .usage = "-np N [-npernode N] [-m MACHINEFILE] [--mpi M] [--dry-run] PROGRAM [ARGUMENT ...]",
     .doc = "starts a program on many ranks, with mpirun or srun",
-    .more =
-        "PROGRAM is a command of megalith (train, bench, ...) or a program that uses the library.\n"
-        "Inside a SLURM allocation srun starts it, else the mpirun of Open MPI or MPICH.\n",
+    .more = "PROGRAM is a command of megalith (train, bench, ...), a script of Python (train.py), "
+            "or a program\n"
+            "that uses the library. A script runs by the active environment's Python.\n"
+            "Inside a SLURM allocation srun starts it, else the mpirun of Open MPI or MPICH.\n",
     .hands_on = true,
     .params = PARAMS,
     .settings_bytes = sizeof(settings),

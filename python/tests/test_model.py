@@ -1,0 +1,229 @@
+"""`megalith.Model` on PyTorch models: training is PyTorch's own, weights come back, bad use is told."""
+import copy
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+import megalith  # noqa: E402
+from megalith import _library  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not _library.has("meg_step"), reason="this library has no meg_step yet")
+SAME = 1e-4  # after ten steps in float, relative by norm
+
+
+def network():
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Conv2d(2, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                         nn.Linear(6 * 16, 5))
+
+
+def samples(count=40):
+    g = torch.Generator().manual_seed(5)
+    return torch.randn(count, 2, 8, 8, generator=g), torch.randint(0, 5, (count,), generator=g)
+
+
+def torch_losses(model, x, y, optimizer, batch, epochs):
+    out = []
+    for _ in range(epochs):
+        total = 0.0
+        for i in range(0, len(x), batch):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x[i:i + batch]), y[i:i + batch])
+            loss.backward()
+            optimizer.step()
+            total += float(loss.detach()) * len(x[i:i + batch])
+        out.append(total / len(x))
+    return out
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, 0.05),
+    "momentum": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, weight_decay=1e-3, nesterov=True),
+    "adam": lambda p: torch.optim.Adam(p, 0.003, betas=(0.8, 0.99), eps=1e-6),
+    "adamw": lambda p: torch.optim.AdamW(p, 0.003, weight_decay=0.1),
+}
+
+
+@pytest.mark.parametrize("count", [40, 36])  # 36: the last batch of an epoch is smaller
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_fit_is_torch(kind, count):
+    net, (x, y) = network(), samples(count)
+    own = copy.deepcopy(net)
+    model = megalith.Model(net, example=x[:1])
+    model.compile(OPTIMIZERS[kind](net.parameters()), nn.CrossEntropyLoss())
+    history = model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
+    losses = torch_losses(own, x, y, OPTIMIZERS[kind](own.parameters()), 8, 2)
+    np.testing.assert_allclose(history.history["loss"], losses, rtol=SAME)
+    assert losses[1] < losses[0] - 0.01, "the reference does not learn"
+    assert model.unwrap() is net
+    for k, t in own.state_dict().items():
+        got = net.state_dict()[k].double()
+        assert float((got - t.double()).norm()) <= SAME * max(float(t.double().norm()), 1e-3), k
+
+
+def test_evaluate_predict_and_state_dict():
+    net, (x, y) = network(), samples()
+    model = megalith.Model(net, example=x[:1])
+    model.compile("sgd", "cross_entropy", metrics=["accuracy"], lr=0.05)
+    history = model.fit(x, y, batch_size=8, epochs=2, validation_data=(x, y), verbose=0)
+    state = model.state_dict()
+    own = network().eval()
+    own.load_state_dict(state)
+    with torch.no_grad():
+        want = own(x)
+    loss = float(nn.functional.cross_entropy(want, y))
+    assert model.evaluate(x, y)["loss"] == pytest.approx(loss, rel=1e-5)
+    assert history.history["val_loss"][-1] == pytest.approx(loss, rel=1e-5)
+    if _library.has("meg_predict"):
+        np.testing.assert_allclose(model.predict(x), want.numpy(), atol=1e-5)
+        np.testing.assert_allclose(model.predict(x[:13]), want[:13].numpy(), atol=1e-5)
+
+
+class Samples(torch.utils.data.Dataset):
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return self.x[i] + 0.1 * torch.randn(2, 8, 8), int(self.y[i])
+
+
+def test_sources_and_seeds():
+    """A Dataset whose samples are changed at random gives the same losses twice; a DataLoader is taken as it is."""
+    x, y = samples()
+    losses = []
+    for _ in range(2):
+        model = megalith.Model(network(), example=x[:1])
+        model.compile("sgd", "cross_entropy", lr=0.05)
+        losses.append(model.fit(Samples(x, y), batch_size=8, epochs=2, verbose=0).history["loss"])
+    assert losses[0] == losses[1] and losses[0][1] < losses[0][0]
+    model = megalith.Model(network(), example=x[:1])
+    model.compile("sgd", "cross_entropy", lr=0.05)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=8)
+    plain = megalith.Model(network(), example=x[:1])
+    plain.compile("sgd", "cross_entropy", lr=0.05)
+    assert (model.fit(loader, epochs=2, verbose=0).history["loss"]
+            == plain.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0).history["loss"])
+
+
+def test_callbacks(tmp_path):
+    x, y = samples()
+    model = megalith.Model(network(), example=x[:1])
+    model.compile("sgd", "cross_entropy", lr=0.05)
+    cb = megalith.callbacks
+    stop = cb.EarlyStopping("loss", patience=0, min_delta=100.0)
+    told = [cb.CSVLogger(tmp_path / "log.csv"), cb.ModelCheckpoint(str(tmp_path / "ck/{epoch}")), stop,
+            cb.LearningRateScheduler(lambda epoch: 0.05 / (epoch + 1)), cb.TensorBoard(tmp_path / "tb")]
+    history = model.fit(x, y, batch_size=8, epochs=9, callbacks=told, verbose=0)
+    assert history.history["lr"] == [0.05, 0.025] and stop.stopped_epoch == 1
+    lines = (tmp_path / "log.csv").read_text().split()
+    assert lines[0] == "epoch,loss,accuracy,lr" and len(lines) == 3
+    saved = megalith.Model(network(), example=x[:1])
+    saved.compile("sgd", "cross_entropy")
+    saved.load_weights(str(tmp_path / "ck/2.safetensors"))
+    assert saved.evaluate(x, y, batch_size=8)["loss"] == pytest.approx(model.evaluate(x, y)["loss"], rel=1e-6)
+    assert list((tmp_path / "tb").iterdir())[0].stat().st_size > 100
+
+
+class Branch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.fc(x) if x.sum() > 0 else -self.fc(x)
+
+
+class Sorted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return torch.sort(self.inner(x), 1)[0]
+
+
+class Fixed(nn.Module):
+    def forward(self, x):
+        return x.reshape(4, 3, -1).mean(2)
+
+
+BAD_MODELS = [
+    (Branch(), torch.zeros(2, 4), "decides by the numbers of a tensor"),
+    (Sorted(), torch.zeros(2, 4), r"aten\.sort"),
+    (nn.Linear(4, 3), None, "example= is missing"),
+    (nn.Sequential(nn.BatchNorm1d(4, momentum=None)), torch.zeros(2, 4), "momentum=None"),
+    (nn.Sequential(nn.Embedding(9, 4, padding_idx=0)), torch.zeros(2, 5, dtype=torch.long), "padding_idx=0"),
+]
+
+
+@pytest.mark.parametrize("model, example, words", BAD_MODELS)
+def test_bad_models(model, example, words):
+    with pytest.raises(megalith.CaptureError, match=words):
+        megalith.Model(model, example=example)
+
+
+def fitted(x, y, **words):
+    model = megalith.Model(network(), example=samples(1)[0])
+    model.compile("sgd", words.pop("loss", "cross_entropy"), lr=words.pop("lr", 0.05))
+    return model.fit(x, y, verbose=0, **words)
+
+
+def test_bad_data():
+    x, y = samples()
+    for given, error, words in (
+            ((x.double().numpy().astype("int64"), y), megalith.BadData, "takes real numbers"),
+            ((x, y.float()), megalith.BadData, "labels are classes"),
+            ((x, y + 1), megalith.BadData, "a label is 5, but the model has 5 classes"),
+            ((x[:, :, :4], y), megalith.BadData, "captured for 2x8x8"),
+            ((x[:5], y), megalith.BadData, "5 and 40 samples"),
+            ((x, None), megalith.BadData, "y= is missing")):
+        with pytest.raises(error, match=words):
+            fitted(*given, batch_size=8)
+
+
+def test_bad_words():
+    x, y = samples()
+    with pytest.raises(ValueError, match="use one of softmax_xent"):
+        fitted(x, y, loss="hinge")
+    with pytest.raises(ValueError, match="use one of sgd"):
+        megalith.Model(network(), example=x[:1]).compile("adagrad")
+    with pytest.raises(ValueError, match="torch.optim.SGD"):
+        model = network()
+        megalith.Model(model, example=x[:1]).compile(torch.optim.Adagrad(model.parameters()))
+    with pytest.raises(megalith.MegalithError):
+        fitted(x * float("nan"), y, batch_size=8)
+
+
+class Twisted(torch.autograd.Function):
+    """A custom gradient, which no capture can see."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 3
+
+
+class Custom(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return Twisted.apply(self.fc(x))
+
+
+def test_check():
+    x, y = samples(8)
+    assert megalith.check(network(), x, y) < 1e-4
+    assert megalith.check(nn.Sequential(network(), nn.Dropout(0.5), nn.Linear(5, 5)), x, y) < 1e-4
+    with pytest.raises(megalith.check.Mismatch, match="fc.weight"):
+        megalith.check(Custom(), torch.randn(6, 4), torch.randint(0, 3, (6,)))
