@@ -78,7 +78,8 @@ class Weight:
 
 @dataclasses.dataclass
 class Node:
-    """One ONNX operator. ``scope`` is the path of the module that called it ("layer1.0.conv1")."""
+    """One ONNX operator; of the domain "megalith", one of the C library by its own name, with its words in the attribute
+    ``words``. ``scope`` is the path of the module that called it ("layer1.0.conv1")."""
 
     op: str
     inputs: List[str]  # "": absent
@@ -86,6 +87,7 @@ class Node:
     attributes: Dict[str, Any] = dataclasses.field(default_factory=dict)
     scope: str = ""
     notes: Dict[str, str] = dataclasses.field(default_factory=dict)
+    domain: str = ""
 
 
 def exact(number: float) -> np.ndarray:
@@ -188,11 +190,11 @@ class Net:
         return self.constant(np.array(numbers, np.int64), "whole")
 
     def emit(self, op: str, inputs: Iterable[str], names: Optional[List[str]] = None, outputs: int = 1,
-             notes: Optional[Dict[str, str]] = None, **attributes: Any) -> Any:
+             notes: Optional[Dict[str, str]] = None, domain: str = "", **attributes: Any) -> Any:
         """Adds a node; returns the name of its output, or a list of them if there are several."""
         out = names or [self.fresh(op.lower()) for _ in range(outputs)]
         given = {k: v for k, v in attributes.items() if v is not None}
-        self.nodes.append(Node(op, list(inputs), out, given, self.scope, dict(notes or {})))
+        self.nodes.append(Node(op, list(inputs), out, given, self.scope, dict(notes or {}), domain))
         return out[0] if len(out) == 1 else out
 
     # ---- the whole

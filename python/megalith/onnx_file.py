@@ -103,7 +103,7 @@ def attribute(name: str, value: Any) -> bytes:
 def node(n: Node, name: str) -> bytes:
     return (b"".join(text(1, s) for s in n.inputs) + b"".join(text(2, s) for s in n.outputs) + text(3, name)
             + text(4, n.op) + b"".join(message(5, attribute(k, v)) for k, v in n.attributes.items())
-            + b"".join(entry(9, k, v) for k, v in n.notes.items()))
+            + (text(7, n.domain) if n.domain else b"") + b"".join(entry(9, k, v) for k, v in n.notes.items()))
 
 
 def node_names(net: Net) -> List[str]:
@@ -181,4 +181,4 @@ def write(net: Net, path: "str | os.PathLike[str]", inside: Optional[int] = None
             _write_data(out, outside, places)
     with open(path, "wb") as out:
         out.write(integer(1, IR) + text(2, "megalith") + text(3, "python") + message(7, b"".join(graph))
-                  + message(8, text(1, "") + integer(2, OPSET)))
+                  + message(8, text(1, "") + integer(2, OPSET)) + message(8, text(1, "megalith") + integer(2, 1)))

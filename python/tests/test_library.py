@@ -18,7 +18,7 @@ def plain():
 def declared():
     """{function: (what it returns, [types of its arguments])}"""
     out = {}
-    for result, name, arguments in re.findall(r"(?:^|[;{}] ?)([a-z][\w ]*?[ \*]+)(meg_\w+)\(([^()]*)\);", plain()):
+    for result, name, arguments in re.findall(r"(?:^|(?<=[;{}] )|(?<=[;{}]))([a-z][\w ]*?[ \*]+)(meg_\w+)\(([^()]*)\);", plain()):
         out[name] = (result.strip(), [a.strip() for a in arguments.split(",")])
     return out
 

@@ -127,7 +127,16 @@ def _batch_number(tensors: Dict[str, torch.Tensor], example: Sequence[Any]) -> i
     return next(p for p in PRIMES if p not in seen)
 
 
-def _checked_example(module: torch.nn.Module, example: Any) -> Tuple[torch.Tensor, ...]:
+def _check_modules(module: torch.nn.Module) -> None:
+    """What is told better before PyTorch's own code meets it."""
+    for path, m in module.named_modules():
+        norm = isinstance(m, torch.nn.modules.batchnorm._NormBase) and m.track_running_stats and m.training
+        if norm and m.momentum is None:
+            raise CaptureError(f"{path or 'the model'} ({type(m).__name__}): momentum=None, the mean over all batches, is not "
+                               "supported: use a number, e.g. 0.1")
+
+
+def _checked_example(example: Any) -> Tuple[torch.Tensor, ...]:
     if example is None:
         raise CaptureError("example= is missing: give a batch as the model's forward takes it, e.g. "
                            "example=torch.zeros(1, 3, 224, 224)")
@@ -338,7 +347,8 @@ class Capture:
     def _call(self, n: torch.fx.Node) -> Any:
         name = short_name(n.target)
         if name == "getitem":
-            return self.env[n.args[0]][n.args[1]]
+            whole = self.env[n.args[0]]
+            return whole if isinstance(whole, Refused) else whole[n.args[1]]
         if not hasattr(n.target, "_schema"):
             return None  # arithmetic of extents: n.meta has the result
         arguments = self._arguments(n)
@@ -448,7 +458,8 @@ def capture(module: torch.nn.Module, example: Any) -> Net:
     from . import aten  # noqa: F401 fills the table
     if not isinstance(module, torch.nn.Module):
         raise CaptureError(f"a torch.nn.Module is expected, not a {type(module).__name__}")
-    return Capture(module, _checked_example(module, example)).run()
+    _check_modules(module)
+    return Capture(module, _checked_example(example)).run()
 
 
 class Captured:

@@ -63,6 +63,11 @@ def matmul(c: Capture, n: torch.fx.Node, self: Any, other: Any = None, mat2: Any
     return c.emit("MatMul", [self, mat2 if other is None else other])
 
 
+@operator("einsum")
+def einsum(c: Capture, n: torch.fx.Node, equation: str, tensors: Any, path: Any = None) -> Any:
+    return c.emit("Einsum", tensors, equation=equation.replace(" ", ""))
+
+
 @operator("baddbmm")
 def baddbmm(c: Capture, n: torch.fx.Node, self: Any, batch1: Any, batch2: Any, beta: float, alpha: float) -> Any:
     y = c.emit("MatMul", [batch1, batch2])

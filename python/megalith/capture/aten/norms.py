@@ -29,8 +29,6 @@ def batch_norm(c: Capture, n: torch.fx.Node, input: Any, weight: Any, bias: Any,
                        "track_running_stats=True")
     if not training:
         return frozen(c, n, input, weight, bias, running_mean, running_var, eps)
-    if momentum is None or momentum == 0.0:
-        raise c.refuse("momentum=None, the mean over all batches, is not supported: use a number, e.g. 0.1")
     scale, offset = affine(c, weight, bias, channels)
     y, _, _ = c.emit("BatchNormalization", [input, scale, offset, running_mean, running_var], outputs=3, epsilon=eps,
                      momentum=1 - momentum, training_mode=1, notes=UNBIASED)

@@ -84,7 +84,7 @@ def linear(c: Capture, n: torch.fx.Node, align_corners: bool, input: Any = None,
 
 # ---- padding
 
-PADS = {"constant": "constant", "reflect": "reflect", "replicate": "edge"}
+PADS = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 @operator("pad", "constant_pad_nd")
@@ -92,7 +92,7 @@ def pads(c: Capture, n: torch.fx.Node, self: Any, pad: List[int], mode: str = "c
          value: Optional[float] = None) -> Any:
     rank = len(c.shape(n.args[0]))
     if mode not in PADS:
-        raise c.refuse(f"mode={mode!r} is not supported: use constant, reflect or replicate")
+        raise c.refuse(f"mode={mode!r} is not supported: use constant, reflect, replicate or circular")
     if not any(pad):
         return self
     before, behind = [0] * rank, [0] * rank

@@ -202,6 +202,14 @@ def pixel_shuffle(c: Capture, n: torch.fx.Node, self: Any, upscale_factor: int) 
     return c.emit("DepthToSpace", [self], blocksize=upscale_factor, mode="CRD")
 
 
+@operator("pixel_unshuffle")
+def pixel_unshuffle(c: Capture, n: torch.fx.Node, self: Any, downscale_factor: int) -> Any:
+    b, channels, h, w = c.shape(n.args[0])
+    r = downscale_factor
+    apart = c.emit("Reshape", [self, c.net.whole(b, channels, h // r, r, w // r, r)])
+    return reshape_to(c, n, c.emit("Transpose", [apart], perm=[0, 1, 3, 5, 2, 4]))
+
+
 @operator("channel_shuffle")
 def channel_shuffle(c: Capture, n: torch.fx.Node, self: Any, groups: int) -> Any:
     have = c.shape(n)
