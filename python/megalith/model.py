@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -277,18 +277,13 @@ class Model:
         trainer = self._make(self._batch or self._batch_size(source, batch_size))
         sums: Dict[str, float] = {}
         count = 0
-        for inputs, targets in self._whole(source, self._batch):
+        whole = source.count if isinstance(source, data.ArraySource) else None  # arrays: all samples at once
+        for inputs, targets in source.batches(whole or self._batch, 0, lambda i: True):
             size = len(inputs[0])
-            for k, v in self._logs(trainer.evaluate_batch(self._named(inputs, targets))).items():
+            for k, v in self._logs(trainer.evaluate(Data(self._named(inputs, targets)))).items():
                 sums[k] = sums.get(k, 0.0) + v * size
             count += size
         return {k: v / max(count, 1) for k, v in sums.items()}
-
-    def _whole(self, source: data.Source, batch: int) -> Iterator[data.Batch]:
-        """Batches of at most the plan's size, whatever a loader makes."""
-        for inputs, targets in source.batches(batch, 0, lambda i: True):
-            for at in range(0, len(inputs[0]), batch):
-                yield [a[at:at + batch] for a in inputs], [a[at:at + batch] for a in targets]
 
     def predict(self, x: Any, batch_size: Optional[int] = None) -> np.ndarray:
         """What the network makes of the samples, in evaluation mode; on rank 0 (others get None)."""
