@@ -27,6 +27,13 @@ from .net import CaptureError
 HINT = "megalith: one rank, all cores of this machine; `megalith run -np 4 {}` uses four"
 
 
+def hint_once(context: Any) -> None:
+    """How to use more than this process, for those who do not know."""
+    if context.size == 1 and not launched() and not getattr(context, "hinted", False):
+        context.hinted = True
+        print(HINT.format(os.path.basename(sys.argv[0]) or "train.py"), file=sys.stderr)
+
+
 def capture(model: Any, example: Any = None) -> Any:
     """A model of either framework, captured: see capture/torch.py, capture/keras."""
     torch = sys.modules.get("torch")
@@ -122,8 +129,7 @@ class Model:
             return self._trainer
         self._drop_trainer()
         context = current()
-        if context.size == 1 and not launched():
-            print(HINT.format(os.path.basename(sys.argv[0]) or "train.py"), file=sys.stderr)
+        hint_once(context)
         output = {"output": self.net.outputs[0].name} if len(self.net.outputs) > 1 else {}
         self._graph = Graph(self._write(), context, loss=self.loss.text, **output)
         words = {**self.optimizer.words, "batch": batch, **self.plan_words}
