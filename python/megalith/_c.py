@@ -68,7 +68,6 @@ SIGNATURES = {
     "meg_train": (Status, [Handle, c_int64, Reports]),
     "meg_evaluate": (Status, [Handle, Handle, Reports]),
     "meg_step": (Status, [Handle, c_int, Tensors, Reports]),
-    "meg_evaluate_batch": (Status, [Handle, c_int, Tensors, Reports]),
     "meg_outputs": (c_int, [Handle]),
     "meg_output_at": (c_bool, [Handle, c_int, Tensors]),
     "meg_predict": (Status, [Handle, Handle, Tensors]),

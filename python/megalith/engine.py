@@ -145,11 +145,6 @@ class Trainer(_Held):
         check(self.context.handle, library().meg_evaluate(self.handle, data.handle, ctypes.byref(report)))
         return report
 
-    def evaluate_batch(self, arrays: Mapping[str, np.ndarray]) -> _c.Report:
-        report, tensors = _c.Report(), self._tensors(arrays)
-        check(self.context.handle, library().meg_evaluate_batch(self.handle, len(tensors), tensors, ctypes.byref(report)))
-        return report
-
     def predict(self, data: Data, output: Any, everywhere: bool = False) -> Optional[np.ndarray]:
         """The first output (a Port) of all samples of the data set, in evaluation mode; None on ranks other than 0, unless
         `everywhere`."""

@@ -14,7 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -25,6 +25,13 @@ from .engine import Announced, Data, Graph, Plan, Trainer
 from .net import CaptureError
 
 HINT = "megalith: one rank, all cores of this machine; `megalith run -np 4 {}` uses four"
+
+
+def hint_once(context: Any) -> None:
+    """How to use more than this process, for those who do not know."""
+    if context.size == 1 and not launched() and not getattr(context, "hinted", False):
+        context.hinted = True
+        print(HINT.format(os.path.basename(sys.argv[0]) or "train.py"), file=sys.stderr)
 
 
 def capture(model: Any, example: Any = None) -> Any:
@@ -122,8 +129,7 @@ class Model:
             return self._trainer
         self._drop_trainer()
         context = current()
-        if context.size == 1 and not launched():
-            print(HINT.format(os.path.basename(sys.argv[0]) or "train.py"), file=sys.stderr)
+        hint_once(context)
         output = {"output": self.net.outputs[0].name} if len(self.net.outputs) > 1 else {}
         self._graph = Graph(self._write(), context, loss=self.loss.text, **output)
         words = {**self.optimizer.words, "batch": batch, **self.plan_words}
@@ -277,18 +283,13 @@ class Model:
         trainer = self._make(self._batch or self._batch_size(source, batch_size))
         sums: Dict[str, float] = {}
         count = 0
-        for inputs, targets in self._whole(source, self._batch):
+        whole = source.count if isinstance(source, data.ArraySource) else None  # arrays: all samples at once
+        for inputs, targets in source.batches(whole or self._batch, 0, lambda i: True):
             size = len(inputs[0])
-            for k, v in self._logs(trainer.evaluate_batch(self._named(inputs, targets))).items():
+            for k, v in self._logs(trainer.evaluate(Data(self._named(inputs, targets)))).items():
                 sums[k] = sums.get(k, 0.0) + v * size
             count += size
         return {k: v / max(count, 1) for k, v in sums.items()}
-
-    def _whole(self, source: data.Source, batch: int) -> Iterator[data.Batch]:
-        """Batches of at most the plan's size, whatever a loader makes."""
-        for inputs, targets in source.batches(batch, 0, lambda i: True):
-            for at in range(0, len(inputs[0]), batch):
-                yield [a[at:at + batch] for a in inputs], [a[at:at + batch] for a in targets]
 
     def predict(self, x: Any, batch_size: Optional[int] = None) -> np.ndarray:
         """What the network makes of the samples, in evaluation mode; on rank 0 (others get None)."""

@@ -99,6 +99,24 @@ class Twice(nn.Module):
         return self.head(torch.tanh(self.again(torch.tanh(self.again(torch.tanh(self.first(x)))))))
 
 
+class Einsum(nn.Module):
+    """Attention as einsum writes it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k, self.v, self.fc = (nn.Linear(8, n) for n in (8, 8, 8, CLASSES))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scores = torch.einsum("btc,bsc->bts", self.q(x), self.k(x)) / 8 ** 0.5
+        return self.fc(torch.einsum("bts,bsc->btc", scores.softmax(-1), self.v(x)).mean(1))
+
+
+def shuffled() -> nn.Module:
+    """Pixels out of channels, and back."""
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.PixelShuffle(2), nn.Tanh(), nn.PixelUnshuffle(4),
+                         nn.Conv2d(32, CLASSES, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
 IMAGE = onnx_nets.SMALL
 WHOLE = {
     "resnet18": Net(vision("resnet18"), IMAGE),
@@ -107,6 +125,9 @@ WHOLE = {
     "alexnet": Net(vision("alexnet"), (2, 3, 63, 63)),
     "vit": Net(lambda: torchvision.models.VisionTransformer(32, 8, 2, 4, 32, 64, num_classes=CLASSES), (3, 3, 32, 32)),
     "inception_v3": Net(vision("inception_v3", init_weights=False, aux_logits=False), (4, 3, 75, 75)),
+    "swin_t": Net(vision("swin_t"), (2, 3, 32, 32)),
+    "einsum": Net(Einsum, (3, 5, 8)),
+    "pixel_shuffle": Net(shuffled, (3, 3, 8, 8)),
     "unet": Net(UNet, (2, 3, 16, 16), "pixels"),
     "cosmoflow": Net(Cosmo, (2, 2, 8, 8, 8)),
     "frozen": Net(Frozen, (4, 3, 8, 8)),
