@@ -59,6 +59,7 @@ class Weight:
     dtype: str
     array: Optional[np.ndarray]  # None: of a model on the meta device
     permutation: Optional[Tuple[int, ...]] = None
+    layout: Any = None  # more than a permutation (capture/keras/layout.py): has to_file and to_framework
 
     def to_framework(self, array: np.ndarray) -> np.ndarray:
         """Numbers in the file's order (a gradient, a trained weight) in that of the framework.
@@ -67,12 +68,16 @@ class Weight:
         >>> w.to_framework(np.array([[1.], [2.]])).tolist()
         [[1.0, 2.0]]
         """
+        if self.layout is not None:
+            return self.layout.to_framework(array)
         if self.permutation is None:
             return array
         return array.transpose(np.argsort(self.permutation))
 
     def to_file(self, array: np.ndarray) -> np.ndarray:
         """Numbers in the framework's order in that of the file."""
+        if self.layout is not None:
+            return self.layout.to_file(array)
         return array if self.permutation is None else array.transpose(self.permutation)
 
 

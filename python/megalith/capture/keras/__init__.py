@@ -1,0 +1,242 @@
+"""Captures Keras 3 models: functional and Sequential ones, of any back end, whole or nested.
+
+    captured = capture(model)            # captured.net goes to megalith.onnx_file.write
+    captured.unwrap(weights)             # {name: array} as the C library saves them; returns the model itself
+
+The graph is walked call by call (graph.py); a table has a translator for each layer (windows.py, norms.py, points.py,
+shapes.py, tokens.py). Layers of the user's own are traced: their call is run with symbolic tensors, so what is
+written with layers and keras.ops is captured, too. What is in no table is refused by its name.
+"""
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+
+import keras
+import numpy as np
+
+from ...net import CaptureError, Net
+from . import norms, points, shapes, tokens, windows  # fill the tables
+from .context import LAYERS, OPERATIONS, Context
+from .graph import Call, is_graph, is_symbolic, mask_of, trace, untouched, walk
+from .value import Value, to_first
+
+__all__ = ["Captured", "capture"]
+_TABLES = (norms, points, shapes, tokens, windows)
+
+INSTEAD = {  # what would do
+    "RandomFlip": "augment the data before training, or take it out of the model",
+    "GaussianNoise": "use Dropout", "GaussianDropout": "use Dropout", "AlphaDropout": "use Dropout",
+    "TimeDistributed": "Dense and activations treat each step alike without it",
+    "LocallyConnected2D": "use Conv2D",
+}
+
+
+class Captured:
+    """A model of Keras, its net, and the way back."""
+
+    def __init__(self, model: Any, context: Context):
+        self.model, self.net, self.bindings = model, context.net, context.bindings
+
+    def input_arrays(self, x: Any) -> Dict[str, np.ndarray]:
+        """A batch as Keras takes it, by the names and in the order of the net's inputs."""
+        arrays = x if isinstance(x, (list, tuple)) else [x]
+        return {p.name: turn_input(np.asarray(a), p.shape) for p, a in zip(self.net.inputs, arrays)}
+
+    def state(self) -> Dict[str, np.ndarray]:
+        """The model's numbers now, in the order of the file."""
+        return {name: b.layout.to_file(np.asarray(keras.ops.convert_to_numpy(b.variable))) for name, b in self.bindings.items()}
+
+    def to_keras(self, arrays: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        """Weights, or gradients, with the shapes of Keras' variables."""
+        return {name: self.bindings[name].layout.to_framework(np.asarray(a)) for name, a in arrays.items()}
+
+    def unwrap(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        """Sets the variables of the user's model, and returns that model. All of them must be there."""
+        missing = sorted(self.bindings.keys() - arrays.keys())
+        if missing:
+            raise ValueError(f"{len(missing)} weights of the model are not among those given: {', '.join(missing[:3])}, ..")
+        for name, array in self.to_keras({k: arrays[k] for k in self.bindings}).items():
+            self.bindings[name].variable.assign(array)
+        return self.model
+
+
+def turn_input(array: np.ndarray, shape: Sequence[Optional[int]]) -> np.ndarray:
+    """Keras has channels last, the net first; of two axes, and of tokens, there is nothing to turn."""
+    if array.ndim < 3 or array.dtype.kind in "iu" and len(shape) < 3:
+        return array
+    return array.transpose(to_first(array.ndim))
+
+
+# ---- one call
+
+def _resolve(operation: Any, table: Mapping[str, Any]) -> Optional[Any]:
+    """The translator of a layer of Keras, or of one that a user derived from it without another call."""
+    for cls in type(operation).__mro__:
+        own = cls.__module__.split(".")[0] == "keras" and cls.__name__ in table
+        if own and type(operation).call is cls.call:
+            return table[cls.__name__]
+    return None
+
+
+def _is_operation(operation: Any) -> bool:
+    return type(operation).__module__.startswith("keras.src.ops.")
+
+
+class Capture:
+    def __init__(self, net: Net):
+        self.context = Context(net)
+
+    def _argument(self, x: Any, env: Dict[int, Value]) -> Any:
+        if is_symbolic(x):
+            if id(x) not in env:
+                self.context.refuse("an input of it is not reached from the model's inputs", "add it to the inputs of the model")
+            return env[id(x)]
+        if isinstance(x, keras.Variable):
+            v = Value(self.context.net, x.shape, str(x.dtype), keras=self.context.weight(x))
+            v.is_weight = True
+            return v
+        if isinstance(x, np.ndarray) or keras.ops.is_tensor(x):
+            return self.context.constant(keras.ops.convert_to_numpy(x))
+        return x
+
+    def _arguments(self, tree: Any, env: Dict[int, Value]) -> Any:
+        if isinstance(tree, (list, tuple)):
+            return type(tree)(self._arguments(t, env) for t in tree)
+        if isinstance(tree, dict):
+            return {k: self._arguments(t, env) for k, t in tree.items()}
+        return self._argument(tree, env)
+
+    def _masks(self, call: Call, env: Dict[int, Value]) -> Dict[int, Value]:
+        """Masks that Keras would hand on with the arguments, computed where they are not yet."""
+        found = {}
+        for t in flat((call.args, call.kwargs)):
+            mask = mask_of(t) if is_symbolic(t) and id(t) in env else None
+            if mask is None:
+                continue
+            if id(mask) not in env:
+                self.run(walk_known(env, mask), env)
+            found[id(env[id(t)])] = env[id(mask)]
+        return found
+
+    def _call(self, call: Call, env: Dict[int, Value]) -> List[Value]:
+        c, op = self.context, call.operation
+        args, kwargs = self._arguments(call.args, env), self._arguments(dict(call.kwargs), env)
+        training = kwargs.pop("training", None)
+        before, c.training = c.training, c.training if training is None else bool(training) and c.training
+        masks, mask = self._masks(call, env), kwargs.pop("mask", None)
+        if isinstance(mask, Value) and flat(args):
+            masks[id(flat(args)[0])] = mask
+        c.at, c.masks, c.net.scope = op, masks, ".".join([*c.scopes, op.name])
+        try:
+            translator = _resolve(op, OPERATIONS if _is_operation(op) else LAYERS)
+            if translator is not None:
+                return flat([translator(c, op, *args, **kwargs)])
+            return self._inside(call, args, kwargs)
+        finally:
+            c.training = before
+
+    def _inside(self, call: Call, args: Any, kwargs: Dict[str, Any]) -> List[Value]:
+        """A nested model, or a layer of the user's own: what it does, call by call."""
+        c, op = self.context, call.operation
+        ours = type(op).__module__.split(".")[0] == "keras"
+        if is_graph(op):
+            inputs, outputs = flat(op.inputs), flat(op.outputs)
+            values = [v for v in flat((args, kwargs)) if isinstance(v, Value)]
+            return self._nested(op, inputs, outputs, values)
+        if ours and not isinstance(op, keras.layers.Lambda) or not isinstance(op, keras.layers.Layer):
+            c.refuse("is not supported", INSTEAD.get(type(op).__name__, "replace it by layers that are (docs/python.md has a list)"))
+        symbolic, values = [], []
+        def fresh(v: Any) -> Any:
+            if not isinstance(v, Value) or not v.is_data:
+                return v
+            symbolic.append(keras.Input(batch_shape=v.shape, dtype=v.dtype))
+            values.append(v)
+            return symbolic[-1]
+        with untouched(op):
+            outputs, found = trace(op.call, c.path, mapped(fresh, args), {k: mapped(fresh, v) for k, v in kwargs.items()})
+            symbolic += [tensor for tensor, _ in found.values()]
+            values += [c.constant(numbers) for _, numbers in found.values()]
+            return self._nested(op, symbolic, flat(outputs), values)
+
+    def _nested(self, op: Any, inputs: Sequence[Any], outputs: Sequence[Any], values: Sequence[Value]) -> List[Value]:
+        c = self.context
+        env = {id(t): v for t, v in zip(inputs, values)}
+        c.scopes.append(op.name)
+        self.run(walk(inputs, outputs), env)
+        c.scopes.pop()
+        return [self._argument(t, env) for t in outputs]
+
+    def run(self, calls: Iterable[Call], env: Dict[int, Value]) -> None:
+        for call in calls:
+            for tensor, value in zip(call.outputs, self._call(call, env)):
+                env[id(tensor)] = value
+
+
+def flat(tree: Any) -> List[Any]:
+    if isinstance(tree, dict):
+        return [x for v in tree.values() for x in flat(v)]
+    return [x for v in tree for x in flat(v)] if isinstance(tree, (list, tuple)) else [tree]
+
+
+def mapped(function: Any, tree: Any) -> Any:
+    if isinstance(tree, (list, tuple)):
+        return type(tree)(mapped(function, t) for t in tree)
+    if isinstance(tree, dict):
+        return {k: mapped(function, t) for k, t in tree.items()}
+    return function(tree)
+
+
+def walk_known(env: Dict[int, Value], tensor: Any) -> List[Call]:
+    """Calls that lead to a tensor and are not done yet."""
+    return [call for call in walk((), [tensor]) if not all(id(t) in env for t in call.outputs)]
+
+
+# ---- the model
+
+def _graph_of(model: Any) -> None:
+    if not isinstance(model, keras.Model):
+        raise CaptureError(f"{type(model).__name__} is no Keras model: give a functional or Sequential keras.Model")
+    if not is_graph(model) and isinstance(model, keras.Sequential):
+        raise CaptureError(f"the Sequential model '{model.name}' is not built yet: begin it with keras.Input(shape), or call "
+                           "model.build((None, ...))")
+    if not is_graph(model):
+        raise CaptureError(
+            f"'{model.name}' ({type(model).__name__}) is a subclass of keras.Model, which has no graph until it runs. Make a "
+            "functional model of it: x = keras.Input(shape); model = keras.Model(x, net.call(x))")
+
+
+def _add_input(net: Net, tensor: Any) -> Value:
+    shape = tuple(tensor.shape)
+    unknown = [i for i, d in enumerate(shape) if d is None and i]
+    if unknown:
+        raise CaptureError(f"input '{tensor.name}' has shape {shape}, and axis {unknown[0]} is open: build the model with "
+                           "keras.Input of the size that will be trained")
+    whole = tensor.dtype.startswith(("int", "uint"))
+    dtype = "int64" if tensor.dtype == "int64" else "int32" if whole else "float32"
+    if len(shape) < 3 or whole:
+        return Value(net, (None, *shape[1:]), tensor.dtype, keras=net.add_input(tensor.name, (None, *shape[1:]), dtype))
+    turned = [shape[i] for i in to_first(len(shape))][1:]
+    return Value(net, (None, *shape[1:]), tensor.dtype, first=net.add_input(tensor.name, (None, *turned), dtype))
+
+
+def capture(model: Any, name: Optional[str] = None) -> Captured:
+    """The network of a functional or Sequential model, for training.
+
+    Inputs of images have channels first in the net (Captured.input_arrays turns them), outputs are as Keras has them.
+    """
+    _graph_of(model)
+    net = Net(name or model.name)
+    run = Capture(net)
+    inputs, outputs = flat(model.inputs), flat(model.outputs)
+    env = {id(t): _add_input(net, t) for t in inputs}
+    run.run(walk(inputs, outputs), env)
+    net.scope = ""
+    for t in outputs:
+        value = env[id(t)]
+        net.add_output(value.keras(), shape=value.shape)
+    net.prune()
+    kept = {k: b for k, b in run.context.bindings.items() if k in net.weights}
+    run.context.bindings = kept
+    return Captured(model, run.context)
+
+

@@ -1,0 +1,182 @@
+"""Products with matrices: dense layers, embeddings, attention."""
+from __future__ import annotations
+
+import math
+from typing import Any, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from .context import Context, layer
+from .layout import Layout, reshaped
+from .norms import dropout
+from .points import activate
+from .value import FIRST, FLAT, KERAS, Value
+
+
+def _plain_weights(c: Context, op: Any) -> None:
+    if getattr(op, "lora_enabled", False) or getattr(op, "quantization_mode", None):
+        c.refuse("LoRA or quantised weights", "merge them into the kernel first")
+
+
+def _flat_layout(shape: Sequence[int], pixels: Sequence[int]) -> Layout:
+    """(h w c, units) -> (c h w, units)"""
+    *space, channels = pixels
+    n = len(space)
+    return Layout(tuple(shape), (*pixels, shape[1]), (n, *range(n), n + 1), tuple(shape))
+
+
+@layer("Dense")
+def _dense(c: Context, op: Any, x: Value) -> Value:
+    _plain_weights(c, op)
+    bias = [c.weight(op.bias)] if op.use_bias else []
+    shape = (*x.shape[:-1], op.units)
+    if x.rank == 2:
+        flat = x.order == FLAT and c.names.get(id(op._kernel)) is None
+        of = _flat_layout(op._kernel.shape, x.pixels) if flat else None
+        known = c.names.get(id(op._kernel))
+        if known is not None and x.order == FLAT:
+            flat = c.bindings[known].layout == _flat_layout(op._kernel.shape, x.pixels)
+            of = c.bindings[known].layout
+        name = c.emit("Gemm", [x.at(FLAT) if flat else x.keras(), c.weight(op._kernel, of), *bias])
+    else:
+        name = c.emit("MatMul", [x.keras(), c.weight(op._kernel)])
+        name = c.emit("Add", [name, *bias]) if bias else name
+    return activate(c, c.made(name, KERAS, shape, x.dtype), op.activation)
+
+
+@layer("Embedding")
+def _embedding(c: Context, op: Any, x: Value) -> Value:
+    _plain_weights(c, op)
+    if x.number is not None:
+        return _all_rows(c, op, x.number)
+    name = c.emit("Gather", [c.weight(op._embeddings), x.keras()], axis=0)
+    return c.made(name, KERAS, (*x.shape, op.output_dim))
+
+
+def _all_rows(c: Context, op: Any, ids: np.ndarray) -> Value:
+    """Learned positions: the table itself."""
+    if not np.array_equal(ids.ravel(), np.arange(op.input_dim)):
+        c.refuse(f"{ids.size} constant ids of a table of {op.input_dim} rows", "use all of them, in their order: input_dim = tokens")
+    y = c.made(c.weight(op._embeddings), KERAS, (op.input_dim, op.output_dim))
+    y.is_weight = True
+    return y
+
+
+# ---- products with kernels of more axes
+
+def _projection(c: Context, equation: str, rank: int) -> Tuple[int, int]:
+    """How many of the last axes are summed over, and how many the kernel adds: of "abc,cde->abde" 1 and 2."""
+    left, out = equation.replace(" ", "").split("->")
+    x, kernel = left.split(",")
+    dots = "..." in x
+    x, out = x.replace("...", ""), out.replace("...", "")
+    summed = [k for k in kernel if k in x]
+    made = [k for k in kernel if k not in x]
+    free = [k for k in x if k not in summed]
+    regular = list(x) == free + summed and list(kernel) == summed + made and list(out) == free + made
+    if not regular or not summed or not made or (not dots and len(x) != rank) or (free[:1] == [] and not dots):
+        c.refuse(f"the equation '{equation}'", "sum over the last axes of the input and the first ones of the kernel, as in 'abc,cd->abd'")
+    return len(summed), len(made)
+
+
+def project(c: Context, op: Any, x: Value) -> Value:
+    """An EinsumDense that is a product with a matrix, once axes are joined. Its result has one axis of features in
+    the net; `shape` of the value is Keras'."""
+    summed, made = _projection(c, op.equation, x.rank)
+    kernel = tuple(op._kernel.shape)
+    rows, columns = math.prod(kernel[:summed]), math.prod(kernel[summed:])
+    name = x.keras()
+    if summed > 1:
+        name = c.emit("Reshape", [name, c.net.whole(0, *x.shape[1:-summed], rows)])
+    name = c.emit("MatMul", [name, c.weight(op._kernel, reshaped(kernel, (rows, columns)))])
+    if op.bias is not None:
+        if math.prod(op.bias.shape) != columns:
+            c.refuse(f"bias_axes={op.bias_axes!r}", "name the axes that the kernel adds")
+        name = c.emit("Add", [name, c.weight(op.bias, reshaped(op.bias.shape, (columns,)))])
+    y = c.made(name, KERAS, (*x.shape[:-summed], columns), x.dtype)
+    return y if made == 1 else _split_last(c, y, kernel[summed:])
+
+
+def _split_last(c: Context, x: Value, into: Sequence[int]) -> Value:
+    y = c.emit("Reshape", [x.keras(), c.net.whole(0, *x.shape[1:-1], *into)])
+    return c.made(y, KERAS, (*x.shape[:-1], *into), x.dtype)
+
+
+@layer("EinsumDense")
+def _einsum_dense(c: Context, op: Any, x: Value) -> Value:
+    _plain_weights(c, op)
+    return activate(c, project(c, op, x), op.activation)
+
+
+# ---- attention
+
+def _head(c: Context, x: Value, turned: bool = False) -> str:
+    """(n, t, heads, size) -> (n, heads, t, size), or (n, heads, size, t)"""
+    return c.emit("Transpose", [x.keras()], perm=[0, 2, 3, 1] if turned else [0, 2, 1, 3])
+
+
+def _causal(queries: int, keys: int) -> np.ndarray:
+    return np.tril(np.ones((queries, keys), bool))
+
+
+def _attention_mask(c: Context, q: Value, v: Value, masks: Sequence[Optional[Value]], causal: bool) -> Optional[str]:
+    """One mask, true where a query (first) sees a key (second), as (n, 1, queries, keys); None: there is none."""
+    queries, keys = q.shape[1], v.shape[1]
+    found: List[str] = []
+    for mask, axes in zip(masks, ((1, 3), (1, 2), (1, 2), (1,))):
+        if mask is None:
+            continue
+        name = mask.keras()
+        if mask.dtype != "bool":
+            name = c.emit("Cast", [name], to=9)
+        found.append(c.emit("Unsqueeze", [name, c.net.whole(*axes)]) if mask.rank < 4 else name)
+    if causal:
+        found.append(c.net.constant(_causal(queries, keys).reshape(1, 1, queries, keys)))
+    while len(found) > 1:
+        found[:2] = [c.emit("And", found[:2])]
+    return found[0] if found else None
+
+
+def _fused(c: Context, q: Value, k: Value, v: Value, words: str) -> str:
+    """The operator of the C library, (n, heads x size, tokens) in and out; it never has a matrix of tokens times tokens."""
+    flat = [c.made(c.emit("Reshape", [x.keras(), c.net.whole(0, x.shape[1], x.shape[2] * x.shape[3])]), KERAS,
+                   (None, x.shape[1], x.shape[2] * x.shape[3])) for x in (q, k, v)]
+    notes = {"megalith.op": "attention", "megalith.words": words}
+    return c.emit("Attention", [x.first() for x in flat], notes=notes)
+
+
+def attend(c: Context, q: Value, k: Value, v: Value, scale: float, mask: Optional[str], causal: bool, rate: float) -> Value:
+    """softmax(scale q k') v of each head; values are (n, tokens, heads, size)."""
+    heads, size = q.shape[2], v.shape[3]
+    if mask is None and not (c.training and rate > 0) and size == q.shape[3]:
+        usual = 0 if math.isclose(scale, 1 / math.sqrt(q.shape[3]), rel_tol=1e-12) else scale
+        y = _fused(c, q, k, v, f"heads={heads} causal={int(causal)} scale={usual:.17g}")
+        return c.made(y, FIRST, (None, q.shape[1], heads * size))
+    if mask is None and causal:
+        mask = c.net.constant(_causal(q.shape[1], k.shape[1]).reshape(1, 1, q.shape[1], k.shape[1]))
+    scores = c.emit("MatMul", [_head(c, q), _head(c, k, True)])
+    scores = c.emit("Mul", [scores, c.net.constant(float(scale))])
+    if mask is not None:
+        scores = c.emit("Where", [mask, scores, c.net.constant(-1e9)])
+    shares = c.made(c.emit("Softmax", [scores], axis=-1), KERAS, (None, heads, q.shape[1], k.shape[1]))
+    shares = dropout(c, shares, rate)
+    y = c.emit("Transpose", [c.emit("MatMul", [shares.keras(), _head(c, v)])], perm=[0, 2, 1, 3])
+    y = c.emit("Reshape", [y, c.net.whole(0, q.shape[1], heads * size)])
+    return c.made(y, KERAS, (None, q.shape[1], heads * size))
+
+
+@layer("MultiHeadAttention")
+def _multi_head(c: Context, op: Any, query: Value, value: Value, key: Optional[Value] = None, query_mask: Any = None,
+                value_mask: Any = None, key_mask: Any = None, attention_mask: Any = None,
+                return_attention_scores: bool = False, use_causal_mask: bool = False) -> Value:
+    if return_attention_scores or query.rank != 3 or getattr(op, "_use_gate", False) or getattr(op, "_sliding_window", None):
+        c.refuse("return_attention_scores, gates, sliding windows, or other inputs than (batch, tokens, features)",
+                 "call it without them")
+    own = [query_mask, value_mask, key_mask, attention_mask]
+    masks = [m if m is not None else c.masks.get(id(x)) for m, x in zip(own, (query, value, key, None))]
+    q, k, v = (project(c, dense, x) for dense, x in ((op.query_dense, query), (op.key_dense, key or value), (op.value_dense, value)))
+    alone = all(m is None for m in masks)
+    mask = None if alone else _attention_mask(c, q, v, masks, use_causal_mask)
+    y = attend(c, q, k, v, 1 / math.sqrt(op.key_dim), mask, use_causal_mask, op.dropout)
+    y = _split_last(c, y, (q.shape[2], v.shape[3]))
+    return project(c, op.output_dense, y)
