@@ -148,7 +148,7 @@ void meg_data_free(meg_data *d);
  * batch of an epoch; NULL: no such batch); pure, nothing runs. Options: batch=N micro=N norm=N
  * budget=BYTES recompute=auto|none|segments replicas=N stages=N schedule=NAME
  * level=layer|block|module balance=compute|memory assign=NAMES allreduce=NAME
- * optimizer=sgd|adam|adamw, and those of the optimizer. Each rank plans its own part. On many ranks, words about
+ * optimizer=sgd|adam|adamw|rmsprop, and those of the optimizer. Each rank plans its own part. On many ranks, words about
  * ranks and memory that are not given are chosen: the quickest plan that fits (goal=given: they have their defaults). */
 meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out);
 /* Collective. The same, for a trainer with checkpoint=FOLDER: on as many ranks as the newest checkpoint there was made on,
@@ -164,7 +164,7 @@ void meg_plan_free(meg_plan *p);
 /* ---- trainer ---- */
 
 /* Collective. Makes the plan's arena and weights; refuses ranks with other data. Options: lr=X
- * (unless given 0.1 of sgd, 0.001 of adam and adamw) lr_schedule=constant|step|cosine drop=FACTOR drop_every=EPOCHS (step) warmup=EPOCHS
+ * (unless given 0.1 of sgd, 0.001 of the others) lr_schedule=constant|step|cosine drop=FACTOR drop_every=EPOCHS (step) warmup=EPOCHS
  * epochs=N shuffle=0|1 shift=PIXELS flip=0|1 shard=BYTES; checkpoint=FOLDER checkpoint_every=STEPS
  * keep=N resume=auto|yes|no: training goes on from the newest sound checkpoint of the folder, on any
  * number of ranks, under any plan of the same batch. */

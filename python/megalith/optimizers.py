@@ -21,7 +21,7 @@ class UnknownOptimizer(ValueError):
     """An optimizer, or a setting of one, that the C library does not have."""
 
 
-NAMES = ("sgd", "adam", "adamw")
+NAMES = ("sgd", "adam", "adamw", "rmsprop")
 
 
 def _absent(kind: str, group: Dict[str, Any], *names: str) -> None:
@@ -45,7 +45,13 @@ def _torch_adam(kind: str) -> Callable[[Dict[str, Any]], Dict[str, Any]]:
     return read
 
 
-TORCH = {"SGD": _torch_sgd, "Adam": _torch_adam("Adam"), "AdamW": _torch_adam("AdamW")}
+def _torch_rmsprop(g: Dict[str, Any]) -> Dict[str, Any]:
+    _absent("RMSprop", g, "centered", "maximize")
+    return {"optimizer": "rmsprop", "rho": float(g["alpha"]), "epsilon": float(g["eps"]), "momentum": float(g["momentum"]),
+            "weight_decay": float(g["weight_decay"])}
+
+
+TORCH = {"SGD": _torch_sgd, "Adam": _torch_adam("Adam"), "AdamW": _torch_adam("AdamW"), "RMSprop": _torch_rmsprop}
 
 
 def _of_torch(optimizer: Any) -> Optimizer:
@@ -59,26 +65,53 @@ def _of_torch(optimizer: Any) -> Optimizer:
     return Optimizer(TORCH[kind](settings[0]), float(settings[0]["lr"]))
 
 
+# ---- Keras, whose weight decay is apart from the gradient, and whose epsilon is added elsewhere than PyTorch's
+
+def _keras_sgd(c: Dict[str, Any]) -> Dict[str, Any]:
+    """Keras keeps lr times what PyTorch keeps: the same, as long as the rate does not change."""
+    if c.get("weight_decay"):
+        raise UnknownOptimizer("SGD(weight_decay=) of Keras shrinks weights apart from the gradient: use AdamW")
+    out = {"optimizer": "sgd", "momentum": float(c["momentum"])}
+    return {**out, "nesterov": True} if c.get("nesterov") and c["momentum"] else out
+
+
+def _keras_adam(c: Dict[str, Any]) -> Dict[str, Any]:
+    decay = float(c.get("weight_decay") or 0)
+    return {"optimizer": "adamw" if decay else "adam", "beta1": float(c["beta_1"]), "beta2": float(c["beta_2"]),
+            "epsilon": float(c["epsilon"]), "epsilon_hat": True, "weight_decay": decay}
+
+
+def _keras_rmsprop(c: Dict[str, Any]) -> Dict[str, Any]:
+    if c.get("weight_decay"):
+        raise UnknownOptimizer("RMSprop(weight_decay=) of Keras shrinks weights apart from the gradient: use AdamW")
+    _absent("RMSprop", c, "centered")
+    return {"optimizer": "rmsprop", "rho": float(c["rho"]), "epsilon": float(c["epsilon"]), "inside": True,
+            "momentum": float(c["momentum"])}
+
+
+KERAS = {"SGD": _keras_sgd, "Adam": _keras_adam, "AdamW": _keras_adam, "RMSprop": _keras_rmsprop}
+
+
 def _of_keras(optimizer: Any) -> Optimizer:
     kind, c = type(optimizer).__name__, optimizer.get_config()
+    if kind not in KERAS:
+        raise UnknownOptimizer(f"keras.optimizers.{kind} is not here: use {', '.join('keras.optimizers.' + k for k in KERAS)}")
     rate = c.get("learning_rate")
     if not isinstance(rate, (int, float)):
         raise UnknownOptimizer("a schedule inside of a Keras optimizer is not supported: give a number, and a callback "
                                "(megalith.callbacks.LearningRateScheduler)")
-    _absent(kind, c, "amsgrad", "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "gradient_accumulation_steps")
-    decay = float(c.get("weight_decay") or 0)
-    if kind == "SGD":
-        words = {"optimizer": "sgd", "momentum": float(c["momentum"])}
-        if c.get("nesterov"):
-            words["nesterov"] = True
-        if decay:
-            raise UnknownOptimizer("SGD(weight_decay=) of Keras shrinks weights apart from the gradient: use AdamW")
-    elif kind in ("Adam", "AdamW"):
-        words = {"optimizer": "adamw" if kind == "AdamW" or decay else "adam", "beta1": float(c["beta_1"]),
-                 "beta2": float(c["beta_2"]), "epsilon": float(c["epsilon"]), "weight_decay": decay}
-    else:
-        raise UnknownOptimizer(f"keras.optimizers.{kind} is not here: use SGD, Adam or AdamW")
-    return Optimizer(words, float(rate))
+    _absent(kind, c, "amsgrad", "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "gradient_accumulation_steps",
+            "loss_scale_factor")
+    return Optimizer(KERAS[kind](c), _decimal(rate))
+
+
+def _decimal(rate: float) -> float:
+    """Keras holds the rate as a float: 0.1 is what was meant by 0.10000000149.
+
+    >>> _decimal(0.10000000149011612)
+    0.1
+    """
+    return float(f"{rate:.7g}")
 
 
 def to_words(optimizer: Any, lr: Optional[float] = None) -> Optimizer:

@@ -67,8 +67,8 @@ const meg_param meg_plan_params[] = {
      "time|memory|cost|given", 0, 0},
     {"phases", MEG_PARAM_BOOL, AT(phases), "no", "reducing operators as several kernels", NULL, 0,
      0},
-    {"optimizer", MEG_PARAM_TEXT, AT(optimizer), "sgd", "sgd, adam or adamw, and their own words",
-     NULL, 0, 0},
+    {"optimizer", MEG_PARAM_TEXT, AT(optimizer), "sgd",
+     "sgd, adam, adamw or rmsprop, and their own words", NULL, 0, 0},
     {NULL, 0, 0, NULL, NULL, NULL, 0, 0}};
 
 /* ---- options ---- */

@@ -28,7 +28,7 @@ const meg_param meg_context_params[] = {
 
 const meg_param meg_trainer_params[] = {
     {"lr", MEG_PARAM_REAL, AT(schedule.lr), "0.1",
-     "learning rate (the largest); of adam and adamw 0.001, unless given", NULL, 0, 1e6},
+     "learning rate (the largest); of the others than sgd 0.001, unless given", NULL, 0, 1e6},
     {"lr_schedule", MEG_PARAM_CHOICE, AT(schedule.kind), "constant", "how the rate changes",
      "constant|step|cosine", 0, 0},
     {"epochs", MEG_PARAM_REAL, AT(schedule.epochs), "1", "passes over the data", NULL, 0, 1e9},

@@ -6,6 +6,9 @@
  *     v = beta2 v + (1 - beta2) g^2         state 1
  *     w = w - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
  *
+ * With epsilon_hat (the shorter form in the paper's section 2, and Keras'), epsilon is added before the
+ * mean square is corrected: (sqrt(v) + epsilon) / sqrt(1 - beta2^t).
+ *
  * What depends on the step alone is computed once, in double, and rounded to `real`.
  */
 #ifndef MEG_OPS_OPTIMIZER_ADAM_H
@@ -18,6 +21,7 @@
 
 typedef struct meg_adam_settings {
     double beta1, beta2, epsilon, weight_decay;
+    bool epsilon_hat;
 } meg_adam_settings;
 
 typedef struct meg_adam_rates {
@@ -31,6 +35,7 @@ static inline meg_adam_rates meg_adam_rates_of(const meg_update *u, bool decoupl
     const meg_adam_settings *s = u->settings;
     const meg_scalars *now = u->scalars;
     double decay = u->decay ? s->weight_decay : 0;
+    double root = 1 / sqrt(1 - pow(s->beta2, now->step));
     return (meg_adam_rates){
         .scale = (real)now->scale,
         .couple = (real)(decoupled ? 0 : decay),
@@ -39,8 +44,8 @@ static inline meg_adam_rates meg_adam_rates_of(const meg_update *u, bool decoupl
         .beta2 = (real)s->beta2,
         .new2 = (real)(1 - s->beta2),
         .step = (real)(now->lr / (1 - pow(s->beta1, now->step))),
-        .root = (real)(1 / sqrt(1 - pow(s->beta2, now->step))),
-        .epsilon = (real)s->epsilon,
+        .root = (real)root,
+        .epsilon = (real)(s->epsilon * (s->epsilon_hat ? root : 1)),
     };
 }
 
@@ -73,6 +78,10 @@ static inline void meg_adam_update(const meg_update *u, bool decoupled)
         MEG_ADAM_PARAM(beta2, "0.999", "keeps this share of the mean squared gradient", 0,         \
                        0.999999999),                                                               \
         MEG_ADAM_PARAM(epsilon, "1e-8", "added to the root of the mean square", 1e-30, 1),         \
-        MEG_ADAM_PARAM(weight_decay, decay, decay_doc, 0, 1e6)
+        MEG_ADAM_PARAM(weight_decay, decay, decay_doc, 0, 1e6),                                    \
+    {                                                                                              \
+        "epsilon_hat", MEG_PARAM_BOOL, offsetof(meg_adam_settings, epsilon_hat), "0",              \
+            "epsilon is added before the mean square is corrected, as Keras does", NULL, 0, 0      \
+    }
 
 #endif
