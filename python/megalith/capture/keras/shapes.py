@@ -191,5 +191,15 @@ for _name, _kind in (("Equal", "Equal"), ("Less", "Less"), ("LessEqual", "LessOr
 
 @operation("NotEqual")
 def _not_equal(c: Context, op: Any, x1: Any, x2: Any) -> Value:
+    if isinstance(x1, Value) and id(x1) in c.rows and not isinstance(x2, Value):
+        return _other_ids(c, x1, int(x2))
     equal = _compare("Equal")(c, op, x1, x2)
     return c.made(c.emit("Not", [equal.keras()]), KERAS, equal.shape, "bool")
+
+
+def _other_ids(c: Context, x: Value, number: int) -> Value:
+    """The mask of Embedding(mask_zero=True). Whole numbers are no data here but ids: a table has the answer for each."""
+    table = np.ones((c.rows[id(x)], 1), np.float32)
+    table[number] = 0
+    found = c.emit("Gather", [c.net.constant(table), x.keras()], axis=0)
+    return c.made(c.emit("Squeeze", [found, c.net.whole(x.rank)]), KERAS, x.shape, "float32")
