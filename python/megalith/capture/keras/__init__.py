@@ -27,7 +27,7 @@ INSTEAD = {  # what would do
     "RandomFlip": "augment the data before training, or take it out of the model",
     "GaussianNoise": "use Dropout", "GaussianDropout": "use Dropout", "AlphaDropout": "use Dropout",
     "TimeDistributed": "Dense and activations treat each step alike without it",
-    "LocallyConnected2D": "use Conv2D",
+    "LSTM": "use Conv1D or MultiHeadAttention", "GRU": "use Conv1D or MultiHeadAttention",
 }
 
 

@@ -25,23 +25,26 @@ def _flat_layout(shape: Sequence[int], pixels: Sequence[int]) -> Layout:
     return Layout(tuple(shape), (*pixels, shape[1]), (n, *range(n), n + 1), tuple(shape))
 
 
+def _rows(c: Context, op: Any, x: Value) -> Tuple[str, str]:
+    """The input, and the kernel that fits its order. A kernel that is shared keeps the order that it got first."""
+    kernel = op._kernel
+    flat = _flat_layout(kernel.shape, x.pixels) if x.order == FLAT and x.pixels else None
+    known = c.names.get(id(kernel))
+    if flat is None or known is not None and c.bindings[known].layout != flat:
+        return x.keras(), c.weight(kernel)
+    return x.at(FLAT), c.weight(kernel, flat)
+
+
 @layer("Dense")
 def _dense(c: Context, op: Any, x: Value) -> Value:
     _plain_weights(c, op)
     bias = [c.weight(op.bias)] if op.use_bias else []
-    shape = (*x.shape[:-1], op.units)
     if x.rank == 2:
-        flat = x.order == FLAT and c.names.get(id(op._kernel)) is None
-        of = _flat_layout(op._kernel.shape, x.pixels) if flat else None
-        known = c.names.get(id(op._kernel))
-        if known is not None and x.order == FLAT:
-            flat = c.bindings[known].layout == _flat_layout(op._kernel.shape, x.pixels)
-            of = c.bindings[known].layout
-        name = c.emit("Gemm", [x.at(FLAT) if flat else x.keras(), c.weight(op._kernel, of), *bias])
+        name = c.emit("Gemm", [*_rows(c, op, x), *bias])
     else:
         name = c.emit("MatMul", [x.keras(), c.weight(op._kernel)])
         name = c.emit("Add", [name, *bias]) if bias else name
-    return activate(c, c.made(name, KERAS, shape, x.dtype), op.activation)
+    return activate(c, c.made(name, KERAS, (*x.shape[:-1], op.units), x.dtype), op.activation)
 
 
 @layer("Embedding")
