@@ -1,4 +1,4 @@
-/* Optimizers against PyTorch 2 and Keras 3: weights after each of three steps, lr 0.1, computed in double by
+/* Optimizers against PyTorch 2 and Keras 3: weights after each of three steps, lr 0.1, in double by
  *
  *     w = torch.tensor([1.0, -2.0, 0.5, 0.0], dtype=torch.float64, requires_grad=True)
  *     o = torch.optim.SGD([w], lr=0.1, momentum=0.9)    # Adam: betas=(beta1, beta2), eps=epsilon
@@ -7,9 +7,10 @@
  *         o.step()
  *         print(["%.17g" % x for x in w.tolist()])
  *
- * with the arguments that each row names (RMSprop: alpha=rho); rows with epsilon_hat and inside are those of
- * keras.optimizers of Keras 3.15 in float64, apply() of the same gradients. Tolerances are for weights of order one: a few roundings
- * of double, 1e-14; of float, 1e-6.
+ * with the arguments that each row names (RMSprop: alpha=rho). Rows with epsilon_hat and inside are those of
+ * keras.optimizers of Keras 3.15 in float64: apply() of the same gradients, with betas that are floats, too,
+ * since Keras rounds them. Tolerances are for weights of order one: a few roundings of double, 1e-14; of float,
+ * 1e-6.
  */
 #include "ops/optimizer/optimizer.h"
 
@@ -100,15 +101,15 @@ static const row rows[] = {
         {0.14507577961866858, -1.2833480873626197, -0.2986256196482498, -0.56920996083030906},
         {-0.54494527547407223, -0.8645475061659158, -0.87663860739205335, -0.53654548284481307},
     }},
-    {"adam", "epsilon=1e-2 epsilon_hat=1", {
-        {0.93874299761079016, -1.9240258145224491, 0.45584845073497687, -0.07597418547755086},
-        {0.86350740517839553, -1.8513675557454841, 0.40306862994077708, -0.12687519720881985},
-        {0.78156216208843277, -1.7826844116785652, 0.34528765769049702, -0.11985829464278547},
+    {"adam", "beta1=0.875 beta2=0.984375 epsilon=1e-2 epsilon_hat=1", {
+        {0.9137931034482758, -1.9074074074074074, 0.42424242424242425, -0.092592592592592587},
+        {0.8235147674281873, -1.820672748187222, 0.34275367475230806, -0.15390669483053268},
+        {0.73121658361588537, -1.7394830876654943, 0.25845120748172368, -0.14362271514006697},
     }},
-    {"adamw", "epsilon=1e-2 epsilon_hat=1 weight_decay=0.25", {
-        {0.91374299761079014, -1.8740258145224491, 0.44334845073497686, -0.07597418547755086},
-        {0.81566383023812572, -1.754516910382423, 0.37948491867240264, -0.12497584257188107},
-        {0.71332699139220979, -1.6419708435559435, 0.31221682345531249, -0.11483454394154965},
+    {"adamw", "beta1=0.875 beta2=0.984375 epsilon=1e-2 epsilon_hat=1 weight_decay=0.25", {
+        {0.88879310344827589, -1.8574074074074074, 0.41174242424242424, -0.092592592592592587},
+        {0.7762949398419805, -1.7242375630020368, 0.31996011414624742, -0.15159188001571786},
+        {0.66458938253362909, -1.5999419634052581, 0.22765864402200686, -0.1375181033248592},
     }},
     {"rmsprop", "rho=0.9 epsilon=1e-2 inside=1", {
         {0.7327387580875756, -1.6984886554222363, 0.30388386486181596, -0.30151134457776363},

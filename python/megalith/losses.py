@@ -22,6 +22,23 @@ class Loss:
     text: str
     target: str
     class_weights: Optional[np.ndarray] = None
+    one_hot: bool = False     # the user's classes are rows with a single 1
+    smoothing: float = 0.0    # of real targets, 0 and 1, towards one half
+    head: str = ""            # what Keras wants the network to end with: softmax, sigmoid, logits; "": not said
+
+    def targets(self, t: np.ndarray) -> np.ndarray:
+        """Targets as the library takes them.
+
+        >>> Loss("softmax_xent", CLASSES, one_hot=True).targets(np.eye(3)[[2, 0]]).tolist()
+        [2, 0]
+        """
+        if self.one_hot:
+            t = np.asarray(t)
+            if t.ndim < 2 or not np.array_equal(t, t.astype(bool)) or not (t.sum(-1) == 1).all():
+                raise ValueError("categorical_crossentropy takes rows with a single 1, here: give such, or classes with "
+                                 "sparse_categorical_crossentropy; targets in between are not supported")
+            return t.argmax(-1).astype(np.int32)
+        return np.asarray(t) * (1 - self.smoothing) + 0.5 * self.smoothing if self.smoothing else t
 
 
 class UnknownLoss(ValueError):
@@ -62,14 +79,49 @@ def _bce(loss: Any) -> Loss:
     return NAMES["bce_logits"]
 
 
+# ---- Keras: probabilities unless from_logits says otherwise
+
+def _head(loss: Any, head: str) -> str:
+    return "logits" if getattr(loss, "from_logits", False) else head
+
+
 def _sparse_keras(loss: Any) -> Loss:
     ignored = getattr(loss, "ignore_class", None)
-    return Loss("softmax_xent" + (f" ignore={ignored}" if ignored is not None else ""), CLASSES)
+    return Loss("softmax_xent" + (f" ignore={ignored}" if ignored is not None else ""), CLASSES, head=_head(loss, "softmax"))
+
+
+def _categorical_keras(loss: Any) -> Loss:
+    smoothing = float(getattr(loss, "label_smoothing", 0) or 0)
+    words = "softmax_xent" + (f" smoothing={smoothing:.9g}" if smoothing else "")
+    return Loss(words, CLASSES, one_hot=True, head=_head(loss, "softmax"))
+
+
+def _binary_keras(loss: Any) -> Loss:
+    return Loss("bce_logits", REAL, smoothing=float(getattr(loss, "label_smoothing", 0) or 0), head=_head(loss, "sigmoid"))
+
+
+KERAS_NAMES: Dict[str, Loss] = {
+    "sparse_categorical_crossentropy": Loss("softmax_xent", CLASSES, head="softmax"),
+    "categorical_crossentropy": Loss("softmax_xent", CLASSES, one_hot=True, head="softmax"),
+    "binary_crossentropy": Loss("bce_logits", REAL, head="sigmoid"),
+}
+NAMES.update(KERAS_NAMES)
+
+
+def check_head(loss: Loss, end: str) -> None:
+    """Cross entropies of Keras are of probabilities, or of logits; `end` is the operator that the network ends with."""
+    wanted = {"softmax": "Softmax", "sigmoid": "Sigmoid"}.get(loss.head)
+    if wanted and end != wanted:
+        raise UnknownLoss(f"this loss is of probabilities, but the model does not end with a {loss.head}: end with "
+                          f"activation='{loss.head}', or give the loss as an object with from_logits=True")
+    if loss.head == "logits" and end in ("Softmax", "Sigmoid"):
+        raise UnknownLoss(f"from_logits=True, but the model ends with {end}: leave one of both out")
 
 
 OBJECTS: Dict[str, Callable[[Any], Loss]] = {  # by the name of the class
     "CrossEntropyLoss": _cross_entropy, "NLLLoss": _cross_entropy, "MSELoss": lambda loss: NAMES["mse"],
     "BCEWithLogitsLoss": _bce, "SparseCategoricalCrossentropy": _sparse_keras,
+    "CategoricalCrossentropy": _categorical_keras, "BinaryCrossentropy": _binary_keras,
     "MeanSquaredError": lambda loss: NAMES["mse"],
 }
 

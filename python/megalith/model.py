@@ -80,6 +80,8 @@ class Model:
         """Optimizer and loss: strings, or objects of PyTorch or Keras. Metrics: accuracy of classes, mean absolute error of
         real targets, whichever the loss has."""
         self.loss = losses.to_words(loss)
+        if hasattr(self.captured, "end"):
+            losses.check_head(self.loss, self.captured.end)
         self.optimizer = optimizers.to_words(optimizer, lr)
         known = ("accuracy", "acc", "mae", "mean_absolute_error", "sparse_categorical_accuracy")
         for m in metrics:
@@ -177,7 +179,10 @@ class Model:
                 raise data.BadData(f"samples of '{p.name}' are {'x'.join(map(str, out[p.name].shape[1:]))}, but the model was "
                                    f"captured for {'x'.join(map(str, p.shape[1:]))}: give such an example=")
         for t in targets[:1]:
-            out[self.loss.target] = self._target(data.as_target(t, self.loss.target))
+            t = data.as_target(self.loss.targets(data.to_array(t)), self.loss.target)
+            if self.loss.target == losses.REAL and hasattr(self.captured, "target_array"):
+                t = self.captured.target_array(t)
+            out[self.loss.target] = self._target(t)
         return out
 
     def _target(self, t: np.ndarray) -> np.ndarray:
@@ -295,7 +300,10 @@ class Model:
         """What the network makes of the samples, in evaluation mode; on rank 0 (others get None)."""
         arrays = data.to_arrays(x)
         trainer = self._make(self._batch or min(batch_size or 32, len(arrays[0])))
-        return trainer.predict(Data(self._named(arrays, [])), self.net.outputs[0])
+        y = trainer.predict(Data(self._named(arrays, [])), self.net.outputs[0])
+        if y is None or self.loss is None or not hasattr(self.captured, "predicted"):
+            return y
+        return self.captured.predicted(y, self.loss.text)
 
     # ---- weights
 

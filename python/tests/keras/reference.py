@@ -114,5 +114,5 @@ def degenerate(step: Step) -> str:
     dead = [k for k, v in norms.items() if v < 1e-7 * max(norms.values()) and not k.endswith("bias")]
     if dead:
         return f"no gradient reaches {dead[0]} and {len(dead) - 1} more"
-    empty = [k for k, g in gradients.items() if np.count_nonzero(g) < g.size / 4 and not k.endswith(("bias", "embeddings"))]
+    empty = [k for k, g in gradients.items() if np.count_nonzero(g) < g.size / 16 and not k.endswith(("bias", "embeddings"))]
     return f"most numbers of the gradient of {empty[0]} are zero" if empty else ""

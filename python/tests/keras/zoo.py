@@ -16,7 +16,7 @@ def resnet50():
 
 
 def vgg19():
-    return keras.applications.VGG19(weights=None, input_shape=(32, 32, 3), classes=5)
+    return keras.applications.VGG19(weights=None, input_shape=(48, 48, 3), classes=5)
 
 
 def inception():

@@ -50,16 +50,23 @@ static bool trains_for(const meg_onnx_build *b, const char *loss)
     return strlen(loss) == length && strncmp(b->options.loss, loss, length) == 0;
 }
 
-/* The cross entropy takes logits: a softmax behind them would be applied twice. A LogSoftmax may stay:
- * that of its output is its output. */
+/* Cross entropies take logits: the function that makes probabilities of them would be applied twice. A
+ * LogSoftmax may stay: that of its output is its output. */
 static meg_onnx_symbol *before_softmax(meg_onnx_build *b, meg_onnx_symbol *s)
 {
+    static const struct {
+        const char *loss, *op;
+    } rows[] = {{"softmax_xent", "Softmax"}, {"bce_logits", "Sigmoid"}};
     const meg_onnx_node *n = s->maker >= 0 ? &b->file->node[s->maker] : NULL;
-    if (!trains_for(b, "softmax_xent") || !n || !meg_bytes_is(n->op, "Softmax")) return s;
-    meg_onnx_symbol *x = n->inputs ? meg_onnx_symbol_of(b, n->in[0]) : NULL;
-    if (!x) return s;
-    meg_onnx_warn(b, "the network ends with Softmax, which the loss brings along: it is left out");
-    return x;
+    for (size_t i = 0; n && i < sizeof rows / sizeof *rows; i++) {
+        if (!trains_for(b, rows[i].loss) || !meg_bytes_is(n->op, rows[i].op)) continue;
+        meg_onnx_symbol *x = n->inputs ? meg_onnx_symbol_of(b, n->in[0]) : NULL;
+        if (!x) return s;
+        meg_onnx_warn(b, "the network ends with %s, which the loss brings along: it is left out",
+                      rows[i].op);
+        return x;
+    }
+    return s;
 }
 
 static bool is_wanted(const meg_onnx_build *b, meg_bytes output)
@@ -242,6 +249,8 @@ static meg_status build_nodes(meg_onnx_build *b)
 static bool of_keras(const meg_onnx_build *b)
 {
     static const char name[] = "keras_tensor";
+    if (meg_bytes_is(b->file->producer, "megalith"))
+        return false; /* megalith.capture.keras: all is there */
     bool found = meg_bytes_is(b->file->producer, "tf2onnx") ||
                  meg_bytes_is(b->file->producer, "keras");
     for (size_t i = 0; i < b->file->inputs && !found; i++) {

@@ -27,7 +27,7 @@ INSTEAD = {  # what would do
     "RandomFlip": "augment the data before training, or take it out of the model",
     "GaussianNoise": "use Dropout", "GaussianDropout": "use Dropout", "AlphaDropout": "use Dropout",
     "TimeDistributed": "Dense and activations treat each step alike without it",
-    "LocallyConnected2D": "use Conv2D",
+    "LSTM": "use Conv1D or MultiHeadAttention", "GRU": "use Conv1D or MultiHeadAttention",
 }
 
 
@@ -36,6 +36,29 @@ class Captured:
 
     def __init__(self, model: Any, context: Context):
         self.model, self.net, self.bindings = model, context.net, context.bindings
+        self.turned = False  # the output has channels first inside of the library, so real targets do, too
+
+    @property
+    def end(self) -> str:
+        """The operator that makes the first output."""
+        return next((n.op for n in reversed(self.net.nodes) if self.net.outputs[0].name in n.outputs), "")
+
+    def target_array(self, t: np.ndarray) -> np.ndarray:
+        """Real targets of the outputs' shape, in the library's order."""
+        return t.transpose(to_first(t.ndim)) if self.turned and t.ndim > 2 else t
+
+    def predicted(self, y: np.ndarray, loss: str) -> np.ndarray:
+        """Outputs as the model has them: where the loss brought the last function along, it is applied here."""
+        if loss.startswith("softmax_xent") and self.end == "Softmax":
+            e = np.exp(y - y.max(-1, keepdims=True))
+            return e / e.sum(-1, keepdims=True)
+        if loss.startswith("bce_logits") and self.end == "Sigmoid":
+            return (0.5 * (1 + np.tanh(0.5 * y.astype(np.float64)))).astype(y.dtype)
+        return y
+
+    def state_dict(self, arrays: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+        """By Keras' paths, with the shapes of its variables."""
+        return self.to_keras({k: a for k, a in arrays.items() if k in self.bindings})
 
     def input_arrays(self, x: Any) -> Dict[str, np.ndarray]:
         """A batch as Keras takes it, by the names and in the order of the net's inputs."""
@@ -231,12 +254,16 @@ def capture(model: Any, name: Optional[str] = None) -> Captured:
     env = {id(t): _add_input(net, t) for t in inputs}
     run.run(walk(inputs, outputs), env)
     net.scope = ""
+    turned: List[bool] = []
     for t in outputs:
         value = env[id(t)]
+        turned.append("first" in value.names)
         net.add_output(value.keras(), shape=value.shape)
     net.prune()
     kept = {k: b for k, b in run.context.bindings.items() if k in net.weights}
     run.context.bindings = kept
-    return Captured(model, run.context)
+    captured = Captured(model, run.context)
+    captured.turned = turned[0]
+    return captured
 
 

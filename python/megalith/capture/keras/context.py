@@ -48,6 +48,7 @@ class Context:
         self.training = True
         self.scopes: List[str] = []             # nested models
         self.at: Any = None                     # the layer at hand
+        self.rows: Dict[int, int] = {}          # of tables that ids were looked up in, by id of the value
         self.masks: Dict[int, Optional[Value]] = {}  # of the arguments of the call at hand, by id of the value
 
     # ---- messages

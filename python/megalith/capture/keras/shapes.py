@@ -13,19 +13,18 @@ from .value import FIRST, FLAT, KERAS, Value
 @layer("Flatten")
 def _flatten(c: Context, op: Any, x: Value) -> Value:
     """With channels first, where they are so already: whoever comes next turns its weights, or asks for Keras' order."""
-    size = math.prod(x.shape[1:])
+    shape = (None, math.prod(x.shape[1:]))
     if x.rank == 2:
         return x
-    space = [d for d in x.shape[1:-1] if d != 1]
-    if x.order == FIRST and getattr(op, "data_format", "channels_last") == "channels_last":
-        name = c.emit("Flatten", [x.first()])
-        y = c.made(name, FLAT if space and x.shape[-1] != 1 else KERAS, (None, size), x.dtype)
-        y.pixels = tuple(x.shape[1:])
-        return y
-    name = x.first() if getattr(op, "data_format", "") == "channels_first" and x.rank > 2 else None
-    if name is not None:  # Keras turns such data to channels last before it flattens
-        name = c.emit("Transpose", [x.keras()], perm=[0, *range(2, x.rank), 1])
-    return c.made(c.emit("Flatten", [name or x.keras()]), KERAS, (None, size), x.dtype)
+    if op.data_format == "channels_first":  # Keras turns such data to channels last before it flattens
+        last = c.emit("Transpose", [x.keras()], perm=[0, *range(2, x.rank), 1])
+        return c.made(c.emit("Flatten", [last]), KERAS, shape, x.dtype)
+    if x.order != FIRST:
+        return c.made(c.emit("Flatten", [x.keras()]), KERAS, shape, x.dtype)
+    one = x.shape[-1] == 1 or math.prod(x.shape[1:-1]) == 1  # both orders are the same
+    y = c.made(c.emit("Flatten", [x.first()]), KERAS if one else FLAT, shape, x.dtype)
+    y.pixels = tuple(x.shape[1:])
+    return y
 
 
 def reshape(c: Context, x: Value, shape: Sequence[Optional[int]]) -> Value:
@@ -191,5 +190,15 @@ for _name, _kind in (("Equal", "Equal"), ("Less", "Less"), ("LessEqual", "LessOr
 
 @operation("NotEqual")
 def _not_equal(c: Context, op: Any, x1: Any, x2: Any) -> Value:
+    if isinstance(x1, Value) and id(x1) in c.rows and not isinstance(x2, Value):
+        return _other_ids(c, x1, int(x2))
     equal = _compare("Equal")(c, op, x1, x2)
     return c.made(c.emit("Not", [equal.keras()]), KERAS, equal.shape, "bool")
+
+
+def _other_ids(c: Context, x: Value, number: int) -> Value:
+    """The mask of Embedding(mask_zero=True). Whole numbers are no data here but ids: a table has the answer for each."""
+    table = np.ones((c.rows[id(x)], 1), np.float32)
+    table[number] = 0
+    found = c.emit("Gather", [c.net.constant(table), x.keras()], axis=0)
+    return c.made(c.emit("Squeeze", [found, c.net.whole(x.rank)]), KERAS, x.shape, "float32")

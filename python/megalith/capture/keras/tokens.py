@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -25,23 +25,26 @@ def _flat_layout(shape: Sequence[int], pixels: Sequence[int]) -> Layout:
     return Layout(tuple(shape), (*pixels, shape[1]), (n, *range(n), n + 1), tuple(shape))
 
 
+def _rows(c: Context, op: Any, x: Value) -> Tuple[str, str]:
+    """The input, and the kernel that fits its order. A kernel that is shared keeps the order that it got first."""
+    kernel = op._kernel
+    flat = _flat_layout(kernel.shape, x.pixels) if x.order == FLAT and x.pixels else None
+    known = c.names.get(id(kernel))
+    if flat is None or known is not None and c.bindings[known].layout != flat:
+        return x.keras(), c.weight(kernel)
+    return x.at(FLAT), c.weight(kernel, flat)
+
+
 @layer("Dense")
 def _dense(c: Context, op: Any, x: Value) -> Value:
     _plain_weights(c, op)
     bias = [c.weight(op.bias)] if op.use_bias else []
-    shape = (*x.shape[:-1], op.units)
     if x.rank == 2:
-        flat = x.order == FLAT and c.names.get(id(op._kernel)) is None
-        of = _flat_layout(op._kernel.shape, x.pixels) if flat else None
-        known = c.names.get(id(op._kernel))
-        if known is not None and x.order == FLAT:
-            flat = c.bindings[known].layout == _flat_layout(op._kernel.shape, x.pixels)
-            of = c.bindings[known].layout
-        name = c.emit("Gemm", [x.at(FLAT) if flat else x.keras(), c.weight(op._kernel, of), *bias])
+        name = c.emit("Gemm", [*_rows(c, op, x), *bias])
     else:
         name = c.emit("MatMul", [x.keras(), c.weight(op._kernel)])
         name = c.emit("Add", [name, *bias]) if bias else name
-    return activate(c, c.made(name, KERAS, shape, x.dtype), op.activation)
+    return activate(c, c.made(name, KERAS, (*x.shape[:-1], op.units), x.dtype), op.activation)
 
 
 @layer("Embedding")
@@ -49,6 +52,7 @@ def _embedding(c: Context, op: Any, x: Value) -> Value:
     _plain_weights(c, op)
     if x.number is not None:
         return _all_rows(c, op, x.number)
+    c.rows[id(x)] = op.input_dim
     name = c.emit("Gather", [c.weight(op._embeddings), x.keras()], axis=0)
     return c.made(name, KERAS, (*x.shape, op.output_dim))
 
@@ -110,6 +114,15 @@ def _einsum_dense(c: Context, op: Any, x: Value) -> Value:
 
 # ---- attention
 
+class Seen(NamedTuple):
+    """What becomes of the products of queries and keys."""
+
+    scale: float
+    masks: List[str]
+    causal: bool
+    rate: float  # of dropout
+
+
 def _head(c: Context, x: Value, turned: bool = False) -> str:
     """(n, t, heads, size) -> (n, heads, t, size), or (n, heads, size, t)"""
     return c.emit("Transpose", [x.keras()], perm=[0, 2, 3, 1] if turned else [0, 2, 1, 3])
@@ -119,22 +132,15 @@ def _causal(queries: int, keys: int) -> np.ndarray:
     return np.tril(np.ones((queries, keys), bool))
 
 
-def _attention_mask(c: Context, q: Value, v: Value, masks: Sequence[Optional[Value]], causal: bool) -> Optional[str]:
-    """One mask, true where a query (first) sees a key (second), as (n, 1, queries, keys); None: there is none."""
-    queries, keys = q.shape[1], v.shape[1]
+def _attention_masks(c: Context, masks: Sequence[Optional[Value]]) -> List[str]:
+    """Of queries, values, keys, and of pairs: true where a query sees a key, as (n, 1, queries, keys) with extents of 1."""
     found: List[str] = []
     for mask, axes in zip(masks, ((1, 3), (1, 2), (1, 2), (1,))):
         if mask is None:
             continue
-        name = mask.keras()
-        if mask.dtype != "bool":
-            name = c.emit("Cast", [name], to=9)
+        name = mask.keras() if mask.dtype == "bool" else c.emit("Cast", [mask.keras()], to=9)
         found.append(c.emit("Unsqueeze", [name, c.net.whole(*axes)]) if mask.rank < 4 else name)
-    if causal:
-        found.append(c.net.constant(_causal(queries, keys).reshape(1, 1, queries, keys)))
-    while len(found) > 1:
-        found[:2] = [c.emit("And", found[:2])]
-    return found[0] if found else None
+    return found
 
 
 def _fused(c: Context, q: Value, k: Value, v: Value, words: str) -> str:
@@ -145,24 +151,24 @@ def _fused(c: Context, q: Value, k: Value, v: Value, words: str) -> str:
     return c.emit("Attention", [x.first() for x in flat], notes=notes)
 
 
-def attend(c: Context, q: Value, k: Value, v: Value, scale: float, mask: Optional[str], causal: bool, rate: float) -> Value:
+def attend(c: Context, q: Value, k: Value, v: Value, seen: Seen) -> Value:
     """softmax(scale q k') v of each head; values are (n, tokens, heads, size)."""
-    heads, size = q.shape[2], v.shape[3]
-    if mask is None and not (c.training and rate > 0) and size == q.shape[3]:
-        usual = 0 if math.isclose(scale, 1 / math.sqrt(q.shape[3]), rel_tol=1e-12) else scale
-        y = _fused(c, q, k, v, f"heads={heads} causal={int(causal)} scale={usual:.17g}")
-        return c.made(y, FIRST, (None, q.shape[1], heads * size))
-    if mask is None and causal:
-        mask = c.net.constant(_causal(q.shape[1], k.shape[1]).reshape(1, 1, q.shape[1], k.shape[1]))
+    heads, size, tokens = q.shape[2], v.shape[3], q.shape[1]
+    drops = c.training and seen.rate > 0
+    if not seen.masks and not drops and size == q.shape[3]:
+        usual = 0 if math.isclose(seen.scale, 1 / math.sqrt(q.shape[3]), rel_tol=1e-12) else seen.scale
+        y = _fused(c, q, k, v, f"heads={heads} causal={int(seen.causal)} scale={usual:.17g}")
+        return c.made(y, FIRST, (None, tokens, heads * size))
     scores = c.emit("MatMul", [_head(c, q), _head(c, k, True)])
-    scores = c.emit("Mul", [scores, c.net.constant(float(scale))])
-    if mask is not None:
+    scores = c.emit("Mul", [scores, c.net.constant(float(seen.scale))])
+    earlier = [c.net.constant(_causal(tokens, k.shape[1])[None, None])] if seen.causal else []
+    for mask in [*earlier, *seen.masks]:
         scores = c.emit("Where", [mask, scores, c.net.constant(-1e9)])
-    shares = c.made(c.emit("Softmax", [scores], axis=-1), KERAS, (None, heads, q.shape[1], k.shape[1]))
-    shares = dropout(c, shares, rate)
+    shares = c.made(c.emit("Softmax", [scores], axis=-1), KERAS, (None, heads, tokens, k.shape[1]))
+    shares = dropout(c, shares, seen.rate)
     y = c.emit("Transpose", [c.emit("MatMul", [shares.keras(), _head(c, v)])], perm=[0, 2, 1, 3])
-    y = c.emit("Reshape", [y, c.net.whole(0, q.shape[1], heads * size)])
-    return c.made(y, KERAS, (None, q.shape[1], heads * size))
+    y = c.emit("Reshape", [y, c.net.whole(0, tokens, heads * size)])
+    return c.made(y, KERAS, (None, tokens, heads * size))
 
 
 @layer("MultiHeadAttention")
@@ -175,8 +181,6 @@ def _multi_head(c: Context, op: Any, query: Value, value: Value, key: Optional[V
     own = [query_mask, value_mask, key_mask, attention_mask]
     masks = [m if m is not None else c.masks.get(id(x)) for m, x in zip(own, (query, value, key, None))]
     q, k, v = (project(c, dense, x) for dense, x in ((op.query_dense, query), (op.key_dense, key or value), (op.value_dense, value)))
-    alone = all(m is None for m in masks)
-    mask = None if alone else _attention_mask(c, q, v, masks, use_causal_mask)
-    y = attend(c, q, k, v, 1 / math.sqrt(op.key_dim), mask, use_causal_mask, op.dropout)
+    y = attend(c, q, k, v, Seen(1 / math.sqrt(op.key_dim), _attention_masks(c, masks), use_causal_mask, op.dropout))
     y = _split_last(c, y, (q.shape[2], v.shape[3]))
     return project(c, op.output_dense, y)
