@@ -248,7 +248,8 @@ meg_status meg_evaluate(meg_trainer *t, meg_data *d, meg_report *report);
  * made with, is the only other size. `report` is this step's. MEG_ENAN: the loss is no number. */
 meg_status meg_step(meg_trainer *t, int count, const meg_tensor tensors[], meg_report *report);
 
-/* Collective. Loss and accuracy of such a batch, in evaluation mode. */
+/* Collective. Loss and accuracy of such a batch, of any size, in evaluation mode: the mean over its samples of what
+ * parts of a micro-batch's size have. */
 meg_status meg_evaluate_batch(meg_trainer *t, int count, const meg_tensor tensors[],
                               meg_report *report);
 

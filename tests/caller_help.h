@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 typedef struct caller_case {
-    const char *device, *model, *net, *data, *plan, *trainer;
+    const char *device, *model, *net, *data, *plan, *trainer; /* data: NULL: none */
     int ranks;
     meg_graph *(*graph)(meg_context *ctx); /* in place of a model */
 } caller_case;
@@ -55,7 +55,7 @@ static inline void caller_main(meg_comm *comm, void *argument)
     caller_must(&c, meg_context_open(context, own, &c.ctx));
     if (k->graph) c.net = k->graph(c.ctx);
     else caller_must(&c, meg_graph_model(c.ctx, k->model, k->net, &c.net));
-    caller_must(&c, meg_data_open(c.ctx, k->data, &c.data));
+    if (k->data) caller_must(&c, meg_data_open(c.ctx, k->data, &c.data));
     caller_must(&c, meg_plan_new(c.net, c.data, k->plan, &c.plan));
     caller_must(&c, meg_trainer_new(c.plan, c.data, k->trainer, &c.trainer));
     j->run(&c, j->argument);

@@ -40,6 +40,19 @@ static void test_same(void **state)
     meg_graph_destroy(g);
 }
 
+/* Kernels of the cpu, and memory that is spoilt when it is freed. */
+static void test_devices(void **state)
+{
+    (void)state;
+    meg_graph *g = inputs_network(true);
+    static const int rows[] = {4, 9, 12, 14};
+    for (int i = 0; i < 4; i++) {
+        agree(g, &inputs_plans[rows[i]], "cpu");
+        agree(g, &inputs_plans[rows[i]], "check");
+    }
+    meg_graph_destroy(g);
+}
+
 /* Other networks: labels per pixel, tokens, two heads on one label. */
 static void test_zoo(void **state)
 {
@@ -169,6 +182,7 @@ int main(void)
         cmocka_unit_test(test_classes),
         cmocka_unit_test(test_same),
         cmocka_unit_test(test_zoo),
+        cmocka_unit_test(test_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

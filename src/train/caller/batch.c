@@ -63,50 +63,62 @@ static meg_status make_hand(meg_trainer *t, int kind)
     return MEG_OK;
 }
 
-/* What the rank's programs load. */
-static meg_status read_batch(meg_trainer *t, int kind, const meg_dataset *d)
+/* What the rank's programs load of samples `first` and on. */
+static meg_status read_part(meg_trainer *t, int kind, const meg_dataset *d, int64_t first)
 {
     meg_error *e = &t->ctx->error;
     meg_reading *r = &t->hand->reading[kind];
-    MEG_CHECK(e, d->count <= largest(t, kind), MEG_EARG,
-              "the batch has %" PRId64 " samples, but the plan was made for %" PRId64
-              ": give fewer, or make another plan",
-              d->count, largest(t, kind));
-    MEG_TRY(e, meg_columns_fit(t->ctx, t->plan->source, d, r, true));
-    meg_wants_bind(r, t->plan, d);
+    int64_t rest = d->count - first, most = largest(t, kind);
     for (int i = 0; i < r->count; i++) {
         const meg_wanted *w = &r->want[i];
         int64_t each = meg_wanted_numbers(w) * meg_dtype_bytes(w->dtype);
-        for (int64_t k = 0; k < d->count && !meg_box_empty(&w->box); k++)
-            if (w->of[k])
-                MEG_TRY(e, meg_wanted_read(d, e, w, k, (char *)t->hand->data[kind][i] + k * each));
+        char *to = t->hand->data[kind][i];
+        for (int64_t k = 0; k < rest && k < most && !meg_box_empty(&w->box); k++)
+            if (w->of[k]) MEG_TRY(e, meg_wanted_read(d, e, w, first + k, to + k * each));
     }
     return MEG_OK;
 }
 
-/* What a rank can do wrong on its own. `samples`: -1 on one that gives nothing. */
-static meg_status take_tensors(meg_trainer *t, int kind, int count, const meg_tensor tensors[],
-                               int64_t *samples)
+typedef struct given { /* the caller's tensors */
+    int kind;
+    bool any; /* on this rank */
+    meg_dataset set;
+    int64_t samples;
+} given;
+
+/* What a rank can do wrong on its own. */
+static meg_status open_given(meg_trainer *t, int count, const meg_tensor tensors[], given *out)
 {
     meg_error *e = &t->ctx->error;
-    meg_dataset d;
-    *samples = -1;
-    MEG_TRY(e, make_hand(t, kind));
-    MEG_CHECK(e, count > 0 || !t->hand->reading[kind].any, MEG_EARG,
+    int64_t most = largest(t, TRAIN);
+    MEG_TRY(e, make_hand(t, out->kind));
+    meg_reading *r = &t->hand->reading[out->kind];
+    MEG_CHECK(e, count > 0 || !r->any, MEG_EARG,
               "rank %d reads a part of each batch, but it was given none", meg_rank(t->ctx));
     if (count <= 0) return MEG_OK;
-    MEG_TRY(e, meg_dataset_arrays(e, &(meg_arrays){count, tensors, NULL, "the batch"}, &d));
-    meg_status status = read_batch(t, kind, &d);
-    *samples = d.count;
-    meg_dataset_close(&d);
-    return status;
+    MEG_TRY(e, meg_dataset_arrays(e, &(meg_arrays){count, tensors, NULL, "the batch"}, &out->set));
+    out->any = true;
+    out->samples = out->set.count;
+    MEG_CHECK(e, out->samples <= most || out->kind == EVAL, MEG_EARG,
+              "the batch has %" PRId64 " samples, but the plan was made for %" PRId64
+              ": give fewer, or make another plan",
+              out->samples, most);
+    MEG_TRY(e, meg_columns_fit(t->ctx, t->plan->source, &out->set, r, true));
+    meg_wants_bind(r, t->plan, &out->set);
+    return read_part(t, out->kind, &out->set, 0);
 }
 
-/* Collective. */
+static void close_given(given *g)
+{
+    if (g->any) meg_dataset_close(&g->set);
+}
+
+/* Collective. How many samples the batch has, on ranks that gave none, too. */
 static meg_status agree_on(meg_trainer *t, int64_t *samples)
 {
     meg_error *e = &t->ctx->error;
     int ranks = meg_ranks(t->ctx), first = -1;
+    if (ranks == 1) return MEG_OK;
     int64_t *all = calloc((size_t)ranks, sizeof *all);
     MEG_CHECK(e, all, MEG_ENOMEM, "no memory to compare %d ranks", ranks);
     meg_status status = meg_comm_gather(t->ctx->comm, e, samples, sizeof *samples, all);
@@ -124,17 +136,20 @@ static meg_status agree_on(meg_trainer *t, int64_t *samples)
     return status;
 }
 
-/* Collective. */
-static meg_status take(meg_trainer *t, int kind, int count, const meg_tensor tensors[],
-                       meg_batch *out)
+/* Collective. Close it in any case. */
+static meg_status take(meg_trainer *t, int count, const meg_tensor tensors[], given *out)
 {
-    int64_t samples;
-    meg_status status = take_tensors(t, kind, count, tensors, &samples);
-    MEG_TRY(&t->ctx->error, meg_context_agree(t->ctx, status));
-    if (meg_ranks(t->ctx) > 1) MEG_TRY(&t->ctx->error, agree_on(t, &samples));
-    const meg_reading *r = &t->hand->reading[kind];
-    *out = (meg_batch){samples, r->count, r->want, t->hand->data[kind]};
-    return MEG_OK;
+    out->samples = -1;
+    meg_status status = meg_context_agree(t->ctx, open_given(t, count, tensors, out));
+    return status == MEG_OK ? agree_on(t, &out->samples) : status;
+}
+
+/* The part that was read. */
+static meg_batch batch_of(const meg_trainer *t, const given *g, int64_t first)
+{
+    const meg_reading *r = &t->hand->reading[g->kind];
+    int64_t rest = g->samples - first, most = largest(t, g->kind);
+    return (meg_batch){rest < most ? rest : most, r->count, r->want, t->hand->data[g->kind]};
 }
 
 /* A node whose answer for a sample depends on the others; NULL: none. */
@@ -163,14 +178,13 @@ static meg_status choose_entry(meg_trainer *t, int64_t samples, int *entry)
     return MEG_OK;
 }
 
-static meg_status run(meg_trainer *t, int entry, const meg_batch *b, meg_one_step *s,
-                      meg_outcome *o)
+static meg_status run(meg_trainer *t, int entry, const meg_batch *b, meg_outcome *o)
 {
     meg_error *e = &t->ctx->error;
     const meg_entry *program = &t->plan->entry[entry];
     meg_feed feed = {
         .scalars = {0, 0, 0, 1}, .seed = (uint64_t)t->ctx->options.seed, .step = (uint64_t)t->step};
-    double lr = program->train ? meg_trainer_rate(t) : 0, begin = meg_clock();
+    double lr = program->train ? meg_trainer_rate(t) : 0;
     if (program->train) feed.scalars = (meg_scalars){lr, (double)(t->step + 1), 0, 1};
     meg_status status = meg_filled_take(&t->hand->filled, e, b, program->batch, &feed);
     if (status == MEG_OK) status = meg_engine_step(t->engine, e, entry, &feed, o);
@@ -182,27 +196,57 @@ static meg_status run(meg_trainer *t, int entry, const meg_batch *b, meg_one_ste
             " is %f: use a smaller lr (now %g) or a warm-up, or look for numbers that are "
             "not finite in the batch",
             t->step, o->loss, lr);
-    if (status == MEG_ENAN) return status;
-    *s = (meg_one_step){o, b->count, meg_clock() - begin, program->seconds};
-    return meg_context_end(t->ctx, status);
+    return status == MEG_ENAN ? status : meg_context_end(t->ctx, status);
+}
+
+static meg_status train(meg_trainer *t, given *g, meg_report *r)
+{
+    meg_error *e = &t->ctx->error;
+    meg_outcome o = {0};
+    int entry;
+    double begin = meg_clock();
+    meg_batch b = batch_of(t, g, 0);
+    MEG_TRY(e, choose_entry(t, b.count, &entry));
+    MEG_TRY(e, run(t, entry, &b, &o));
+    meg_one_step s = {&o, b.count, meg_clock() - begin, t->plan->entry[entry].seconds};
+    return meg_trainer_report(t, &s, r);
+}
+
+/* A part after the other, as large as evaluation takes them. */
+static meg_status evaluate(meg_trainer *t, given *g, meg_report *r)
+{
+    meg_error *e = &t->ctx->error;
+    meg_outcome sum = {0};
+    double begin = meg_clock(), predicted = 0;
+    for (int64_t first = 0; first < g->samples; first += largest(t, EVAL)) {
+        meg_outcome o;
+        if (first > 0)
+            MEG_TRY(
+                e, meg_context_agree(t->ctx, g->any ? read_part(t, EVAL, &g->set, first) : MEG_OK));
+        meg_batch b = batch_of(t, g, first);
+        double share = (double)b.count / (double)g->samples;
+        MEG_TRY(e, run(t, MEG_ENTRY_EVAL, &b, &o));
+        sum.loss += share * o.loss;
+        sum.error += share * o.error;
+        sum.correct += o.correct;
+        predicted += t->plan->entry[MEG_ENTRY_EVAL].seconds;
+    }
+    meg_one_step s = {&sum, g->samples, meg_clock() - begin, predicted};
+    return meg_trainer_report(t, &s, r);
 }
 
 meg_status meg_step(meg_trainer *t, int count, const meg_tensor tensors[], meg_report *report)
 {
     meg_error *e = &t->ctx->error;
-    meg_batch b;
-    meg_outcome o = {0};
-    meg_one_step s;
+    given g = {.kind = TRAIN};
     meg_report r;
-    int entry;
-    MEG_TRY(e, meg_trainer_judges(t));
     MEG_CHECK(e, meg_graph_trainable(t->plan->source) > 0, MEG_EARG,
               "%s has nothing to train: all its weights are frozen, or it has none",
               t->plan->source->name);
-    MEG_TRY(e, take(t, TRAIN, count, tensors, &b));
-    MEG_TRY(e, choose_entry(t, b.count, &entry));
-    MEG_TRY(e, run(t, entry, &b, &s, &o));
-    MEG_TRY(e, meg_trainer_report(t, &s, &r));
+    meg_status status = take(t, count, tensors, &g);
+    if (status == MEG_OK) status = train(t, &g, &r);
+    close_given(&g);
+    MEG_TRY(e, status);
     int64_t every = t->options.checkpoint_every;
     if (every && t->checkpoints && t->step % every == 0) MEG_TRY(e, meg_trainer_checkpoint(t));
     if (report) *report = r;
@@ -212,15 +256,12 @@ meg_status meg_step(meg_trainer *t, int count, const meg_tensor tensors[], meg_r
 meg_status meg_evaluate_batch(meg_trainer *t, int count, const meg_tensor tensors[],
                               meg_report *report)
 {
-    meg_error *e = &t->ctx->error;
-    meg_batch b;
-    meg_outcome o = {0};
-    meg_one_step s;
+    given g = {.kind = EVAL};
     meg_report r;
-    MEG_TRY(e, meg_trainer_judges(t));
-    MEG_TRY(e, take(t, EVAL, count, tensors, &b));
-    MEG_TRY(e, run(t, MEG_ENTRY_EVAL, &b, &s, &o));
-    MEG_TRY(e, meg_trainer_report(t, &s, &r));
+    meg_status status = take(t, count, tensors, &g);
+    if (status == MEG_OK) status = evaluate(t, &g, &r);
+    close_given(&g);
+    MEG_TRY(&t->ctx->error, status);
     if (report) *report = r;
     return MEG_OK;
 }
