@@ -157,6 +157,10 @@ def test_layer(name):
 
 @pytest.mark.parametrize("name", OWN)
 def test_graph(name):
+    if name == "masked" and keras.backend.backend() == "torch":
+        with pytest.raises(CaptureError, match="mask of tokens"):
+            capture(masked())
+        return
     one_step(OWN[name], name)
 
 

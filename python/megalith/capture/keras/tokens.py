@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
+import keras
 import numpy as np
 
 from .context import Context, layer
@@ -180,6 +181,9 @@ def _multi_head(c: Context, op: Any, query: Value, value: Value, key: Optional[V
                  "call it without them")
     own = [query_mask, value_mask, key_mask, attention_mask]
     masks = [m if m is not None else c.masks.get(id(x)) for m, x in zip(own, (query, value, key, None))]
+    if any(m is not None for m in masks) and keras.backend.backend() == "torch":
+        c.refuse("a mask of tokens: on the torch back end gradients of hidden tokens were seen to differ",
+                 "use mask_zero=False, or another back end")
     q, k, v = (project(c, dense, x) for dense, x in ((op.query_dense, query), (op.key_dense, key or value), (op.value_dense, value)))
     y = attend(c, q, k, v, Seen(1 / math.sqrt(op.key_dim), _attention_masks(c, masks), use_causal_mask, op.dropout))
     y = _split_last(c, y, (q.shape[2], v.shape[3]))
