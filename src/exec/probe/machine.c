@@ -63,7 +63,11 @@ static const row spread[] = {
     {"unet", "image=3x128x128 width=16 bn", "batch=2"},
     {"unet3d", "image=1x32x32x32 width=16", "batch=1 momentum=0.9"},
     {"unet3d", "image=1x16x16x16 width=16", "batch=2 momentum=0.9 mesh=c%d channels=filter"},
-    {"alexnet", "image=3x64x64 classes=100", "batch=2 momentum=0.9"},
+    {"alexnet", "image=3x64x64 classes=100", "batch=6 momentum=0.9 micro=2"},
+    {"alexnet", "image=3x64x64 classes=100", "batch=12 momentum=0.9 replicas=%d zero=3"},
+    {"gpt", "tokens=64 classes=500 layers=1 width=256 heads=8", "batch=2 momentum=0.9 mesh=w%d"},
+    {"relaynet", "image=1x32x32", "batch=2 momentum=0.9"},
+    {"inception-v3", "image=3x75x75 aux=0 classes=100", "batch=2 momentum=0.9"},
     {"cosmoflow", "image=4x48x48x48 pools=4", "batch=1 momentum=0.9"},
 };
 
