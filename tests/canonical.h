@@ -87,7 +87,7 @@ static inline const char *canonical_role(meg_role r)
         [MEG_ROLE_AUX] = "aux",         [MEG_ROLE_SCRATCH] = "scratch",
         [MEG_ROLE_STATE] = "optimizer", [MEG_ROLE_SCALARS] = "scalars",
         [MEG_ROLE_SEED] = "seed",       [MEG_ROLE_TOTAL] = "total",
-        [MEG_ROLE_BUCKET] = "bucket"};
+        [MEG_ROLE_BUCKET] = "bucket",   [MEG_ROLE_OUTPUT] = "output"};
     return name[r];
 }
 

@@ -36,13 +36,14 @@ static void load_label(meg_lower *l, int value)
         l, (meg_slot){.value = value, .box = box, .dtype = type, .per_micro = bytes});
 }
 
-/* Those that the station reads. */
+/* Those that the station reads; not yet what is still to come. */
 static void load_labels(meg_lower *l)
 {
     for (int i = 0; i < l->g->nodes; i++) {
         const meg_node *v = &l->g->node[i];
-        for (int k = 0; k < v->inputs && l->mine[i] && !v->op->late; k++)
-            if (l->g->value[v->in[k]].kind == MEG_LABEL && l->home[v->in[k]] < 0)
+        for (int k = 0; k < v->inputs && l->mine[i]; k++)
+            if (l->g->value[v->in[k]].kind == MEG_LABEL && l->home[v->in[k]] < 0 &&
+                !meg_graph_awaits(l->g, v->in[k]))
                 load_label(l, v->in[k]);
     }
 }
