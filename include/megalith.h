@@ -293,6 +293,10 @@ meg_status meg_forward(meg_trainer *t, int inputs, const meg_tensor input[], int
  * trainer's rate: with lr=0 they stay, for an optimizer outside. Another call that runs the network in between gives the step up,
  * as if it had not been. */
 meg_status meg_backward(meg_trainer *t, int outputs, const meg_tensor gradient[]);
+/* Collective. The gradient of the same loss by an input (real numbers), by name (NULL: the first), for what comes before the network.
+ * It has the input's shape, is MEG_F32 or MEG_F64, and goes to rank 0's memory, and that of other ranks whose `data` is not NULL. After
+ * meg_backward, of a plan with input_grads=1. */
+meg_status meg_input_gradient(meg_trainer *t, meg_tensor *gradient);
 
 /* ---- tensors by name ----
  *

@@ -128,6 +128,8 @@ static void test_outside(void **state)
         {"batch=4", "mesh=2x2", 4, 0},
         {"batch=4", "stages=2 mesh=2x1 micro=2 replicas=2 level=layer", 8, 0},
         {"batch=4", "stages=2 schedule=chimera micro=2 level=layer", 2, 0},
+        {"batch=4", "mesh=2x2 input_grads=1", 4, 0},
+        {"batch=4", "stages=2 mesh=2x1 micro=2 level=layer input_grads=1", 4, 0},
     };
     meg_graph *g = meg_graph_create("outside");
     int x = meg_graph_input(g, "image", 4, (int64_t[]){1, 3, 8, 6});
