@@ -163,7 +163,7 @@ static bool adds_to_state(const meg_lower *l, const meg_node *v)
     return any && meg_segment_first(l->entry, segment, l->out->position[segment]);
 }
 
-/* The running statistics take in the micro-batch's. */
+/* The running statistics take in the micro-batch's; or what goes before all micro-batches goes on. */
 static void update_state(meg_lower *l, const meg_node *v)
 {
     meg_spec s;
@@ -263,8 +263,8 @@ static void forward_node(meg_lower *l, const meg_node *v)
         for (int k = 0; k < v->outputs; k++)
             l->home[v->out[k]] = i.slot[MEG_Y + k];
     if (total < 0) share(l, v);
-    if (l->entry->train && meg_op_has(v->op, MEG_STATE_PASS) && adds_to_state(l, v))
-        update_state(l, v);
+    bool states = l->entry->train && meg_op_has(v->op, MEG_STATE_PASS) && !v->op->state_first;
+    if (states && adds_to_state(l, v)) update_state(l, v);
     hold(l, v);
     keep_outputs(l, v);
 }
@@ -337,4 +337,18 @@ void meg_lower_forward(meg_lower *l)
         }
         if (now) count_labels(l);
     }
+}
+
+/* In the block that comes first, but lowered last: weights lie as the layers like them. Of both directions of a stage,
+ * one does it. */
+void meg_lower_state_first(meg_lower *l)
+{
+    meg_block_kind here = l->block;
+    l->block = MEG_BLOCK_BEGIN;
+    l->duplicates = 0;
+    for (int i = 0; i < l->g->nodes; i++)
+        if (l->mine[i] && l->g->node[i].op->state_first && meg_lower_last(l))
+            update_state(l, &l->g->node[i]);
+    l->duplicates = 0;
+    l->block = here;
 }

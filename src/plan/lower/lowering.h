@@ -259,6 +259,7 @@ void meg_lower_finish(meg_lower *l);
 
 void meg_lower_begin(meg_lower *l);
 void meg_lower_forward(meg_lower *l);
+void meg_lower_state_first(meg_lower *l); /* states that go on before the first forward */
 void meg_lower_backward(meg_lower *l);
 void meg_lower_idle(meg_lower *l); /* leaves what concerns other ranks */
 
