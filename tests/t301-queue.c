@@ -1,7 +1,7 @@
 /* The queue of a device: in order, asynchronous, never full for good, asleep while it waits; and
  * what hangs on it: the OpenMP team, the observer, the measured rates, the delays of `check`. */
 #include "device_help.h"
-#include "exec/probe/rates.h"
+#include "exec/meters/rates.h"
 
 #include <semaphore.h>
 #include <string.h>

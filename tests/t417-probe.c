@@ -2,7 +2,7 @@
  * the machine's book has models of what the zoo computes, and is kept where it should be.
  */
 #include "device_help.h"
-#include "exec/probe/links.h"
+#include "exec/meters/links.h"
 #include "exec/probe/machine.h"
 #include "exec/probe/run.h"
 #include "exec/profile.h"

@@ -2,7 +2,7 @@
  * is not there is an error, not more; the line of the book reads back.
  */
 #include "base/clock.h"
-#include "exec/probe/disk.h"
+#include "exec/meters/disk.h"
 #include "scratch.h"
 
 #include <setjmp.h>

@@ -15,7 +15,7 @@
 # Rooms, each after those that it may see; those between bars do not know each other.
 rooms='
 base | base/files
-exec | exec/probe
+exec | exec/meters | exec/probe
 cli/report | cli/page | cli | cli/launch | cli/commands
 train/checkpoint train/outlook train/step | train | train/caller
 plan/layout plan/schedule | plan/program | plan/partition plan/replay | plan/distribute | plan/lower | plan | plan/search

@@ -1,4 +1,4 @@
-/* The links of a machine from the lines of a book of prices (exec/probe/links.h writes them):
+/* The links of a machine from the lines of a book of prices (exec/meters/links.h writes them):
  *
  *     inside latency=4e-07 pairs=1 at=1024:2.1e+09,16384:6e+09          each message alone
  *     inside latency=5e-07 pairs=1 both=yes at=1048576:3e+09            with one the other way at once

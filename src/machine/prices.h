@@ -34,7 +34,7 @@ typedef struct meg_rates { /* of this machine with this many threads */
     double
         resume; /* seconds from the end of what a device stood still for until it goes on, and until
                       what it ended is on its way, besides the link's own; 0: as `step` */
-    double turn, turn_work; /* of a turn of the reference loop (exec/probe/drift.h) when prices were
+    double turn, turn_work; /* of a turn of the reference loop (exec/meters/drift.h) when prices were
                                made: on the wall, of the worker's own time; 0: not known */
 } meg_rates;
 

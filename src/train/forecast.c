@@ -1,6 +1,6 @@
 /* Forecasts: see forecast.h. */
 #include "train/forecast.h"
-#include "exec/probe/disk.h"
+#include "exec/meters/disk.h"
 #include "exec/profile.h"
 #include "machine/links.h"
 #include "machine/memory.h"

@@ -10,7 +10,7 @@
 #include "cli/ranks.h"
 #include "cli/report/kernel.h"
 #include "cli/trial.h"
-#include "exec/probe/drift.h"
+#include "exec/meters/drift.h"
 
 #include <inttypes.h>
 #include <malloc.h>

@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "device/cpu/common/cpu.h"
 #include "device/cpu/simd/simd.h"
-#include "exec/probe/rates.h"
+#include "exec/meters/rates.h"
 #include "machine/memory.h"
 #include "machine/topology.h"
 

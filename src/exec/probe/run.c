@@ -1,7 +1,7 @@
 /* Running a plan to time its kernels: see run.h. */
 #include "exec/probe/run.h"
 #include "base/clock.h"
-#include "exec/probe/median.h"
+#include "exec/meters/median.h"
 #include "exec/probe/waits.h"
 
 #include <math.h>

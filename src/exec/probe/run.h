@@ -3,7 +3,7 @@
 #define MEG_EXEC_PROBE_RUN_H
 
 #include "exec/engine.h"
-#include "exec/probe/drift.h"
+#include "exec/meters/drift.h"
 #include "exec/probe/timings.h"
 #include "machine/description.h"
 

@@ -4,7 +4,7 @@
 #include "exec/probe/timings.h"
 #include "base/clock.h"
 #include "base/pool.h"
-#include "exec/probe/median.h"
+#include "exec/meters/median.h"
 #include "machine/fit.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* What a step of a sum over ranks takes besides its bytes: posting, looking, adding, going on, and the link's
  * latency. Small sums are measured, one behind the other. */
-#ifndef MEG_EXEC_PROBE_SUMS_H
-#define MEG_EXEC_PROBE_SUMS_H
+#ifndef MEG_EXEC_METERS_SUMS_H
+#define MEG_EXEC_METERS_SUMS_H
 
 #include "comm/comm.h"
 

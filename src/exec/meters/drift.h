@@ -7,8 +7,8 @@
  *
  * All ranks do it at once and in step, as they do in training: a rank that is held up holds up the others.
  */
-#ifndef MEG_EXEC_PROBE_DRIFT_H
-#define MEG_EXEC_PROBE_DRIFT_H
+#ifndef MEG_EXEC_METERS_DRIFT_H
+#define MEG_EXEC_METERS_DRIFT_H
 
 #include "comm/comm.h"
 #include "device/device.h"

@@ -2,8 +2,8 @@
  *
  *     c (rows, 2 vectors) += a (depth, rows) b (depth, 2 vectors)
  */
-#ifndef MEG_EXEC_PROBE_PANEL_H
-#define MEG_EXEC_PROBE_PANEL_H
+#ifndef MEG_EXEC_METERS_PANEL_H
+#define MEG_EXEC_METERS_PANEL_H
 
 enum {
     MEG_PANEL_DEPTH = 128,

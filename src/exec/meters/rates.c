@@ -14,9 +14,9 @@
  * no kernels but plain C get small arrays: their plans are not made for speed, and tests open many.
  */
 #define _GNU_SOURCE
-#include "exec/probe/rates.h"
+#include "exec/meters/rates.h"
 #include "base/clock.h"
-#include "exec/probe/panel.h"
+#include "exec/meters/panel.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Panels of a matrix product: see panel.h. */
-#include "exec/probe/panel.h"
+#include "exec/meters/panel.h"
 
 typedef float vec4 __attribute__((vector_size(16)));
 

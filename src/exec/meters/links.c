@@ -8,10 +8,10 @@
  * Both ways at once between more than two nodes go round a ring, as sums do: what comes is of another node than
  * where one's own goes. Some libraries are half as quick where two ranks send to each other.
  */
-#include "exec/probe/links.h"
+#include "exec/meters/links.h"
 #include "base/clock.h"
-#include "exec/probe/median.h"
-#include "exec/probe/sums.h"
+#include "exec/meters/median.h"
+#include "exec/meters/sums.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  * A message of so many bytes takes latency + bytes / bandwidth, where at= has the bandwidth of each of
  * the pairs at this size; each step of a sum takes hop instead of the latency (sums.h).
  */
-#ifndef MEG_EXEC_PROBE_LINKS_H
-#define MEG_EXEC_PROBE_LINKS_H
+#ifndef MEG_EXEC_METERS_LINKS_H
+#define MEG_EXEC_METERS_LINKS_H
 
 #include "comm/comm.h"
 #include "machine/prices.h"

@@ -1,6 +1,6 @@
 /* One number of many: what others on the machine spoil is at the ends. */
-#ifndef MEG_EXEC_PROBE_MEDIAN_H
-#define MEG_EXEC_PROBE_MEDIAN_H
+#ifndef MEG_EXEC_METERS_MEDIAN_H
+#define MEG_EXEC_METERS_MEDIAN_H
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* The reference loop: see drift.h. */
-#include "exec/probe/drift.h"
+#include "exec/meters/drift.h"
 #include "base/clock.h"
-#include "exec/probe/median.h"
-#include "exec/probe/panel.h"
+#include "exec/meters/median.h"
+#include "exec/meters/panel.h"
 
 #include <stdlib.h>
 

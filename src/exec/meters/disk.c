@@ -2,7 +2,7 @@
  * in time, all is read again, until its time is over, too.
  */
 #define _GNU_SOURCE /* O_DIRECT */
-#include "exec/probe/disk.h"
+#include "exec/meters/disk.h"
 #include "base/clock.h"
 
 #include <errno.h>

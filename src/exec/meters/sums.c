@@ -1,8 +1,8 @@
 /* Sums measured: see sums.h. */
-#include "exec/probe/sums.h"
+#include "exec/meters/sums.h"
 #include "base/clock.h"
 #include "comm/allreduce/reduction.h"
-#include "exec/probe/median.h"
+#include "exec/meters/median.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* What this machine does per second, measured. */
-#ifndef MEG_EXEC_PROBE_RATES_H
-#define MEG_EXEC_PROBE_RATES_H
+#ifndef MEG_EXEC_METERS_RATES_H
+#define MEG_EXEC_METERS_RATES_H
 
 #include "device/device.h"
 #include "machine/prices.h"

@@ -5,8 +5,8 @@
  * how=direct: past the page cache (O_DIRECT); how=cached: the file system does not do that (tmpfs, some network file
  * systems), so that the file was written with fsync and read after the kernel was asked to forget it.
  */
-#ifndef MEG_EXEC_PROBE_DISK_H
-#define MEG_EXEC_PROBE_DISK_H
+#ifndef MEG_EXEC_METERS_DISK_H
+#define MEG_EXEC_METERS_DISK_H
 
 #include "base/status.h"
 
