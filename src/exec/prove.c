@@ -147,6 +147,7 @@ static meg_status take_witness(meg_comm *comm, meg_error *e, const meg_plan *p, 
         MEG_TRY(e, move(comm, e, from, false, w->team, s.teams * (int64_t)sizeof *w->team));
         for (int k = 0; k < s.teams; k++)
             w->team[k].rank = NULL; /* an address of that rank */
+        meg_proof_share(q, i, class);
     }
     return MEG_OK;
 }

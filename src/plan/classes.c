@@ -82,7 +82,7 @@ static int64_t shard_extent(const cut *c, const meg_plan *p, int64_t own)
     return c->extent * (own + 1) / all - c->extent * own / all;
 }
 
-static uint64_t kind_of(const sorter *s, int replica, const bool is_apart[MEG_ENTRIES])
+static uint64_t samples_of(const sorter *s, int replica, const bool is_apart[MEG_ENTRIES])
 {
     const meg_plan *p = s->p;
     uint64_t h = meg_hash("replica");
@@ -93,6 +93,13 @@ static uint64_t kind_of(const sorter *s, int replica, const bool is_apart[MEG_EN
         add(&h, is_idle(s, i, replica));
         if (!is_apart[i]) add(&h, replica);
     }
+    return h;
+}
+
+static uint64_t kind_of(const sorter *s, int replica, uint64_t samples)
+{
+    const meg_plan *p = s->p;
+    uint64_t h = samples;
     for (int i = 0; i < s->cuts; i++)
         for (int k = 0; k < s->cut[i].ranks; k++)
             add(&h, shard_extent(&s->cut[i], p, (int64_t)replica * s->cut[i].ranks + k));
@@ -106,15 +113,17 @@ static void find_kinds(sorter *s, meg_classes *c)
     uint64_t *known = meg_pool_alloc(s->pool, replicas * sizeof *known);
     c->kind = s->kind = meg_pool_alloc(c->pool, replicas * sizeof *s->kind);
     c->replica = s->replica = meg_pool_alloc(c->pool, replicas * sizeof *s->replica);
+    c->samples = meg_pool_alloc(c->pool, replicas * sizeof *c->samples);
     for (int i = 0; i < MEG_ENTRIES; i++)
         if (is_there(&s->p->entry[i])) c->apart[i] = apart(s->p, &s->p->entry[i]);
     for (int r = 0; r < s->p->replicas; r++) {
-        uint64_t key = kind_of(s, r, c->apart);
+        uint64_t samples = samples_of(s, r, c->apart), key = kind_of(s, r, samples);
         int k = 0;
         while (k < s->kinds && known[k] != key)
             k++;
         if (k == s->kinds) {
             known[s->kinds] = key;
+            c->samples[s->kinds] = samples;
             s->replica[s->kinds++] = r;
         }
         s->kind[r] = k;

@@ -27,6 +27,7 @@ typedef struct meg_classes {
     int kinds;    /* of replicas: those of one kind cut their samples alike */
     int *kind;    /* (replicas) */
     int *replica; /* (kinds) the first of each */
+    uint64_t *samples; /* (kinds) a hash of how samples are cut: kinds may differ in shards alone */
     bool apart
         [MEG_ENTRIES]; /* no messages go from replica to replica; else each is a kind of its own */
 } meg_classes;

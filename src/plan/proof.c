@@ -1,6 +1,7 @@
 /* The proof by classes: see proof.h. A *cursor* is a rank of the first replica of a kind. */
 #include "plan/proof.h"
 #include "base/random.h"
+#include "plan/digest.h"
 #include "plan/distribute/distribute.h"
 #include "plan/program/rehearsal.h"
 #include "plan/program/tags.h"
@@ -34,6 +35,21 @@ void meg_proof_add(meg_proof *q, const meg_plan *p)
             w->team[k] = e->team[k];
             w->team[k].rank = NULL; /* those of another rank, and gone with its plan */
         }
+        meg_proof_share(q, i, q->classes->of[p->world.rank]);
+    }
+}
+
+void meg_proof_share(meg_proof *q, int entry, int class)
+{
+    meg_witness *w = &q->witness[entry][class];
+    w->order = meg_digest_order(&w->events, w->teams, w->team);
+    for (int k = 0; k < q->classes->count; k++) {
+        const meg_witness *o = &q->witness[entry][k];
+        if (k == class || !o->events.note || o->shared || o->order != w->order) continue;
+        meg_events_clear(&w->events);
+        w->events = o->events;
+        w->shared = true;
+        return;
     }
 }
 
@@ -42,7 +58,7 @@ void meg_proof_free(meg_proof *q)
     if (!q) return;
     for (int i = 0; i < MEG_ENTRIES; i++)
         for (int k = 0; k < q->classes->count; k++)
-            meg_events_clear(&q->witness[i][k].events);
+            if (!q->witness[i][k].shared) meg_events_clear(&q->witness[i][k].events);
     meg_pool_free(q->pool);
 }
 
@@ -97,6 +113,9 @@ typedef struct job {
     const meg_entry *e;
     meg_error *error;
     meg_pool *pool;
+    int kinds;     /* of replicas, */
+    int *kind;     /* (replicas) */
+    int *replica;  /* (kinds) and the first of each: those of the classes, but fewer */
     int cursors, exchanges, links;
     const meg_witness **witness; /* (cursors) */
     bool *idle;                  /* (kinds) */
@@ -112,12 +131,12 @@ typedef struct job {
 static int rank_of(const job *j, int cursor)
 {
     int each = j->p->each;
-    return j->c->replica[cursor / each] * each + cursor % each;
+    return j->replica[cursor / each] * each + cursor % each;
 }
 
 static int cursor_of(const job *j, int rank)
 {
-    return j->c->kind[rank / j->p->each] * j->p->each + rank % j->p->each;
+    return j->kind[rank / j->p->each] * j->p->each + rank % j->p->each;
 }
 
 static const char *name_of(const job *j, const meg_traffic_note *n)
@@ -167,8 +186,8 @@ static void list_peers(job *j, exchange x, bool write)
     const meg_entry *e = j->e;
     int size = e->segment[e->segment_of[e->graph->value[x.value].maker]].size;
     meg_pool *pool = meg_pool_new();
-    for (int k = 0; k < j->c->kinds; k++) {
-        int replica = j->c->replica[k];
+    for (int k = 0; k < j->kinds; k++) {
+        int replica = j->replica[k];
         meg_positions to = {.first = replica * size, .end = (replica + 1) * size};
         meg_transfer t = meg_entry_transfer(pool, e, x.value, x.direction, to);
         for (int64_t i = 0; i < t.messages; i++) {
@@ -322,14 +341,14 @@ static int with_weight(const job *j, const meg_team *t, int local, int *out)
 static party party_of(const job *j, int cursor, const meg_team *t)
 {
     int kind = cursor / j->p->each, local = cursor % j->p->each, kept = 0;
-    int replica = j->idle[kind] ? j->p->replicas - 1 : j->c->replica[kind];
+    int replica = j->idle[kind] ? j->p->replicas - 1 : j->replica[kind];
     int *list = calloc((size_t)(MEG_WAYS * j->p->each), sizeof *list);
     if (!list) abort();
     int count = t->segment < 0 ? with_weight(j, t, local, list)
                                : along_mesh(j, t, replica * j->p->each + local, list);
     party y = {.all = t->segment < 0 || t->axes & 1 << MEG_N || j->p->replicas == 1};
     qsort(list, (size_t)count, sizeof *list, by_number);
-    y.key = meg_hash_word(meg_hash("party"), y.all ? 0 : 1 + (uint64_t)j->c->kind[replica]);
+    y.key = meg_hash_word(meg_hash("party"), y.all ? 0 : 1 + (uint64_t)j->kind[replica]);
     for (int i = 0; i < count; i++) {
         if (i > 0 && list[i] == list[i - 1]) continue;
         y.key = meg_hash_word(y.key, (uint64_t)list[i]);
@@ -364,7 +383,7 @@ static meg_status match_sum(job *j, int cursor, int number, const party *y)
     if (meeting < 0) {
         meeting = j->run.meetings++;
         j->met[meeting] = note;
-        j->run.expected[meeting] = y->locals * (y->all ? j->c->kinds : 1);
+        j->run.expected[meeting] = y->locals * (y->all ? j->kinds : 1);
     }
     const meg_traffic_note *o = note_at(j, j->met[meeting], &other);
     bool same = o->how == n->how && o->micro == n->micro && o->bytes == n->bytes &&
@@ -423,6 +442,39 @@ static meg_status check_run(const job *j)
     return meg_stuck(j->error, name_of(j, n), rank_of(j, cursor), n);
 }
 
+/* Do two kinds of replicas cut samples alike, and does each rank have the list of the other's? */
+static bool same_lists(const job *j, int entry, int a, int b)
+{
+    const meg_classes *c = j->c;
+    const meg_witness *w = j->q->witness[entry];
+    int each = j->p->each;
+    bool same = c->apart[entry] && c->samples[a] == c->samples[b];
+    for (int i = 0; i < each && same; i++)
+        same = w[c->of[c->replica[a] * each + i]].events.note ==
+               w[c->of[c->replica[b] * each + i]].events.note;
+    return same;
+}
+
+static void merge_kinds(job *j, int entry)
+{
+    const meg_classes *c = j->c;
+    size_t kinds = (size_t)c->kinds, replicas = (size_t)j->p->replicas;
+    int *first = meg_pool_alloc(j->pool, kinds * sizeof *first);
+    int *as = meg_pool_alloc(j->pool, kinds * sizeof *as);
+    j->replica = meg_pool_alloc(j->pool, kinds * sizeof *j->replica);
+    j->kind = meg_pool_alloc(j->pool, replicas * sizeof *j->kind);
+    for (int k = 0; k < c->kinds; k++) {
+        while (as[k] < j->kinds && !same_lists(j, entry, first[as[k]], k))
+            as[k]++;
+        if (as[k] < j->kinds) continue;
+        first[j->kinds] = k;
+        j->replica[j->kinds++] = c->replica[k];
+    }
+    for (size_t r = 0; r < replicas; r++)
+        j->kind[r] = as[c->kind[r]];
+    j->cursors = j->kinds * j->p->each;
+}
+
 static void make_room(job *j, int entry)
 {
     size_t cursors = (size_t)j->cursors + 1;
@@ -455,9 +507,10 @@ static void make_room(job *j, int entry)
 static meg_status check_entry(job *j, int entry)
 {
     const int64_t *at = meg_plan_samples(j->p, j->e->batch / j->e->micro, j->p->replicas);
-    j->idle = meg_pool_alloc(j->pool, (size_t)j->c->kinds * sizeof *j->idle);
-    for (int k = 0; k < j->c->kinds; k++)
-        j->idle[k] = at[j->c->replica[k]] == at[j->c->replica[k] + 1];
+    merge_kinds(j, entry);
+    j->idle = meg_pool_alloc(j->pool, (size_t)j->kinds * sizeof *j->idle);
+    for (int k = 0; k < j->kinds; k++)
+        j->idle[k] = at[j->replica[k]] == at[j->replica[k] + 1];
     make_room(j, entry);
     find_peers(j);
     for (int i = 0; i < j->cursors; i++)
@@ -475,8 +528,7 @@ meg_status meg_proof_check(const meg_proof *q, meg_error *e, const meg_plan *p)
                  .p = p,
                  .e = &p->entry[i],
                  .error = e,
-                 .pool = meg_pool_new(),
-                 .cursors = q->classes->kinds * p->each};
+                 .pool = meg_pool_new()};
         meg_status status = check_entry(&j, i);
         meg_pool_free(j.pool);
         if (status != MEG_OK) return status;
