@@ -1,13 +1,13 @@
 /* Classes of ranks: see classes.h.
  *
- * A replica is of a *kind*: its samples are cut as those of others of the kind. One replica of each kind is
- * looked at; each of its ranks gets a hash for each entry, over
+ * A replica is of a *kind*: its samples and shards are cut as those of others of the kind; kinds with the same samples
+ * are of one *sort*. One replica of each sort is looked at; each of its ranks gets a hash for each entry, over
  *
  *     places     stages, and what its position makes, reads and holds of every value (place_segments)
  *     weights    its box of each, how many share it (weigh)
  *     messages   what it sends and receives (send)
  *
- * and one of its shards, which depend on the number of the replica itself.
+ * and one replica of each kind, for its shards, which depend on the number of the replica itself.
  */
 #include "plan/classes.h"
 #include "base/random.h"
@@ -24,11 +24,13 @@ typedef struct cut { /* of weights into shards */
 typedef struct sorter {
     const meg_plan *p;
     meg_pool *pool;
-    int kinds;
+    int kinds, sorts;
     int *kind;                      /* (replicas) */
     int *replica;                   /* (kinds) the first of each */
+    int *sort;                      /* (kinds) those that differ in their shards alone are of one */
+    int *specimen;                  /* (sorts) the first replica of each */
     const int64_t *at[MEG_ENTRIES]; /* (replicas + 1) where samples are cut */
-    uint64_t *sign[MEG_ENTRIES];    /* (kinds, ranks of a replica) */
+    uint64_t *sign[MEG_ENTRIES];    /* (sorts, ranks of a replica) */
     uint64_t *shards;               /* (kinds, ranks of a replica) */
     int cuts;
     cut *cut;
@@ -107,6 +109,24 @@ static uint64_t kind_of(const sorter *s, int replica, uint64_t samples)
     return h;
 }
 
+/* The first replica may have the copy that counts. */
+static void find_sorts(sorter *s, const meg_classes *c)
+{
+    size_t kinds = (size_t)s->kinds;
+    int *first = meg_pool_alloc(s->pool, kinds * sizeof *first);
+    s->sort = meg_pool_alloc(s->pool, kinds * sizeof *s->sort);
+    s->specimen = meg_pool_alloc(s->pool, kinds * sizeof *s->specimen);
+    for (int k = 0; k < s->kinds; k++) {
+        int *at = &s->sort[k];
+        while (*at < s->sorts && (c->samples[first[*at]] != c->samples[k] ||
+                                  (s->replica[first[*at]] == 0) != (s->replica[k] == 0)))
+            ++*at;
+        if (*at < s->sorts) continue;
+        first[s->sorts] = k;
+        s->specimen[s->sorts++] = s->replica[k];
+    }
+}
+
 static void find_kinds(sorter *s, meg_classes *c)
 {
     size_t replicas = (size_t)s->p->replicas;
@@ -129,6 +149,7 @@ static void find_kinds(sorter *s, meg_classes *c)
         s->kind[r] = k;
     }
     c->kinds = s->kinds;
+    find_sorts(s, c);
 }
 
 /* ---- boxes ---- */
@@ -236,9 +257,9 @@ static void place_segments(sorter *s, const meg_entry *e, uint64_t *sign)
         const meg_segment *seg = &e->segment[g];
         int inner = seg->dim[MEG_D] * seg->dim[MEG_H] * seg->dim[MEG_W];
         const uint64_t *model = sign_models(s, e, g);
-        for (int k = 0; k < s->kinds; k++)
+        for (int k = 0; k < s->sorts; k++)
             for (int i = 0; i < seg->size; i++) {
-                int position = s->replica[k] * seg->size + i;
+                int position = s->specimen[k] * seg->size + i;
                 uint64_t own = sign_position(e, g, position);
                 for (int d = 0; d < e->timetable->directions; d++) {
                     int local = local_at(s, e, d, g, position);
@@ -330,7 +351,7 @@ static void add_odd(const weights *w, int value)
                 int own = local_at(s, e, d, segment, at);
                 int model = local_at(s, e, d, segment, meg_segment_model(e, segment, at));
                 bool odd = !meg_box_equal(&w->box[own], &w->box[model]);
-                for (int k = 0; k < s->kinds; k++)
+                for (int k = 0; k < s->sorts; k++)
                     add(&w->sign[k * s->p->each + own], odd);
             }
     }
@@ -374,7 +395,7 @@ static void add_sharers(const weights *w, const meg_box *shape, int count)
         add(&team, w->same[i]);
     for (int i = 0; i < count; i++) {
         int local = w->same[i], number = team_number(&w->known[local], team);
-        for (int k = 0; k < s->kinds; k++) {
+        for (int k = 0; k < s->sorts; k++) {
             uint64_t *h = &w->sign[k * s->p->each + local];
             for (int a = 0; a < MEG_AXES; a++)
                 add(h, meg_extent(box, a));
@@ -429,7 +450,7 @@ static void find_cuts(sorter *s, const meg_entry *e)
 /* One end of a message: how much, and where it lies in what the rank has. */
 static void add_end(const sorter *s, uint64_t *sign, int rank, const meg_parcel *m, int64_t what)
 {
-    uint64_t *h = &sign[s->kind[rank / s->p->each] * s->p->each + rank % s->p->each];
+    uint64_t *h = &sign[s->sort[s->kind[rank / s->p->each]] * s->p->each + rank % s->p->each];
     add(h, what);
     add(h, m->from == m->to);
     for (int a = 0; a < MEG_AXES; a++)
@@ -441,9 +462,10 @@ static void send(sorter *s, const meg_entry *e, int value, uint64_t *sign)
 {
     int segment = e->segment_of[e->graph->value[value].maker], size = e->segment[segment].size;
     meg_pool *pool = meg_pool_new();
-    for (int k = 0; k < s->kinds; k++)
+    for (int k = 0; k < s->sorts; k++)
         for (int d = 0; d < e->timetable->directions; d++) {
-            meg_positions to = {.first = s->replica[k] * size, .end = (s->replica[k] + 1) * size};
+            int replica = s->specimen[k];
+            meg_positions to = {.first = replica * size, .end = (replica + 1) * size};
             meg_transfer t = meg_entry_transfer(pool, e, value, d, to);
             for (int64_t i = 0; i < t.messages; i++) {
                 int64_t what = 4 * (int64_t)value + 2 * d;
@@ -461,9 +483,9 @@ static void sign_entry(sorter *s, int number)
     const meg_entry *e = &s->p->entry[number];
     uint64_t *sign = s->sign[number];
     place_segments(s, e, sign);
-    for (int k = 0; k < s->kinds; k++)
+    for (int k = 0; k < s->sorts; k++)
         for (int r = 0; r < s->p->each; r++)
-            place_rank(s, e, s->replica[k] * s->p->each + r, &sign[k * s->p->each + r]);
+            place_rank(s, e, s->specimen[k] * s->p->each + r, &sign[k * s->p->each + r]);
     weigh(s, e, sign);
     for (int i = 0; i < e->graph->values; i++)
         if (e->exchange_number[i] >= 0) send(s, e, i, sign);
@@ -473,8 +495,9 @@ static void sign_entry(sorter *s, int number)
 static uint64_t sign_rank(const sorter *s, int kind, int local)
 {
     const meg_plan *p = s->p;
-    int at = kind * p->each + local, like = s->kind[p->replicas - 1] * p->each + local;
-    uint64_t h = s->shards[at];
+    int at = s->sort[kind] * p->each + local;
+    int like = s->sort[s->kind[p->replicas - 1]] * p->each + local;
+    uint64_t h = s->shards[kind * p->each + local];
     for (int i = 0; i < MEG_ENTRIES; i++) {
         if (!is_there(&p->entry[i])) continue;
         bool idle = is_idle(s, i, s->replica[kind]);
@@ -543,8 +566,8 @@ meg_classes *meg_classes_new(const meg_plan *p)
         if (p->options.zero) find_cuts(&s, e);
     }
     find_kinds(&s, c);
-    size_t all = (size_t)s.kinds * (size_t)p->each;
-    s.shards = meg_pool_alloc(s.pool, all * sizeof *s.shards);
+    size_t each = (size_t)p->each, all = (size_t)s.sorts * each;
+    s.shards = meg_pool_alloc(s.pool, (size_t)s.kinds * each * sizeof *s.shards);
     for (int i = 0; i < MEG_ENTRIES; i++) {
         if (!is_there(&p->entry[i])) continue;
         s.sign[i] = meg_pool_alloc(s.pool, all * sizeof *s.sign[i]);
