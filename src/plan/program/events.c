@@ -23,6 +23,7 @@ typedef struct writer {
     meg_open_spans tags, scratch; /* of the reductions among it */
     span *of;                     /* (notes) */
     size_t room;
+    int **first;    /* (stations, instructions) the first note of a message or sum, + 1 */
     uint64_t *team; /* (teams) hashes */
     int *met;       /* scratch: numbers that a question has found */
     size_t met_room;
@@ -167,10 +168,19 @@ static void note_bucket(const writer *w, const meg_slot *s, meg_traffic_note *n)
     }
 }
 
-/* Which value a single one is of, the tag says: a slot may hold the gradients of several. */
-static void note_elements(const writer *w, const meg_slot *s, meg_traffic_note *n)
+/* Which value a single one is of, the tag says: a slot may hold the gradients of several. The same elements
+ * were noted before if they are another micro-batch's. */
+static void note_elements(const writer *w, const meg_slot *s, int before, meg_traffic_note *n)
 {
     n->format = (int32_t)s->format;
+    if (before) {
+        const meg_traffic_note *o = &w->out->note[before - 1];
+        n->what = o->what;
+        n->like = o->like;
+        n->member = o->member;
+        n->members = o->members;
+        return;
+    }
     if (s->role == MEG_ROLE_BUCKET) {
         note_bucket(w, s, n);
         return;
@@ -214,7 +224,9 @@ static void post(writer *w, const meg_walk *at)
                           .after = v->afters,
                           .crew = in->code == MEG_REDUCE ? in->peer : -1,
                           .bytes = s->bytes};
-    note_elements(w, s, &n);
+    int *first = &w->first[t - w->entry->station][at->at];
+    note_elements(w, s, *first, &n);
+    if (!*first) *first = v->notes + 1;
     if (in->code == MEG_REDUCE) {
         const meg_team *team = &w->entry->team[in->peer];
         n.peer = team->count;
@@ -262,6 +274,10 @@ void meg_events_of(const meg_plan *p, int entry, meg_events *out)
     if (!w.team) abort();
     for (int i = 0; i < w.entry->teams; i++)
         w.team[i] = hash_team(&w.entry->team[i]);
+    meg_pool *pool = meg_pool_new();
+    w.first = meg_pool_alloc(pool, ((size_t)w.entry->stations + 1) * sizeof *w.first);
+    for (int i = 0; i < w.entry->stations; i++)
+        w.first[i] = meg_pool_alloc(pool, (size_t)w.entry->station[i].instrs * sizeof(int));
     for (int i = 0; i < MEG_REGIONS; i++)
         meg_open_over(&w.memory[i], p->bytes[i]);
     for (meg_walk at = meg_walk_new(w.entry); meg_walk_next(&at);) {
@@ -278,6 +294,7 @@ void meg_events_of(const meg_plan *p, int entry, meg_events *out)
         meg_open_free(&w.memory[i]);
     meg_open_free(&w.tags);
     meg_open_free(&w.scratch);
+    meg_pool_free(pool);
     free(w.of);
     free(w.team);
     free(w.met);
