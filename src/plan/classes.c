@@ -67,15 +67,24 @@ static bool is_idle(const sorter *s, int entry, int replica)
     return s->at[entry][replica] == s->at[entry][replica + 1];
 }
 
-static void add_samples(const meg_entry *e, int replica, uint64_t *h)
+static void add_samples(const meg_entry *e, int replica, bool first, uint64_t *h)
 {
     for (int s = 0; s < e->segments; s++) {
         int n = e->segment[s].dim[MEG_N];
         for (int k = replica * n; k < (replica + 1) * n; k++) {
-            add(h, e->samples[s][k + 1] - e->samples[s][k]);
-            add(h, e->samples[s][k] == 0 && e->samples[s][k + 1] > 0); /* the first one */
+            int64_t lo = e->samples[s][k], hi = e->samples[s][k + 1];
+            add(h, first ? lo == 0 && hi > 0 : hi - lo);
         }
     }
+}
+
+/* Who has the first sample; the first replica may have the copy that counts. */
+static uint64_t first_of(const sorter *s, int replica)
+{
+    uint64_t h = meg_hash(replica == 0 ? "first" : "other");
+    for (int i = 0; i < MEG_ENTRIES; i++)
+        if (is_there(&s->p->entry[i])) add_samples(&s->p->entry[i], replica, true, &h);
+    return h;
 }
 
 static int64_t shard_extent(const cut *c, const meg_plan *p, int64_t own)
@@ -91,7 +100,7 @@ static uint64_t samples_of(const sorter *s, int replica, const bool is_apart[MEG
     for (int i = 0; i < MEG_ENTRIES; i++) {
         const meg_entry *e = &p->entry[i];
         if (!is_there(e)) continue;
-        add_samples(e, replica, &h);
+        add_samples(e, replica, false, &h);
         add(&h, is_idle(s, i, replica));
         if (!is_apart[i]) add(&h, replica);
     }
@@ -101,28 +110,27 @@ static uint64_t samples_of(const sorter *s, int replica, const bool is_apart[MEG
 static uint64_t kind_of(const sorter *s, int replica, uint64_t samples)
 {
     const meg_plan *p = s->p;
-    uint64_t h = samples;
+    uint64_t h = meg_hash_word(samples, first_of(s, replica));
     for (int i = 0; i < s->cuts; i++)
         for (int k = 0; k < s->cut[i].ranks; k++)
             add(&h, shard_extent(&s->cut[i], p, (int64_t)replica * s->cut[i].ranks + k));
-    add(&h, replica == 0); /* it may have the copy that counts */
     return h;
 }
 
-/* The first replica may have the copy that counts. */
 static void find_sorts(sorter *s, const meg_classes *c)
 {
     size_t kinds = (size_t)s->kinds;
-    int *first = meg_pool_alloc(s->pool, kinds * sizeof *first);
+    int *known = meg_pool_alloc(s->pool, kinds * sizeof *known);
     s->sort = meg_pool_alloc(s->pool, kinds * sizeof *s->sort);
     s->specimen = meg_pool_alloc(s->pool, kinds * sizeof *s->specimen);
     for (int k = 0; k < s->kinds; k++) {
         int *at = &s->sort[k];
-        while (*at < s->sorts && (c->samples[first[*at]] != c->samples[k] ||
-                                  (s->replica[first[*at]] == 0) != (s->replica[k] == 0)))
+        uint64_t first = first_of(s, s->replica[k]);
+        while (*at < s->sorts && (c->samples[known[*at]] != c->samples[k] ||
+                                  first_of(s, s->specimen[*at]) != first))
             ++*at;
         if (*at < s->sorts) continue;
-        first[s->sorts] = k;
+        known[s->sorts] = k;
         s->specimen[s->sorts++] = s->replica[k];
     }
 }

@@ -29,6 +29,7 @@ void meg_proof_add(meg_proof *q, const meg_plan *p)
         meg_witness *w = &q->witness[i][q->classes->of[p->world.rank]];
         if (e->batch == 0 || w->events.note) continue;
         meg_events_of(p, i, &w->events);
+        meg_events_forget_work(&w->events);
         w->teams = e->teams;
         w->team = meg_pool_alloc(q->pool, ((size_t)e->teams + 1) * sizeof *w->team);
         for (int k = 0; k < e->teams; k++) {
@@ -69,27 +70,39 @@ typedef struct pair { /* of a key and what was found under it */
     int value;
 } pair;
 
-typedef struct table {
-    size_t mask;
+typedef struct table { /* empty: all zero */
+    size_t count, room; /* a power of two; or 0 */
     pair *at;
 } table;
 
-static table table_new(meg_pool *pool, size_t most)
+static pair *table_place(const table *t, uint64_t key)
 {
-    size_t room = 16;
-    while (room < 2 * most)
-        room *= 2;
-    return (table){room - 1, meg_pool_alloc(pool, room * sizeof(pair))};
+    size_t i = key & (t->room - 1);
+    while (t->at[i].key && t->at[i].key != key)
+        i = (i + 1) & (t->room - 1);
+    return &t->at[i];
+}
+
+static void table_enlarge(table *t)
+{
+    table more = {t->count, t->room ? 2 * t->room : 64, NULL};
+    more.at = calloc(more.room, sizeof *more.at);
+    if (!more.at) abort();
+    for (size_t i = 0; i < t->room; i++)
+        if (t->at[i].key) *table_place(&more, t->at[i].key) = t->at[i];
+    free(t->at);
+    *t = more;
 }
 
 /* The value under a key; -1 if there was none, and now it is `value`. */
 static int table_put(table *t, uint64_t key, int value)
 {
-    size_t i = key & t->mask;
     if (key == 0) key = 1;
-    for (; t->at[i].key; i = (i + 1) & t->mask)
-        if (t->at[i].key == key) return t->at[i].value;
-    t->at[i] = (pair){key, value};
+    if (2 * t->count >= t->room) table_enlarge(t);
+    pair *p = table_place(t, key);
+    if (p->key) return p->value;
+    *p = (pair){key, value};
+    t->count++;
     return -1;
 }
 
@@ -99,7 +112,17 @@ typedef struct party { /* who takes part in a sum */
     uint64_t key;
     int locals; /* ranks within a replica */
     bool all;   /* of all replicas */
+    int last;   /* the cursor's last sum with it, + 1: a meeting; 0: none yet */
 } party;
+
+typedef struct meeting { /* of those that sum */
+    int note, count;     /* the first that came, and how many did */
+    int tag, nth;        /* which one it is of its ranks' */
+    int next;            /* the one that its first rank had next with the same party, + 1; 0: none */
+    int how, micro, peer;
+    int64_t bytes;
+    uint64_t like; /* of its notes: see events.h */
+} meeting;
 
 typedef struct peers { /* of a cursor: an exchange's messages, in their order */
     int *first;        /* (exchanges, directions, cursors + 1) */
@@ -121,11 +144,11 @@ typedef struct job {
     bool *idle;                  /* (kinds) */
     peers to, from;              /* whom values go to; whom they come from */
     meg_rehearsal run;
-    int *met;     /* (meetings) a note of each, + 1 */
-    int *count;   /* (meetings) notes that came */
+    meeting *met; /* (meetings) */
+    size_t met_room;
     int *seen;    /* (tags, 2) how many of the cursor's messages had this tag */
     int *waiting; /* (2 * micro-batches, links) the note of the side that came first, + 1 */
-    table meetings;
+    table meetings; /* by party, tag and which one of this tag it is */
 } job;
 
 static int rank_of(const job *j, int cursor)
@@ -368,7 +391,29 @@ static meg_status summed_unlike(const job *j, int cursor, const meg_traffic_note
         rank_of(j, cursor), rank_of(j, other), name_of(j, n), n->micro);
 }
 
-static meg_status match_sum(job *j, int cursor, int number, const party *y)
+/* Where a sum meets those of the others. Ranks that sum together mostly do it in one order: then it is the one that
+ * follows the last. A new one, of which this is the first: its number is that of all so far. */
+static int meeting_of(job *j, const meg_traffic_note *n, party *y)
+{
+    int nth = j->seen[2 * n->tag]++, all = j->run.meetings;
+    int next = y->last ? j->met[y->last - 1].next : 0;
+    if (next && j->met[next - 1].tag == n->tag && j->met[next - 1].nth == nth) return next - 1;
+    uint64_t key = meg_hash_word(meg_hash_word(y->key, (uint64_t)n->tag), (uint64_t)nth);
+    int known = table_put(&j->meetings, meg_hash_mix(key), all);
+    if (known >= 0) return known;
+    if (y->last) j->met[y->last - 1].next = all + 1;
+    j->met = meg_grow(j->met, &j->met_room, (size_t)all + 1, sizeof *j->met);
+    j->met[all] = (meeting){.tag = n->tag,
+                            .nth = nth,
+                            .how = n->how,
+                            .micro = n->micro,
+                            .peer = n->peer,
+                            .bytes = n->bytes,
+                            .like = n->like};
+    return all;
+}
+
+static meg_status match_sum(job *j, int cursor, int number, party *y)
 {
     const meg_traffic_note *n = &j->run.list[cursor]->note[number];
     int note = j->run.first[cursor] + number, other;
@@ -377,20 +422,21 @@ static meg_status match_sum(job *j, int cursor, int number, const party *y)
               "the plan is broken: rank %d sums up %s of micro-batch %d with %d ranks, but %d have "
               "shares of it",
               rank_of(j, cursor), name_of(j, n), n->micro, n->peer, members);
-    uint64_t key = meg_hash_word(meg_hash_word(y->key, (uint64_t)n->tag),
-                                 (uint64_t)j->seen[2 * n->tag]++);
-    int meeting = table_put(&j->meetings, key, j->run.meetings);
-    if (meeting < 0) {
-        meeting = j->run.meetings++;
-        j->met[meeting] = note;
-        j->run.expected[meeting] = y->locals * (y->all ? j->kinds : 1);
+    int where = meeting_of(j, n, y);
+    meeting *m = &j->met[where];
+    y->last = where + 1;
+    if (where == j->run.meetings) {
+        m->note = note;
+        j->run.expected[j->run.meetings++] = y->locals * (y->all ? j->kinds : 1);
     }
-    const meg_traffic_note *o = note_at(j, j->met[meeting], &other);
-    bool same = o->how == n->how && o->micro == n->micro && o->bytes == n->bytes &&
-                o->like == n->like && o->peer == n->peer;
-    if (!same) return summed_unlike(j, cursor, n, other);
-    j->run.partner[note] = meeting;
-    j->count[meeting]++;
+    bool same = m->how == n->how && m->micro == n->micro && m->bytes == n->bytes &&
+                m->like == n->like && m->peer == n->peer;
+    if (!same) {
+        note_at(j, m->note, &other);
+        return summed_unlike(j, cursor, n, other);
+    }
+    j->run.partner[note] = where;
+    m->count++;
     return MEG_OK;
 }
 
@@ -424,11 +470,12 @@ static meg_status check_matched(const job *j)
             return lonely(j, cursor, n);
         }
     for (int i = 0; i < j->run.meetings; i++) {
-        const meg_traffic_note *n = note_at(j, j->met[i], &cursor);
-        MEG_CHECK(j->error, j->count[i] == j->run.expected[i], MEG_EARG,
-                  "the plan is broken: %d ranks shall sum up %s of micro-batch %d, but not all do, "
-                  "among them rank %d",
-                  n->peer, name_of(j, n), n->micro, rank_of(j, cursor));
+        if (j->met[i].count == j->run.expected[i]) continue;
+        const meg_traffic_note *n = note_at(j, j->met[i].note, &cursor);
+        return meg_fail(j->error, MEG_EARG,
+                        "the plan is broken: %d ranks shall sum up %s of micro-batch %d, but not all "
+                        "do, among them rank %d",
+                        n->peer, name_of(j, n), n->micro, rank_of(j, cursor));
     }
     return MEG_OK;
 }
@@ -479,7 +526,6 @@ static void make_room(job *j, int entry)
 {
     size_t cursors = (size_t)j->cursors + 1;
     int tags = 0;
-    size_t sums = 0;
     j->witness = meg_pool_alloc(j->pool, cursors * sizeof *j->witness);
     j->run.lists = j->cursors;
     j->run.list = meg_pool_alloc(j->pool, cursors * sizeof *j->run.list);
@@ -489,19 +535,14 @@ static void make_room(job *j, int entry)
         j->witness[i] = w;
         j->run.list[i] = &w->events;
         j->run.first[i + 1] = j->run.first[i] + w->events.notes;
-        for (int k = 0; k < w->events.notes; k++) {
+        for (int k = 0; k < w->events.notes; k++)
             if (w->events.note[k].tag >= tags) tags = w->events.note[k].tag + 1;
-            sums += w->events.note[k].code == MEG_REDUCE;
-        }
     }
     size_t notes = (size_t)j->run.first[j->cursors] + 1;
     j->run.partner = meg_pool_alloc(j->pool, notes * sizeof(int));
     memset(j->run.partner, 0xff, notes * sizeof(int)); /* -1: none */
     j->run.expected = meg_pool_alloc(j->pool, notes * sizeof(int));
-    j->met = meg_pool_alloc(j->pool, notes * sizeof(int));
-    j->count = meg_pool_alloc(j->pool, notes * sizeof(int));
     j->seen = meg_pool_alloc(j->pool, 2 * ((size_t)tags + 1) * sizeof(int));
-    j->meetings = table_new(j->pool, sums);
 }
 
 static meg_status check_entry(job *j, int entry)
@@ -530,6 +571,8 @@ meg_status meg_proof_check(const meg_proof *q, meg_error *e, const meg_plan *p)
                  .error = e,
                  .pool = meg_pool_new()};
         meg_status status = check_entry(&j, i);
+        free(j.meetings.at);
+        free(j.met);
         meg_pool_free(j.pool);
         if (status != MEG_OK) return status;
     }

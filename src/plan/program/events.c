@@ -1,6 +1,7 @@
 /* Communication of one rank: see events.h. */
 #include "plan/program/events.h"
 #include "base/random.h"
+#include "plan/program/periods.h"
 #include "plan/program/spans.h"
 #include "plan/program/walk.h"
 
@@ -14,10 +15,17 @@ typedef struct span { /* of a note */
     bool reads;      /* only */
 } span;
 
+typedef struct point { /* where a line begins */
+    bool known;
+    int notes, steps, afters, uneven;
+    uint64_t open; /* a hash of what is under way, and of the work that waits for a step */
+} point;
+
 typedef struct writer {
     const meg_plan *plan;
     const meg_entry *entry;
     meg_events *out;
+    meg_pool *pool;
     meg_open_spans
         memory[MEG_REGIONS]; /* of traffic that nobody has waited for yet: numbers of its notes */
     meg_open_spans tags, scratch; /* of the reductions among it */
@@ -29,6 +37,8 @@ typedef struct writer {
     size_t met_room;
     double work; /* seconds of kernels since the last step, */
     int kernels; /* and their number */
+    int uneven; /* how often it counted where a slot lies that lies elsewhere for each micro-batch */
+    point *point; /* (lines) */
 } writer;
 
 static void add_work(writer *w)
@@ -86,13 +96,13 @@ static void wait_for(writer *w, int met, bool writes)
     }
 }
 
-/* Waits for all that is still under way. */
-static void wait_for_all(writer *w)
+/* All that is still under way, in w->met, in the order in which it was posted. */
+static int find_open(writer *w)
 {
     int met = 0;
     for (int i = 0; i < MEG_REGIONS; i++)
         met = meg_open_find(&w->memory[i], -1, INT64_MAX, met, &w->met, &w->met_room);
-    wait_for(w, met, true);
+    return meg_open_sort(w->met, met);
 }
 
 static void add_after(meg_events *v, meg_traffic_note *n, int note)
@@ -238,6 +248,7 @@ static void post(writer *w, const meg_walk *at)
     span mine = {s->region, lo, lo + s->bytes, -1, in->code == MEG_SEND};
     if (in->code == MEG_REDUCE && in->slot[MEG_SCRATCH] >= 0)
         mine.scratch = meg_slot_place(w->plan, t, &t->slot[in->slot[MEG_SCRATCH]], line);
+    w->uneven += s->per_micro != 0 || in->last;
     stand_behind(w, &n, &mine);
     v->note = meg_grow(v->note, &v->note_room, (size_t)v->notes + 1, sizeof *v->note);
     v->note[v->notes] = n;
@@ -255,6 +266,7 @@ static void wait(writer *w, const meg_walk *at)
         const meg_slot *s = &at->station->slot[at->instr->slot[o]];
         const meg_open_spans *open = &w->memory[s->region];
         if (open->count == 0) continue;
+        w->uneven += s->per_micro != 0;
         int64_t lo = meg_slot_place(w->plan, at->station, s, at->line);
         int met = meg_open_find(open, lo, lo + s->bytes, 0, &w->met, &w->met_room);
         wait_for(w, met, at->instr->written & MEG_BIT(o));
@@ -266,46 +278,161 @@ static bool is_traffic(const meg_instr *i)
     return i->code == MEG_SEND || i->code == MEG_RECV || i->code == MEG_REDUCE;
 }
 
-void meg_events_of(const meg_plan *p, int entry, meg_events *out)
+/* ---- micro-batches that are alike ---- */
+
+static uint64_t hash_open(writer *w)
 {
-    *out = (meg_events){.rank = p->world.rank};
-    writer w = {.plan = p, .entry = &p->entry[entry], .out = out};
-    w.team = calloc((size_t)w.entry->teams + 1, sizeof *w.team);
-    if (!w.team) abort();
-    for (int i = 0; i < w.entry->teams; i++)
-        w.team[i] = hash_team(&w.entry->team[i]);
+    int met = find_open(w);
+    uint64_t work;
+    memcpy(&work, &w->work, sizeof work);
+    uint64_t h = meg_hash_word(meg_hash_word(meg_hash("open"), work), (uint64_t)w->kernels);
+    for (int i = 0; i < met; i++) {
+        const meg_traffic_note *n = &w->out->note[w->met[i]];
+        const span *s = &w->of[w->met[i]];
+        const int64_t word[] = {w->out->notes - w->met[i], n->code == MEG_REDUCE ? n->tag : -1,
+                                n->code, (int64_t)s->region, s->lo, s->hi, s->scratch, s->reads};
+        for (size_t k = 0; k < sizeof word / sizeof *word; k++)
+            h = meg_hash_word(h, (uint64_t)word[k]);
+    }
+    return meg_hash_mix(h);
+}
+
+/* Writes what came since a point once more, for a later micro-batch. */
+static void repeat(writer *w, const point *from, const point *to, int later)
+{
+    meg_events *v = w->out;
+    int notes = v->notes - from->notes, afters = v->afters - from->afters; /* from then till now */
+    size_t all = (size_t)(v->notes + to->notes - from->notes);
+    v->note = meg_grow(v->note, &v->note_room, all, sizeof *v->note);
+    w->of = meg_grow(w->of, &w->room, all, sizeof *w->of);
+    for (int i = from->notes; i < to->notes; i++) {
+        meg_traffic_note n = v->note[i];
+        n.after += afters;
+        n.micro += later;
+        if (n.code != MEG_REDUCE) n.tag += later;
+        w->of[v->notes] = w->of[i];
+        v->note[v->notes++] = n;
+    }
+    all = (size_t)(v->afters + to->afters - from->afters);
+    v->after = meg_grow(v->after, &v->after_room, all, sizeof *v->after);
+    for (int i = from->afters; i < to->afters; i++)
+        v->after[v->afters++] = v->after[i] + notes;
+    for (int i = from->steps; i < to->steps; i++) {
+        w->work = v->before[i];
+        w->kernels = v->issued[i];
+        add_step(w, v->step[i] < 0 ? v->step[i] - notes : v->step[i] + notes);
+    }
+}
+
+/* What is under way is now that of the last period. */
+static void move_open(writer *w, int notes)
+{
+    int met = find_open(w);
+    for (int i = 0; i < met; i++)
+        close_span(w, w->met[i]);
+    for (int i = 0; i < met; i++)
+        open_span(w, w->met[i] + notes);
+}
+
+/* Looks, where a line begins, whether the lines before it come again: then they are repeated, and left out. */
+static void look_back(writer *w, meg_walk *at)
+{
+    int line = meg_walk_begins(at), later = 0;
+    if (line < 0) return;
+    point *here = &w->point[line];
+    *here = (point){true, w->out->notes, w->out->steps, w->out->afters, w->uneven, hash_open(w)};
+    for (int period = 1; period <= line && period <= MEG_PERIOD; period++) {
+        const point *from = &w->point[line - period];
+        if (!from->known || from->open != here->open || from->uneven != here->uneven) continue;
+        int times = meg_period_repeats(w->entry, line, period, &later);
+        if (times == 0) continue;
+        double work = w->work;
+        int kernels = w->kernels;
+        for (int i = 1; i <= times; i++)
+            repeat(w, from, here, i * later);
+        w->work = work;
+        w->kernels = kernels;
+        move_open(w, times * (here->notes - from->notes));
+        meg_walk_skip(at, times * period);
+        return;
+    }
+}
+
+/* ---- all of it ---- */
+
+static writer writer_new(const meg_plan *p, const meg_entry *e, meg_events *out)
+{
     meg_pool *pool = meg_pool_new();
-    w.first = meg_pool_alloc(pool, ((size_t)w.entry->stations + 1) * sizeof *w.first);
-    for (int i = 0; i < w.entry->stations; i++)
-        w.first[i] = meg_pool_alloc(pool, (size_t)w.entry->station[i].instrs * sizeof(int));
+    writer w = {.plan = p, .entry = e, .out = out, .pool = pool};
+    w.team = meg_pool_alloc(pool, (size_t)e->teams * sizeof *w.team);
+    for (int i = 0; i < e->teams; i++)
+        w.team[i] = hash_team(&e->team[i]);
+    w.first = meg_pool_alloc(pool, (size_t)e->stations * sizeof *w.first);
+    for (int i = 0; i < e->stations; i++)
+        w.first[i] = meg_pool_alloc(pool, (size_t)e->station[i].instrs * sizeof(int));
+    w.point = meg_pool_alloc(pool, (size_t)e->lines * sizeof *w.point);
     for (int i = 0; i < MEG_REGIONS; i++)
         meg_open_over(&w.memory[i], p->bytes[i]);
-    for (meg_walk at = meg_walk_new(w.entry); meg_walk_next(&at);) {
-        if (at.what == MEG_WALK_END || at.instr->code == MEG_FREE) continue;
-        bool traffic = is_traffic(at.instr);
-        if (traffic) post(&w, &at);
-        else wait(&w, &at);
-        w.work += at.instr->seconds;
-        w.kernels += !traffic;
-    }
-    wait_for_all(&w);
-    add_work(&w);
+    return w;
+}
+
+static void writer_free(writer *w)
+{
     for (int i = 0; i < MEG_REGIONS; i++)
-        meg_open_free(&w.memory[i]);
-    meg_open_free(&w.tags);
-    meg_open_free(&w.scratch);
-    meg_pool_free(pool);
-    free(w.of);
-    free(w.team);
-    free(w.met);
+        meg_open_free(&w->memory[i]);
+    meg_open_free(&w->tags);
+    meg_open_free(&w->scratch);
+    meg_pool_free(w->pool);
+    free(w->of);
+    free(w->met);
+}
+
+static void write_instr(writer *w, const meg_walk *at)
+{
+    bool traffic = is_traffic(at->instr);
+    if (traffic) post(w, at);
+    else wait(w, at);
+    w->work += at->instr->seconds;
+    w->kernels += !traffic;
+}
+
+static void write_events(const meg_plan *p, int entry, bool skips, meg_events *out)
+{
+    *out = (meg_events){.rank = p->world.rank};
+    writer w = writer_new(p, &p->entry[entry], out);
+    for (meg_walk at = meg_walk_new(w.entry); meg_walk_next(&at);) {
+        if (at.what != MEG_WALK_END && at.instr->code != MEG_FREE) write_instr(&w, &at);
+        if (skips && at.what != MEG_WALK_ISSUE) look_back(&w, &at);
+    }
+    wait_for(&w, find_open(&w), true);
+    add_work(&w);
+    writer_free(&w);
+}
+
+void meg_events_of(const meg_plan *p, int entry, meg_events *out)
+{
+    write_events(p, entry, true, out);
+}
+
+void meg_events_walk(const meg_plan *p, int entry, meg_events *out)
+{
+    write_events(p, entry, false, out);
+}
+
+void meg_events_forget_work(meg_events *v)
+{
+    free(v->before);
+    free(v->issued);
+    v->before = NULL;
+    v->issued = NULL;
+    v->before_room = v->issued_room = 0;
 }
 
 void meg_events_clear(meg_events *v)
 {
+    meg_events_forget_work(v);
     free(v->note);
     free(v->step);
-    free(v->before);
-    free(v->issued);
     free(v->after);
     free(v->member);
     *v = (meg_events){0};
