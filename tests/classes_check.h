@@ -160,17 +160,21 @@ static inline bool classes_judge(const char *name, const meg_plan *p, meg_proof 
     int broken = b ? (int)(b->draw / 1000 % (uint64_t)c->count) : -1;
     int micro = p->entry[MEG_ENTRY_TRAIN].micro;
     meg_error e[2] = {{0}, {0}};
-    meg_events *all = calloc((size_t)c->ranks, sizeof *all), good = {0};
+    meg_events *all = calloc((size_t)c->ranks, sizeof *all);
+    meg_packed good = {0};
     if (!all) abort();
     for (int r = 0; r < c->ranks; r++) {
         all[r] = classes_copy(&list[r]);
         if (c->of[r] == broken) classes_spoil(&all[r], *b, micro);
     }
-    meg_events *own = b ? &q->witness[MEG_ENTRY_TRAIN][broken].events : NULL;
+    meg_packed *own = b ? &q->witness[MEG_ENTRY_TRAIN][broken].list : NULL;
     if (b) {
+        meg_events bad;
         good = *own;
-        *own = classes_copy(&good);
-        classes_spoil(own, *b, micro);
+        meg_packed_open(&good, &bad);
+        classes_spoil(&bad, *b, micro);
+        meg_packed_make(&bad, own);
+        meg_events_clear(&bad);
     }
     bool full = meg_job_check(&e[0], p->entry[MEG_ENTRY_TRAIN].graph, c->ranks, all) == MEG_OK;
     bool by_class = meg_proof_check(q, &e[1], p) == MEG_OK;
@@ -180,7 +184,7 @@ static inline bool classes_judge(const char *name, const meg_plan *p, meg_proof 
                by_class ? "sound" : e[1].message);
     if (b) {
         b->found = !full;
-        meg_events_clear(own);
+        meg_packed_clear(own);
         *own = good;
     }
     for (int r = 0; r < c->ranks; r++)

@@ -27,31 +27,32 @@ void meg_proof_add(meg_proof *q, const meg_plan *p)
     for (int i = 0; i < MEG_ENTRIES; i++) {
         const meg_entry *e = &p->entry[i];
         meg_witness *w = &q->witness[i][q->classes->of[p->world.rank]];
-        if (e->batch == 0 || w->events.note) continue;
-        meg_events_of(p, i, &w->events);
-        meg_events_forget_work(&w->events);
+        if (e->batch == 0 || w->list.note) continue;
+        meg_events v;
+        meg_events_of(p, i, &v);
         w->teams = e->teams;
         w->team = meg_pool_alloc(q->pool, ((size_t)e->teams + 1) * sizeof *w->team);
         for (int k = 0; k < e->teams; k++) {
             w->team[k] = e->team[k];
             w->team[k].rank = NULL; /* those of another rank, and gone with its plan */
         }
-        meg_proof_share(q, i, q->classes->of[p->world.rank]);
+        meg_proof_keep(q, i, q->classes->of[p->world.rank], &v);
+        meg_events_clear(&v);
     }
 }
 
-void meg_proof_share(meg_proof *q, int entry, int class)
+void meg_proof_keep(meg_proof *q, int entry, int class, const meg_events *v)
 {
     meg_witness *w = &q->witness[entry][class];
-    w->order = meg_digest_order(&w->events, w->teams, w->team);
+    w->order = meg_digest_order(v, w->teams, w->team);
     for (int k = 0; k < q->classes->count; k++) {
         const meg_witness *o = &q->witness[entry][k];
-        if (k == class || !o->events.note || o->shared || o->order != w->order) continue;
-        meg_events_clear(&w->events);
-        w->events = o->events;
+        if (k == class || !o->list.note || o->shared || o->order != w->order) continue;
+        w->list = o->list;
         w->shared = true;
         return;
     }
+    meg_packed_make(v, &w->list);
 }
 
 void meg_proof_free(meg_proof *q)
@@ -59,7 +60,7 @@ void meg_proof_free(meg_proof *q)
     if (!q) return;
     for (int i = 0; i < MEG_ENTRIES; i++)
         for (int k = 0; k < q->classes->count; k++)
-            if (!q->witness[i][k].shared) meg_events_clear(&q->witness[i][k].events);
+            if (!q->witness[i][k].shared) meg_packed_clear(&q->witness[i][k].list);
     meg_pool_free(q->pool);
 }
 
@@ -139,7 +140,7 @@ typedef struct job {
     int kinds;     /* of replicas, */
     int *kind;     /* (replicas) */
     int *replica;  /* (kinds) and the first of each: those of the classes, but fewer */
-    int cursors, exchanges, links;
+    int cursors, exchanges, links, tags;
     const meg_witness **witness; /* (cursors) */
     bool *idle;                  /* (kinds) */
     peers to, from;              /* whom values go to; whom they come from */
@@ -168,7 +169,7 @@ static const char *name_of(const job *j, const meg_traffic_note *n)
     return one ? j->e->graph->value[n->value].name : "gradients";
 }
 
-static const meg_traffic_note *note_at(const job *j, int note, int *cursor)
+static meg_traffic_note note_at(const job *j, int note, int *cursor)
 {
     int lo = 0, hi = j->cursors;
     while (hi - lo > 1) {
@@ -179,7 +180,7 @@ static const meg_traffic_note *note_at(const job *j, int note, int *cursor)
     while (j->run.first[lo + 1] <= note)
         lo++;
     *cursor = lo;
-    return &j->run.list[lo]->note[note - j->run.first[lo]];
+    return meg_packed_at(j->run.list[lo], note - j->run.first[lo]);
 }
 
 /* ---- whom messages go to ---- */
@@ -292,9 +293,8 @@ static meg_status lonely(const job *j, int cursor, const meg_traffic_note *n)
         send ? "to" : "from", send ? "expect" : "send");
 }
 
-static meg_status match_message(job *j, int cursor, int number)
+static meg_status match_message(job *j, int cursor, int number, const meg_traffic_note *n)
 {
-    const meg_traffic_note *n = &j->run.list[cursor]->note[number];
     int note = j->run.first[cursor] + number, there;
     int *place = meeting_place(j, cursor, n);
     if (!place) return lonely(j, cursor, n);
@@ -303,12 +303,12 @@ static meg_status match_message(job *j, int cursor, int number)
         return MEG_OK;
     }
     int partner = *place - 1;
-    const meg_traffic_note *o = note_at(j, partner, &there);
-    if (o->code == n->code || j->run.partner[partner] >= 0) return lonely(j, cursor, n);
-    MEG_CHECK(j->error, o->bytes == n->bytes && o->like == n->like, MEG_EARG,
+    meg_traffic_note o = note_at(j, partner, &there);
+    if (o.code == n->code || j->run.partner[partner] >= 0) return lonely(j, cursor, n);
+    MEG_CHECK(j->error, o.bytes == n->bytes && o.like == n->like, MEG_EARG,
               "the plan is broken: ranks %d and %d exchange %s of micro-batch %d with %" PRId64
               " and %" PRId64 " bytes, or in another order",
-              rank_of(j, cursor), rank_of(j, there), name_of(j, n), n->micro, n->bytes, o->bytes);
+              rank_of(j, cursor), rank_of(j, there), name_of(j, n), n->micro, n->bytes, o.bytes);
     j->run.partner[note] = partner;
     j->run.partner[partner] = note;
     return MEG_OK;
@@ -413,9 +413,8 @@ static int meeting_of(job *j, const meg_traffic_note *n, party *y)
     return all;
 }
 
-static meg_status match_sum(job *j, int cursor, int number, party *y)
+static meg_status match_sum(job *j, int cursor, int number, const meg_traffic_note *n, party *y)
 {
-    const meg_traffic_note *n = &j->run.list[cursor]->note[number];
     int note = j->run.first[cursor] + number, other;
     int members = y->locals * (y->all ? j->p->replicas : 1);
     MEG_CHECK(j->error, members == n->peer, MEG_EARG,
@@ -445,17 +444,18 @@ static meg_status match_sum(job *j, int cursor, int number, party *y)
 static meg_status match_cursor(job *j, int cursor)
 {
     const meg_witness *w = j->witness[cursor];
-    const meg_events *v = &w->events;
+    const meg_packed *v = &w->list;
     party *parties = calloc((size_t)w->teams + 1, sizeof *parties);
     meg_status status = MEG_OK;
     if (!parties) abort();
     for (int i = 0; i < w->teams; i++)
         parties[i] = party_of(j, cursor, &w->team[i]);
-    for (int i = 0; i < v->notes; i++)
-        j->seen[2 * v->note[i].tag] = j->seen[2 * v->note[i].tag + 1] = 0;
-    for (int i = 0; i < v->notes && status == MEG_OK; i++)
-        status = v->note[i].code == MEG_REDUCE ? match_sum(j, cursor, i, &parties[v->note[i].party])
-                                               : match_message(j, cursor, i);
+    memset(j->seen, 0, 2 * (size_t)j->tags * sizeof *j->seen);
+    for (int i = 0; i < v->notes && status == MEG_OK; i++) {
+        meg_traffic_note n = meg_packed_at(v, i);
+        status = n.code == MEG_REDUCE ? match_sum(j, cursor, i, &n, &parties[n.party])
+                                      : match_message(j, cursor, i, &n);
+    }
     free(parties);
     return status;
 }
@@ -466,16 +466,16 @@ static meg_status check_matched(const job *j)
     int cursor;
     for (int i = 0; i < j->run.first[j->cursors]; i++)
         if (j->run.partner[i] < 0) {
-            const meg_traffic_note *n = note_at(j, i, &cursor);
-            return lonely(j, cursor, n);
+            meg_traffic_note n = note_at(j, i, &cursor);
+            return lonely(j, cursor, &n);
         }
     for (int i = 0; i < j->run.meetings; i++) {
         if (j->met[i].count == j->run.expected[i]) continue;
-        const meg_traffic_note *n = note_at(j, j->met[i].note, &cursor);
+        meg_traffic_note n = note_at(j, j->met[i].note, &cursor);
         return meg_fail(j->error, MEG_EARG,
                         "the plan is broken: %d ranks shall sum up %s of micro-batch %d, but not all "
                         "do, among them rank %d",
-                        n->peer, name_of(j, n), n->micro, rank_of(j, cursor));
+                        n.peer, name_of(j, &n), n.micro, rank_of(j, cursor));
     }
     return MEG_OK;
 }
@@ -484,9 +484,9 @@ static meg_status check_run(const job *j)
 {
     int at, cursor = meg_rehearsal_stuck(&j->run, &at);
     if (cursor < 0) return MEG_OK;
-    const meg_events *v = j->run.list[cursor];
-    const meg_traffic_note *n = &v->note[-1 - v->step[at]];
-    return meg_stuck(j->error, name_of(j, n), rank_of(j, cursor), n);
+    const meg_packed *v = j->run.list[cursor];
+    meg_traffic_note n = meg_packed_at(v, -1 - v->step[at]);
+    return meg_stuck(j->error, name_of(j, &n), rank_of(j, cursor), &n);
 }
 
 /* Do two kinds of replicas cut samples alike, and does each rank have the list of the other's? */
@@ -497,8 +497,8 @@ static bool same_lists(const job *j, int entry, int a, int b)
     int each = j->p->each;
     bool same = c->apart[entry] && c->samples[a] == c->samples[b];
     for (int i = 0; i < each && same; i++)
-        same = w[c->of[c->replica[a] * each + i]].events.note ==
-               w[c->of[c->replica[b] * each + i]].events.note;
+        same = w[c->of[c->replica[a] * each + i]].list.note ==
+               w[c->of[c->replica[b] * each + i]].list.note;
     return same;
 }
 
@@ -525,7 +525,6 @@ static void merge_kinds(job *j, int entry)
 static void make_room(job *j, int entry)
 {
     size_t cursors = (size_t)j->cursors + 1;
-    int tags = 0;
     j->witness = meg_pool_alloc(j->pool, cursors * sizeof *j->witness);
     j->run.lists = j->cursors;
     j->run.list = meg_pool_alloc(j->pool, cursors * sizeof *j->run.list);
@@ -533,16 +532,17 @@ static void make_room(job *j, int entry)
     for (int i = 0; i < j->cursors; i++) {
         const meg_witness *w = &j->q->witness[entry][j->c->of[rank_of(j, i)]];
         j->witness[i] = w;
-        j->run.list[i] = &w->events;
-        j->run.first[i + 1] = j->run.first[i] + w->events.notes;
-        for (int k = 0; k < w->events.notes; k++)
-            if (w->events.note[k].tag >= tags) tags = w->events.note[k].tag + 1;
+        j->run.list[i] = &w->list;
+        j->run.first[i + 1] = j->run.first[i] + w->list.notes;
+        for (int k = 0; k < w->list.kinds; k++)
+            if (w->list.kind[k].tag + j->e->micro >= j->tags)
+                j->tags = w->list.kind[k].tag + j->e->micro + 1;
     }
     size_t notes = (size_t)j->run.first[j->cursors] + 1;
     j->run.partner = meg_pool_alloc(j->pool, notes * sizeof(int));
     memset(j->run.partner, 0xff, notes * sizeof(int)); /* -1: none */
     j->run.expected = meg_pool_alloc(j->pool, notes * sizeof(int));
-    j->seen = meg_pool_alloc(j->pool, 2 * ((size_t)tags + 1) * sizeof(int));
+    j->seen = meg_pool_alloc(j->pool, 2 * ((size_t)j->tags + 1) * sizeof(int));
 }
 
 static meg_status check_entry(job *j, int entry)

@@ -15,14 +15,14 @@
 #define MEG_PLAN_PROOF_H
 
 #include "plan/classes.h"
-#include "plan/program/events.h"
+#include "plan/program/packed.h"
 
 typedef struct meg_witness { /* of a class, in an entry */
-    meg_events events;
+    meg_packed list; /* its events */
     int teams;
     meg_team *team; /* how they are made, not their ranks */
     uint64_t order; /* of both (digest.h) */
-    bool shared;    /* the events are another class's, which has the same */
+    bool shared;    /* the list is another class's, which has the same */
 } meg_witness;
 
 typedef struct meg_proof {
@@ -33,8 +33,8 @@ typedef struct meg_proof {
 
 meg_proof *meg_proof_new(const meg_classes *c);
 void meg_proof_add(meg_proof *q, const meg_plan *p);
-/* A class whose events are there now: if another one has the same in all that counts, it takes those. */
-void meg_proof_share(meg_proof *q, int entry, int class);
+/* The events of a class, whose teams are there: if another has the same in all that counts, it takes those. */
+void meg_proof_keep(meg_proof *q, int entry, int class, const meg_events *v);
 /* The error names ranks, values and micro-batches. */
 meg_status meg_proof_check(const meg_proof *q, meg_error *e, const meg_plan *p);
 void meg_proof_free(meg_proof *q);

@@ -419,20 +419,12 @@ void meg_events_walk(const meg_plan *p, int entry, meg_events *out)
     write_events(p, entry, false, out);
 }
 
-void meg_events_forget_work(meg_events *v)
-{
-    free(v->before);
-    free(v->issued);
-    v->before = NULL;
-    v->issued = NULL;
-    v->before_room = v->issued_room = 0;
-}
-
 void meg_events_clear(meg_events *v)
 {
-    meg_events_forget_work(v);
     free(v->note);
     free(v->step);
+    free(v->before);
+    free(v->issued);
     free(v->after);
     free(v->member);
     *v = (meg_events){0};

@@ -58,7 +58,6 @@ uint64_t meg_elements_hash(const meg_box *box, meg_dtype dtype, meg_format forma
 void meg_events_of(const meg_plan *p, int entry, meg_events *out);
 /* The same, but micro-batches that are alike are walked through one by one: for tests. */
 void meg_events_walk(const meg_plan *p, int entry, meg_events *out);
-void meg_events_forget_work(meg_events *v); /* what kernels take: no proof asks */
 void meg_events_clear(meg_events *v);
 
 /* ---- all ranks ---- */

@@ -10,11 +10,11 @@
 #ifndef MEG_PLAN_PROGRAM_REHEARSAL_H
 #define MEG_PLAN_PROGRAM_REHEARSAL_H
 
-#include "plan/program/events.h"
+#include "plan/program/packed.h"
 
 typedef struct meg_rehearsal {
     int lists;
-    const meg_events **list; /* (lists) several may be the same */
+    const meg_packed **list; /* (lists) several may be the same */
     int *first;              /* (lists + 1) notes of all lists are numbered one after the other */
     int *partner;            /* (notes) SEND, RECV: the other side; REDUCE: its meeting */
     int meetings;
