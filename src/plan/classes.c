@@ -29,6 +29,7 @@ typedef struct sorter {
     int *replica;                   /* (kinds) the first of each */
     int *sort;                      /* (kinds) those that differ in their shards alone are of one */
     int *specimen;                  /* (sorts) the first replica of each */
+    int *like;                      /* (sorts) the first one whose samples are cut likewise */
     const int64_t *at[MEG_ENTRIES]; /* (replicas + 1) where samples are cut */
     uint64_t *sign[MEG_ENTRIES];    /* (sorts, ranks of a replica) */
     uint64_t *shards;               /* (kinds, ranks of a replica) */
@@ -123,6 +124,7 @@ static void find_sorts(sorter *s, const meg_classes *c)
     int *known = meg_pool_alloc(s->pool, kinds * sizeof *known);
     s->sort = meg_pool_alloc(s->pool, kinds * sizeof *s->sort);
     s->specimen = meg_pool_alloc(s->pool, kinds * sizeof *s->specimen);
+    s->like = meg_pool_alloc(s->pool, kinds * sizeof *s->like);
     for (int k = 0; k < s->kinds; k++) {
         int *at = &s->sort[k];
         uint64_t first = first_of(s, s->replica[k]);
@@ -130,6 +132,9 @@ static void find_sorts(sorter *s, const meg_classes *c)
                                   first_of(s, s->specimen[*at]) != first))
             ++*at;
         if (*at < s->sorts) continue;
+        int *like = &s->like[s->sorts];
+        while (*like < s->sorts && c->samples[known[*like]] != c->samples[k])
+            ++*like;
         known[s->sorts] = k;
         s->specimen[s->sorts++] = s->replica[k];
     }
@@ -194,14 +199,10 @@ static void add_output(uint64_t *h, const meg_entry *e, int value, int position)
     const meg_graph *g = e->graph;
     meg_part part = meg_entry_part(e, value, position);
     meg_box held = meg_entry_held(e, value, position);
-    bool counts = value == g->correct;
     add_box(h, &part.work.out, &g->value[value].shape);
     add_box(h, &held, &g->value[value].shape);
     for (int a = MEG_C; a < MEG_AXES; a++)
         add(h, part.work.out.lo[a] - held.lo[a]);
-    for (int i = 0; i < g->losses; i++)
-        counts = counts || g->loss[i].value == value;
-    if (counts) add(h, part.copy == 0);
 }
 
 static void add_node(uint64_t *h, const meg_entry *e, const meg_node *v, int position)
@@ -231,16 +232,28 @@ static bool is_first(const meg_entry *e, int segment, int position)
 static uint64_t sign_position(const meg_entry *e, int segment, int position)
 {
     uint64_t h = meg_hash("position");
-    bool states = false;
-    for (int i = 0; i < e->graph->nodes; i++) {
-        if (e->segment_of[i] != segment) continue;
-        add_node(&h, e, &e->graph->node[i], position);
-        states = states || meg_op_has(e->graph->node[i].op, MEG_STATE_PASS);
-    }
-    if (!states) return h;
-    bool first = meg_segment_first(e, segment, position);
-    add(&h, first ? 1 + is_first(e, segment, position) : 0);
+    for (int i = 0; i < e->graph->nodes; i++)
+        if (e->segment_of[i] == segment) add_node(&h, e, &e->graph->node[i], position);
     return h;
+}
+
+static void add_copy(uint64_t *h, const meg_entry *e, int value, int segment, int position)
+{
+    if (value < 0 || e->segment_of[e->graph->value[value].maker] != segment) return;
+    add(h, meg_entry_part(e, value, position).copy == 0);
+}
+
+/* What the first of several ranks has that are alike else: the copy that counts, the statistics. */
+static void add_firsts(uint64_t *h, const meg_entry *e, int segment, int position)
+{
+    const meg_graph *g = e->graph;
+    bool states = false, first = meg_segment_first(e, segment, position);
+    add_copy(h, e, g->correct, segment, position);
+    for (int i = 0; i < g->losses; i++)
+        add_copy(h, e, g->loss[i].value, segment, position);
+    for (int i = 0; i < g->nodes && !states; i++)
+        states = e->segment_of[i] == segment && meg_op_has(g->node[i].op, MEG_STATE_PASS);
+    if (states) add(h, first ? 1 + is_first(e, segment, position) : 0);
 }
 
 /* Formats of weights are chosen for the model of a position: what it has counts as well. */
@@ -265,10 +278,15 @@ static void place_segments(sorter *s, const meg_entry *e, uint64_t *sign)
         const meg_segment *seg = &e->segment[g];
         int inner = seg->dim[MEG_D] * seg->dim[MEG_H] * seg->dim[MEG_W];
         const uint64_t *model = sign_models(s, e, g);
+        size_t all = (size_t)(s->sorts * seg->size);
+        uint64_t *known = meg_pool_alloc(s->pool, all * sizeof *known);
         for (int k = 0; k < s->sorts; k++)
             for (int i = 0; i < seg->size; i++) {
-                int position = s->specimen[k] * seg->size + i;
-                uint64_t own = sign_position(e, g, position);
+                int position = s->specimen[k] * seg->size + i, at = k * seg->size + i;
+                bool again = s->like[k] < k;
+                known[at] = again ? known[s->like[k] * seg->size + i] : sign_position(e, g, position);
+                uint64_t own = known[at];
+                add_firsts(&own, e, g, position);
                 for (int d = 0; d < e->timetable->directions; d++) {
                     int local = local_at(s, e, d, g, position);
                     uint64_t *h = &sign[k * s->p->each + local];

@@ -125,6 +125,10 @@ typedef struct meeting { /* of those that sum */
     uint64_t like; /* of its notes: see events.h */
 } meeting;
 
+typedef struct course { /* of a message, by cursors */
+    int exchange, direction, from, to;
+} course;
+
 typedef struct peers { /* of a cursor: an exchange's messages, in their order */
     int *first;        /* (exchanges, directions, cursors + 1) */
     int *link;         /* of each its message's number, the same at both ends */
@@ -143,7 +147,9 @@ typedef struct job {
     int cursors, exchanges, links, tags;
     const meg_witness **witness; /* (cursors) */
     bool *idle;                  /* (kinds) */
-    peers to, from;              /* whom values go to; whom they come from */
+    course *course;              /* (links) */
+    size_t course_room;
+    peers to, from; /* whom values go to; whom they come from */
     meg_rehearsal run;
     meeting *met; /* (meetings) */
     size_t met_room;
@@ -204,8 +210,8 @@ typedef struct exchange {
     int value, number, direction;
 } exchange;
 
-/* Counts the messages of one exchange to and from each cursor, or writes them. */
-static void list_peers(job *j, exchange x, bool write)
+/* Adds the messages of one exchange, and counts those to and from each cursor. */
+static void list_peers(job *j, exchange x)
 {
     const meg_entry *e = j->e;
     int size = e->segment[e->segment_of[e->graph->value[x.value].maker]].size;
@@ -218,21 +224,31 @@ static void list_peers(job *j, exchange x, bool write)
             const meg_parcel *m = &t.message[i];
             int from = cursor_of(j, m->from), there = cursor_of(j, m->to);
             if (!travels(j, x.value, m)) continue;
-            int *out = seat(j, &j->to, x.number, x.direction, from + !write);
-            int *in = seat(j, &j->from, x.number, x.direction, there + !write);
-            if (write) j->to.link[*out] = j->from.link[*in] = j->links++;
-            ++*out, ++*in;
+            ++*seat(j, &j->to, x.number, x.direction, from + 1);
+            ++*seat(j, &j->from, x.number, x.direction, there + 1);
+            size_t all = (size_t)j->links + 1;
+            j->course = meg_grow(j->course, &j->course_room, all, sizeof *j->course);
+            j->course[j->links++] = (course){x.number, x.direction, from, there};
         }
     }
     meg_pool_free(pool);
 }
 
-static void all_peers(job *j, bool write)
+static void list_all_peers(job *j)
 {
     for (int i = 0; i < j->e->graph->values; i++)
         for (int d = 0; d < j->e->timetable->directions; d++)
             if (j->e->exchange_number[i] >= 0)
-                list_peers(j, (exchange){i, j->e->exchange_number[i], d}, write);
+                list_peers(j, (exchange){i, j->e->exchange_number[i], d});
+}
+
+static void link_peers(job *j)
+{
+    for (int i = 0; i < j->links; i++) {
+        const course *c = &j->course[i];
+        j->to.link[(*seat(j, &j->to, c->exchange, c->direction, c->from))++] = i;
+        j->from.link[(*seat(j, &j->from, c->exchange, c->direction, c->to))++] = i;
+    }
 }
 
 /* Counts become firsts; after writing, each first has become the next one's, and is moved back. */
@@ -251,12 +267,12 @@ static void find_peers(job *j)
     peers *both[2] = {&j->to, &j->from};
     for (int i = 0; i < 2; i++)
         both[i]->first = meg_pool_alloc(j->pool, seats * sizeof(int));
-    all_peers(j, false);
+    list_all_peers(j);
     for (int i = 0; i < 2; i++) {
         size_t all = (size_t)add_up(both[i], seats) + 1;
         both[i]->link = meg_pool_alloc(j->pool, all * sizeof(int));
     }
-    all_peers(j, true);
+    link_peers(j);
     for (int i = 0; i < 2; i++) {
         memmove(both[i]->first + 1, both[i]->first, (seats - 1) * sizeof(int));
         both[i]->first[0] = 0;
@@ -573,6 +589,7 @@ meg_status meg_proof_check(const meg_proof *q, meg_error *e, const meg_plan *p)
         meg_status status = check_entry(&j, i);
         free(j.meetings.at);
         free(j.met);
+        free(j.course);
         meg_pool_free(j.pool);
         if (status != MEG_OK) return status;
     }
