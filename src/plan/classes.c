@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "plan/distribute/distribute.h"
 #include "plan/partition/placement.h"
+#include "plan/positions.h"
 
 #include <stdlib.h>
 
@@ -165,96 +166,7 @@ static void find_kinds(sorter *s, meg_classes *c)
     find_sorts(s, c);
 }
 
-/* ---- boxes ---- */
-
-enum {
-    BLOCK = 16 /* channels that formats put together */
-};
-
-/* Along pixels it counts on which sides the image ends, since kernels pad there. */
-static void add_box(uint64_t *h, const meg_box *box, const meg_box *whole)
-{
-    for (int a = 0; a < MEG_AXES; a++) {
-        add(h, meg_extent(box, a));
-        if (a == MEG_C) add(h, box->lo[a] % BLOCK);
-        if (a > MEG_C) add(h, 2 * (box->lo[a] == 0) + (box->hi[a] == whole->hi[a]));
-    }
-}
-
-/* What is read for some of the output: how the one lies to the other, too, unless all pixels are read, or
- * become one. */
-static void add_need(uint64_t *h, const meg_box *need, const meg_box *in, const meg_work *w,
-                     const meg_box *out)
-{
-    add_box(h, need, in);
-    for (int a = MEG_D; a < MEG_AXES; a++)
-        if (meg_extent(need, a) != meg_extent(in, a) && meg_extent(out, a) > 1)
-            add(h, meg_extent(in, a) * w->out.lo[a] - meg_extent(out, a) * need->lo[a]);
-}
-
 /* ---- positions ---- */
-
-static void add_output(uint64_t *h, const meg_entry *e, int value, int position)
-{
-    const meg_graph *g = e->graph;
-    meg_part part = meg_entry_part(e, value, position);
-    meg_box held = meg_entry_held(e, value, position);
-    add_box(h, &part.work.out, &g->value[value].shape);
-    add_box(h, &held, &g->value[value].shape);
-    for (int a = MEG_C; a < MEG_AXES; a++)
-        add(h, part.work.out.lo[a] - held.lo[a]);
-}
-
-static void add_node(uint64_t *h, const meg_entry *e, const meg_node *v, int position)
-{
-    const meg_graph *g = e->graph;
-    const meg_box *out = &g->value[v->out[0]].shape;
-    meg_work w = meg_entry_work(e, v, position);
-    add_box(h, &w.out, out);
-    for (int a = 0; a < MEG_AXES; a++)
-        add(h, meg_extent(&w.sum, a));
-    for (int k = 0; k < v->inputs; k++) {
-        meg_box need = meg_op_need(g, v, k, &w);
-        add_need(h, &need, &g->value[v->in[k]].shape, &w, out);
-    }
-    for (int k = 0; k < v->outputs; k++)
-        add_output(h, e, v->out[k], position);
-}
-
-/* Who has the step's first sample begins with the running statistics as they were. */
-static bool is_first(const meg_entry *e, int segment, int position)
-{
-    int inner = e->segment[segment].size / e->segment[segment].dim[MEG_N];
-    const int64_t *at = &e->samples[segment][position / inner];
-    return at[0] == 0 && at[1] > 0;
-}
-
-static uint64_t sign_position(const meg_entry *e, int segment, int position)
-{
-    uint64_t h = meg_hash("position");
-    for (int i = 0; i < e->graph->nodes; i++)
-        if (e->segment_of[i] == segment) add_node(&h, e, &e->graph->node[i], position);
-    return h;
-}
-
-static void add_copy(uint64_t *h, const meg_entry *e, int value, int segment, int position)
-{
-    if (value < 0 || e->segment_of[e->graph->value[value].maker] != segment) return;
-    add(h, meg_entry_part(e, value, position).copy == 0);
-}
-
-/* What the first of several ranks has that are alike else: the copy that counts, the statistics. */
-static void add_firsts(uint64_t *h, const meg_entry *e, int segment, int position)
-{
-    const meg_graph *g = e->graph;
-    bool states = false, first = meg_segment_first(e, segment, position);
-    add_copy(h, e, g->correct, segment, position);
-    for (int i = 0; i < g->losses; i++)
-        add_copy(h, e, g->loss[i].value, segment, position);
-    for (int i = 0; i < g->nodes && !states; i++)
-        states = e->segment_of[i] == segment && meg_op_has(g->node[i].op, MEG_STATE_PASS);
-    if (states) add(h, first ? 1 + is_first(e, segment, position) : 0);
-}
 
 /* Formats of weights are chosen for the model of a position: what it has counts as well. */
 static uint64_t *sign_models(sorter *s, const meg_entry *e, int segment)
@@ -263,7 +175,7 @@ static uint64_t *sign_models(sorter *s, const meg_entry *e, int segment)
     int channels = seg->dim[MEG_C], inner = seg->dim[MEG_D] * seg->dim[MEG_H] * seg->dim[MEG_W];
     uint64_t *model = meg_pool_alloc(s->pool, (size_t)channels * sizeof *model);
     for (int c = 0; c < channels; c++)
-        model[c] = sign_position(e, segment, meg_segment_model(e, segment, c * inner));
+        model[c] = meg_position_sign(e, segment, meg_segment_model(e, segment, c * inner));
     return model;
 }
 
@@ -284,9 +196,9 @@ static void place_segments(sorter *s, const meg_entry *e, uint64_t *sign)
             for (int i = 0; i < seg->size; i++) {
                 int position = s->specimen[k] * seg->size + i, at = k * seg->size + i;
                 bool again = s->like[k] < k;
-                known[at] = again ? known[s->like[k] * seg->size + i] : sign_position(e, g, position);
+                known[at] = again ? known[s->like[k] * seg->size + i] : meg_position_sign(e, g, position);
                 uint64_t own = known[at];
-                add_firsts(&own, e, g, position);
+                meg_position_add_firsts(&own, e, g, position);
                 for (int d = 0; d < e->timetable->directions; d++) {
                     int local = local_at(s, e, d, g, position);
                     uint64_t *h = &sign[k * s->p->each + local];
@@ -315,7 +227,7 @@ static void place_rank(const sorter *s, const meg_entry *e, int rank, uint64_t *
                 int at = meg_mesh_find(meg_entry_mesh(e, d, e->segment_of[v->id]), rank);
                 if (at >= 0) box = meg_box_hull(box, meg_entry_need(e, v, i, at));
             }
-            add_box(h, &box, &x->shape);
+            meg_position_add_box(h, &box, &x->shape);
         }
     }
 }
@@ -481,7 +393,7 @@ static void add_end(const sorter *s, uint64_t *sign, int rank, const meg_parcel 
     add(h, m->from == m->to);
     for (int a = 0; a < MEG_AXES; a++)
         add(h, meg_extent(&m->box, a));
-    add(h, m->box.lo[MEG_C] % BLOCK);
+    add(h, m->box.lo[MEG_C] % MEG_POSITION_BLOCK);
 }
 
 static void send(sorter *s, const meg_entry *e, int value, uint64_t *sign)

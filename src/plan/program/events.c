@@ -8,11 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    TURNS = 4 /* so often must lines come again in other frames */
+};
+
 typedef struct span { /* of a note */
     meg_region region;
     int64_t lo, hi;  /* its memory */
     int64_t scratch; /* of a reduction; -1: none */
     bool reads;      /* only */
+    int64_t stride, scratch_stride; /* to where both are in the next frame; 0: no other place */
 } span;
 
 typedef struct point { /* where a line begins */
@@ -219,6 +224,11 @@ static void stand_behind(writer *w, meg_traffic_note *n, const span *mine)
         add_after(w->out, n, w->met[i]);
 }
 
+static int64_t stride_of(const meg_station *t, const meg_slot *s)
+{
+    return s->region == MEG_FRAME ? meg_station_stride(t) : 0;
+}
+
 static void post(writer *w, const meg_walk *at)
 {
     meg_events *v = w->out;
@@ -245,9 +255,12 @@ static void post(writer *w, const meg_walk *at)
         n.party = in->peer;
     }
     int64_t lo = meg_slot_place(w->plan, t, s, line);
-    span mine = {s->region, lo, lo + s->bytes, -1, in->code == MEG_SEND};
-    if (in->code == MEG_REDUCE && in->slot[MEG_SCRATCH] >= 0)
-        mine.scratch = meg_slot_place(w->plan, t, &t->slot[in->slot[MEG_SCRATCH]], line);
+    span mine = {s->region, lo, lo + s->bytes, -1, in->code == MEG_SEND, stride_of(t, s), 0};
+    if (in->code == MEG_REDUCE && in->slot[MEG_SCRATCH] >= 0) {
+        const meg_slot *scratch = &t->slot[in->slot[MEG_SCRATCH]];
+        mine.scratch = meg_slot_place(w->plan, t, scratch, line);
+        mine.scratch_stride = stride_of(t, scratch);
+    }
     w->uneven += s->per_micro != 0 || in->last;
     stand_behind(w, &n, &mine);
     v->note = meg_grow(v->note, &v->note_room, (size_t)v->notes + 1, sizeof *v->note);
@@ -280,7 +293,8 @@ static bool is_traffic(const meg_instr *i)
 
 /* ---- micro-batches that are alike ---- */
 
-static uint64_t hash_open(writer *w)
+/* Places are told as they lie to the frame of the line that begins. */
+static uint64_t hash_open(writer *w, int frame)
 {
     int met = find_open(w);
     uint64_t work;
@@ -290,15 +304,24 @@ static uint64_t hash_open(writer *w)
         const meg_traffic_note *n = &w->out->note[w->met[i]];
         const span *s = &w->of[w->met[i]];
         const int64_t word[] = {w->out->notes - w->met[i], n->code == MEG_REDUCE ? n->tag : -1,
-                                n->code, (int64_t)s->region, s->lo, s->hi, s->scratch, s->reads};
+                                n->code, (int64_t)s->region, s->lo - s->stride * frame, s->hi - s->lo,
+                                s->scratch - s->scratch_stride * frame, s->reads};
         for (size_t k = 0; k < sizeof word / sizeof *word; k++)
             h = meg_hash_word(h, (uint64_t)word[k]);
     }
     return meg_hash_mix(h);
 }
 
-/* Writes what came since a point once more, for a later micro-batch. */
-static void repeat(writer *w, const point *from, const point *to, int later)
+static span shift_span(span s, int frames)
+{
+    s.lo += s.stride * frames;
+    s.hi += s.stride * frames;
+    s.scratch += s.scratch_stride * frames;
+    return s;
+}
+
+/* Writes what came between two points once more, for a later micro-batch. */
+static void repeat(writer *w, const point *from, const point *to, meg_shift by)
 {
     meg_events *v = w->out;
     int notes = v->notes - from->notes, afters = v->afters - from->afters; /* from then till now */
@@ -308,9 +331,9 @@ static void repeat(writer *w, const point *from, const point *to, int later)
     for (int i = from->notes; i < to->notes; i++) {
         meg_traffic_note n = v->note[i];
         n.after += afters;
-        n.micro += later;
-        if (n.code != MEG_REDUCE) n.tag += later;
-        w->of[v->notes] = w->of[i];
+        n.micro += by.micro;
+        if (n.code != MEG_REDUCE) n.tag += by.micro;
+        w->of[v->notes] = shift_span(w->of[i], by.frame);
         v->note[v->notes++] = n;
     }
     all = (size_t)(v->afters + to->afters - from->afters);
@@ -334,25 +357,33 @@ static void move_open(writer *w, int notes)
         open_span(w, w->met[i] + notes);
 }
 
-/* Looks, where a line begins, whether the lines before it come again: then they are repeated, and left out. */
+static void repeat_all(writer *w, const point *from, const point *to, int times, meg_shift by)
+{
+    double work = w->work;
+    int kernels = w->kernels;
+    for (int i = 1; i <= times; i++)
+        repeat(w, from, to, (meg_shift){i * by.micro, i * by.frame});
+    w->work = work;
+    w->kernels = kernels;
+    move_open(w, times * (to->notes - from->notes));
+}
+
+/* Looks, where a line begins, whether the lines before it come again: then they are repeated, and left out. Where
+ * frames take turns, a longer period has all of them: a few repetitions do not keep it from being found. */
 static void look_back(writer *w, meg_walk *at)
 {
-    int line = meg_walk_begins(at), later = 0;
+    int line = meg_walk_begins(at);
+    meg_shift by;
     if (line < 0) return;
     point *here = &w->point[line];
-    *here = (point){true, w->out->notes, w->out->steps, w->out->afters, w->uneven, hash_open(w)};
+    *here = (point){true,           w->out->notes, w->out->steps,
+                    w->out->afters, w->uneven,     hash_open(w, w->entry->line[line].frame)};
     for (int period = 1; period <= line && period <= MEG_PERIOD; period++) {
         const point *from = &w->point[line - period];
         if (!from->known || from->open != here->open || from->uneven != here->uneven) continue;
-        int times = meg_period_repeats(w->entry, line, period, &later);
-        if (times == 0) continue;
-        double work = w->work;
-        int kernels = w->kernels;
-        for (int i = 1; i <= times; i++)
-            repeat(w, from, here, i * later);
-        w->work = work;
-        w->kernels = kernels;
-        move_open(w, times * (here->notes - from->notes));
+        int times = meg_period_repeats(w->entry, line, period, &by);
+        if (times == 0 || (by.frame != 0 && times < TURNS)) continue;
+        repeat_all(w, from, here, times, by);
         meg_walk_skip(at, times * period);
         return;
     }
