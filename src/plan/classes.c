@@ -129,8 +129,8 @@ static void find_sorts(sorter *s, const meg_classes *c)
     for (int k = 0; k < s->kinds; k++) {
         int *at = &s->sort[k];
         uint64_t first = first_of(s, s->replica[k]);
-        while (*at < s->sorts && (c->samples[known[*at]] != c->samples[k] ||
-                                  first_of(s, s->specimen[*at]) != first))
+        while (*at < s->sorts &&
+               (c->samples[known[*at]] != c->samples[k] || first_of(s, s->specimen[*at]) != first))
             ++*at;
         if (*at < s->sorts) continue;
         int *like = &s->like[s->sorts];
@@ -196,7 +196,8 @@ static void place_segments(sorter *s, const meg_entry *e, uint64_t *sign)
             for (int i = 0; i < seg->size; i++) {
                 int position = s->specimen[k] * seg->size + i, at = k * seg->size + i;
                 bool again = s->like[k] < k;
-                known[at] = again ? known[s->like[k] * seg->size + i] : meg_position_sign(e, g, position);
+                known[at] = again ? known[s->like[k] * seg->size + i]
+                                  : meg_position_sign(e, g, position);
                 uint64_t own = known[at];
                 meg_position_add_firsts(&own, e, g, position);
                 for (int d = 0; d < e->timetable->directions; d++) {

@@ -71,7 +71,7 @@ typedef struct pair { /* of a key and what was found under it */
     int value;
 } pair;
 
-typedef struct table { /* empty: all zero */
+typedef struct table {  /* empty: all zero */
     size_t count, room; /* a power of two; or 0 */
     pair *at;
 } table;
@@ -119,7 +119,7 @@ typedef struct party { /* who takes part in a sum */
 typedef struct meeting { /* of those that sum */
     int note, count;     /* the first that came, and how many did */
     int tag, nth;        /* which one it is of its ranks' */
-    int next;            /* the one that its first rank had next with the same party, + 1; 0: none */
+    int next; /* the one that its first rank had next with the same party, + 1; 0: none */
     int how, micro, peer;
     int64_t bytes;
     uint64_t like; /* of its notes: see events.h */
@@ -141,9 +141,9 @@ typedef struct job {
     const meg_entry *e;
     meg_error *error;
     meg_pool *pool;
-    int kinds;     /* of replicas, */
-    int *kind;     /* (replicas) */
-    int *replica;  /* (kinds) and the first of each: those of the classes, but fewer */
+    int kinds;    /* of replicas, */
+    int *kind;    /* (replicas) */
+    int *replica; /* (kinds) and the first of each: those of the classes, but fewer */
     int cursors, exchanges, links, tags;
     const meg_witness **witness; /* (cursors) */
     bool *idle;                  /* (kinds) */
@@ -153,8 +153,8 @@ typedef struct job {
     meg_rehearsal run;
     meeting *met; /* (meetings) */
     size_t met_room;
-    int *seen;    /* (tags, 2) how many of the cursor's messages had this tag */
-    int *waiting; /* (2 * micro-batches, links) the note of the side that came first, + 1 */
+    int *seen;      /* (tags, 2) how many of the cursor's messages had this tag */
+    int *waiting;   /* (2 * micro-batches, links) the note of the side that came first, + 1 */
     table meetings; /* by party, tag and which one of this tag it is */
 } job;
 
@@ -488,10 +488,11 @@ static meg_status check_matched(const job *j)
     for (int i = 0; i < j->run.meetings; i++) {
         if (j->met[i].count == j->run.expected[i]) continue;
         meg_traffic_note n = note_at(j, j->met[i].note, &cursor);
-        return meg_fail(j->error, MEG_EARG,
-                        "the plan is broken: %d ranks shall sum up %s of micro-batch %d, but not all "
-                        "do, among them rank %d",
-                        n.peer, name_of(j, &n), n.micro, rank_of(j, cursor));
+        return meg_fail(
+            j->error, MEG_EARG,
+            "the plan is broken: %d ranks shall sum up %s of micro-batch %d, but not all "
+            "do, among them rank %d",
+            n.peer, name_of(j, &n), n.micro, rank_of(j, cursor));
     }
     return MEG_OK;
 }
@@ -580,12 +581,8 @@ meg_status meg_proof_check(const meg_proof *q, meg_error *e, const meg_plan *p)
 {
     for (int i = 0; i < MEG_ENTRIES; i++) {
         if (p->entry[i].batch == 0) continue;
-        job j = {.q = q,
-                 .c = q->classes,
-                 .p = p,
-                 .e = &p->entry[i],
-                 .error = e,
-                 .pool = meg_pool_new()};
+        job j = {
+            .q = q, .c = q->classes, .p = p, .e = &p->entry[i], .error = e, .pool = meg_pool_new()};
         meg_status status = check_entry(&j, i);
         free(j.meetings.at);
         free(j.met);

@@ -18,7 +18,7 @@
 #include "plan/program/packed.h"
 
 typedef struct meg_witness { /* of a class, in an entry */
-    meg_packed list; /* its events */
+    meg_packed list;         /* its events */
     int teams;
     meg_team *team; /* how they are made, not their ranks */
     uint64_t order; /* of both (digest.h) */

@@ -14,9 +14,9 @@ enum {
 
 typedef struct span { /* of a note */
     meg_region region;
-    int64_t lo, hi;  /* its memory */
-    int64_t scratch; /* of a reduction; -1: none */
-    bool reads;      /* only */
+    int64_t lo, hi;                 /* its memory */
+    int64_t scratch;                /* of a reduction; -1: none */
+    bool reads;                     /* only */
     int64_t stride, scratch_stride; /* to where both are in the next frame; 0: no other place */
 } span;
 
@@ -303,9 +303,14 @@ static uint64_t hash_open(writer *w, int frame)
     for (int i = 0; i < met; i++) {
         const meg_traffic_note *n = &w->out->note[w->met[i]];
         const span *s = &w->of[w->met[i]];
-        const int64_t word[] = {w->out->notes - w->met[i], n->code == MEG_REDUCE ? n->tag : -1,
-                                n->code, (int64_t)s->region, s->lo - s->stride * frame, s->hi - s->lo,
-                                s->scratch - s->scratch_stride * frame, s->reads};
+        const int64_t word[] = {w->out->notes - w->met[i],
+                                n->code == MEG_REDUCE ? n->tag : -1,
+                                n->code,
+                                (int64_t)s->region,
+                                s->lo - s->stride * frame,
+                                s->hi - s->lo,
+                                s->scratch - s->scratch_stride * frame,
+                                s->reads};
         for (size_t k = 0; k < sizeof word / sizeof *word; k++)
             h = meg_hash_word(h, (uint64_t)word[k]);
     }

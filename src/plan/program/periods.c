@@ -25,8 +25,7 @@ static bool followed_alike(const meg_entry *e, int a, int b, meg_shift by)
 static bool comes_again(const meg_entry *e, int line, int period, meg_shift by)
 {
     for (int i = line; i < line + period; i++)
-        if (i >= e->lines || !alike(e, i - period, i, by) ||
-            !followed_alike(e, i - period, i, by))
+        if (i >= e->lines || !alike(e, i - period, i, by) || !followed_alike(e, i - period, i, by))
             return false;
     return true;
 }

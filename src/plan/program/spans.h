@@ -36,7 +36,7 @@ typedef struct meg_open_spans { /* empty: all zero */
         meg_open_span *at; /* by lo, then by number */
         size_t room;
     } size[MEG_SPAN_SIZES]; /* i: of 2^i bytes or more, and less than twice as many; 0: or none */
-    meg_open_map map[2]; /* of short spans; of long ones */
+    meg_open_map map[2];    /* of short spans; of long ones */
 } meg_open_spans;
 
 /* Gives an empty one a map, whose cells are so large that they do for so many bytes. */
