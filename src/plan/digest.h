@@ -16,7 +16,7 @@
 #ifndef MEG_PLAN_DIGEST_H
 #define MEG_PLAN_DIGEST_H
 
-#include "plan/program/events.h"
+#include "plan/events/events.h"
 
 typedef struct meg_digest {
     uint64_t order, balance;

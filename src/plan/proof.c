@@ -3,7 +3,7 @@
 #include "base/random.h"
 #include "plan/digest.h"
 #include "plan/distribute/distribute.h"
-#include "plan/program/rehearsal.h"
+#include "plan/events/rehearsal.h"
 #include "plan/program/tags.h"
 
 #include <inttypes.h>

@@ -14,8 +14,8 @@
 #ifndef MEG_PLAN_PROOF_H
 #define MEG_PLAN_PROOF_H
 
-#include "plan/classes.h"
-#include "plan/program/packed.h"
+#include "plan/classes/classes.h"
+#include "plan/events/packed.h"
 
 typedef struct meg_witness { /* of a class, in an entry */
     meg_packed list;         /* its events */

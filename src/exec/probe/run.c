@@ -2,7 +2,7 @@
 #include "exec/probe/run.h"
 #include "base/clock.h"
 #include "exec/probe/median.h"
-#include "plan/program/events.h"
+#include "plan/events/events.h"
 
 #include <math.h>
 #include <stdlib.h>

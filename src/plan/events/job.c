@@ -1,7 +1,7 @@
 /* The check of a whole job: see events.h. First who belongs to whom, then a run in which nothing
  * takes time (rehearsal.h).
  */
-#include "plan/program/rehearsal.h"
+#include "plan/events/rehearsal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
  * its memory or its reduction, and a kernel waits for traffic whose memory it touches (a FREE waits
  * for nothing). Traffic is taken to end only when somebody waits for it, which is the worst case.
  */
-#ifndef MEG_PLAN_PROGRAM_EVENTS_H
-#define MEG_PLAN_PROGRAM_EVENTS_H
+#ifndef MEG_PLAN_EVENTS_EVENTS_H
+#define MEG_PLAN_EVENTS_EVENTS_H
 
 #include "plan/program/plan.h"
 

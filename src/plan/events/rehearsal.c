@@ -1,6 +1,6 @@
 /* A rehearsal of many ranks: see rehearsal.h. Nothing is asked twice: what is done wakes those that stand
  * behind it. */
-#include "plan/program/rehearsal.h"
+#include "plan/events/rehearsal.h"
 
 #include <stdlib.h>
 

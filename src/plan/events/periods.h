@@ -5,8 +5,8 @@
  *     ... b0/0 f2/0  b1/1 f3/1   b2/0 f4/0  b3/1 f5/1 ...    (/frame)               period 4, micro-batches + 2
  *     f0/0  f1/1  f2/2  f3/3 ...                                                    period 1, both + 1
  */
-#ifndef MEG_PLAN_PROGRAM_PERIODS_H
-#define MEG_PLAN_PROGRAM_PERIODS_H
+#ifndef MEG_PLAN_EVENTS_PERIODS_H
+#define MEG_PLAN_EVENTS_PERIODS_H
 
 #include "plan/program/program.h"
 

@@ -1,8 +1,8 @@
 /* Positions of a mesh, by hashes: two that have the same one make, read and hold parts of the same extents, which lie to one
  * another and to the borders of images alike, so that their programs are alike (classes.h).
  */
-#ifndef MEG_PLAN_POSITIONS_H
-#define MEG_PLAN_POSITIONS_H
+#ifndef MEG_PLAN_CLASSES_POSITIONS_H
+#define MEG_PLAN_CLASSES_POSITIONS_H
 
 #include "plan/program/plan.h"
 

@@ -1,8 +1,8 @@
 /* Communication of one rank: see events.h. */
-#include "plan/program/events.h"
+#include "plan/events/events.h"
 #include "base/random.h"
-#include "plan/program/periods.h"
-#include "plan/program/spans.h"
+#include "plan/events/periods.h"
+#include "plan/events/spans.h"
 #include "plan/program/walk.h"
 
 #include <stdlib.h>

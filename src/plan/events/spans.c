@@ -1,5 +1,5 @@
 /* Open spans: see spans.h. */
-#include "plan/program/spans.h"
+#include "plan/events/spans.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Packed events: see packed.h. */
-#include "plan/program/packed.h"
+#include "plan/events/packed.h"
 #include "base/random.h"
 
 #include <stdlib.h>

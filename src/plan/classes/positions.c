@@ -1,5 +1,5 @@
 /* Positions: see positions.h. */
-#include "plan/positions.h"
+#include "plan/classes/positions.h"
 #include "base/random.h"
 #include "plan/distribute/distribute.h"
 

@@ -9,11 +9,11 @@
  *
  * and one replica of each kind, for its shards, which depend on the number of the replica itself.
  */
-#include "plan/classes.h"
+#include "plan/classes/classes.h"
 #include "base/random.h"
+#include "plan/classes/positions.h"
 #include "plan/distribute/distribute.h"
 #include "plan/partition/placement.h"
-#include "plan/positions.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* Periods: see periods.h. */
-#include "plan/program/periods.h"
+#include "plan/events/periods.h"
 
 static bool shifted(const meg_line *x, const meg_line *y, meg_shift by)
 {

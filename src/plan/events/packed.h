@@ -2,10 +2,10 @@
  * differ in their micro-batch alone are of one *kind*, which is kept once. What kernels take, and the members of
  * buckets, are left out.
  */
-#ifndef MEG_PLAN_PROGRAM_PACKED_H
-#define MEG_PLAN_PROGRAM_PACKED_H
+#ifndef MEG_PLAN_EVENTS_PACKED_H
+#define MEG_PLAN_EVENTS_PACKED_H
 
-#include "plan/program/events.h"
+#include "plan/events/events.h"
 
 typedef struct meg_packed_note {
     int32_t kind, micro;

@@ -7,10 +7,10 @@
  *
  * What can happen does not depend on the order in which ranks are looked at, so one order is enough.
  */
-#ifndef MEG_PLAN_PROGRAM_REHEARSAL_H
-#define MEG_PLAN_PROGRAM_REHEARSAL_H
+#ifndef MEG_PLAN_EVENTS_REHEARSAL_H
+#define MEG_PLAN_EVENTS_REHEARSAL_H
 
-#include "plan/program/packed.h"
+#include "plan/events/packed.h"
 
 typedef struct meg_rehearsal {
     int lists;

@@ -3,8 +3,8 @@
  * that of each size only those are looked at that begin near enough. Most questions are about memory where
  * nothing is open: a map of cells says so at once. Long spans have a map of their own, with larger cells.
  */
-#ifndef MEG_PLAN_PROGRAM_SPANS_H
-#define MEG_PLAN_PROGRAM_SPANS_H
+#ifndef MEG_PLAN_EVENTS_SPANS_H
+#define MEG_PLAN_EVENTS_SPANS_H
 
 #include "base/pool.h"
 

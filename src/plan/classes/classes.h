@@ -13,8 +13,8 @@
  * are looked at once, so that a job of thousands of replicas takes no longer. Where in doubt, ranks are
  * of different classes. (A class is known by a hash of 64 bits of all that.)
  */
-#ifndef MEG_PLAN_CLASSES_H
-#define MEG_PLAN_CLASSES_H
+#ifndef MEG_PLAN_CLASSES_CLASSES_H
+#define MEG_PLAN_CLASSES_CLASSES_H
 
 #include "plan/program/plan.h"
 
