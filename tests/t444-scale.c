@@ -104,7 +104,7 @@ static void test_scale(void **state)
 }
 
 /* A given plan, several stages with a mesh each: planned and proven free of deadlock, by classes, and its
- * forecast replayed. Seconds are the processor's. 5 are allowed on an idle core, where these take 0.5 to 3.5:
+ * forecast replayed. Seconds are the processor's. 5 are allowed on an idle core, where these take 0.2 to 4.2:
  * the test says 8, since neighbours who share caches make all of it slower. Memory is that of the whole process, and
  * is not shared. */
 static const double GIVEN_SECONDS = 8, SEARCH_SECONDS = 30;
