@@ -89,6 +89,7 @@ void meg_position_add_firsts(uint64_t *h, const meg_entry *e, int segment, int p
     for (int i = 0; i < g->losses; i++)
         add_copy(h, e, g->loss[i].value, segment, position);
     for (int i = 0; i < g->nodes && !states; i++)
-        states = e->segment_of[i] == segment && meg_op_has(g->node[i].op, MEG_STATE_PASS);
+        states = e->segment_of[i] == segment && meg_op_has(g->node[i].op, MEG_STATE_PASS) &&
+                 !g->node[i].op->state_first;
     if (states) add(h, first ? 1 + is_first(e, segment, position) : 0);
 }
