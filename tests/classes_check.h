@@ -115,6 +115,43 @@ static inline meg_events classes_copy(const meg_events *v)
     return c;
 }
 
+/* ---- micro-batches that are alike ---- */
+
+static inline bool classes_same_note(const meg_traffic_note *a, const meg_traffic_note *b)
+{
+    return a->code == b->code && a->peer == b->peer && a->tag == b->tag && a->value == b->value &&
+           a->micro == b->micro && a->after == b->after && a->afters == b->afters &&
+           a->how == b->how && a->party == b->party && a->format == b->format &&
+           a->member == b->member && a->members == b->members && a->bytes == b->bytes &&
+           a->team == b->team && a->what == b->what && a->crew == b->crew && a->like == b->like;
+}
+
+/* What is repeated is what is found when all micro-batches are walked through; to the bit, kernels' seconds too. */
+static inline bool classes_repeat(const char *name, const meg_plan *p)
+{
+    bool good = true;
+    for (int i = 0; i < MEG_ENTRIES && good; i++) {
+        meg_events a, b;
+        if (p->entry[i].batch == 0) continue;
+        meg_events_of(p, i, &a);
+        meg_events_walk(p, i, &b);
+        good = a.notes == b.notes && a.steps == b.steps && a.afters == b.afters &&
+               a.members == b.members;
+        for (int k = 0; k < a.notes && good; k++)
+            good = classes_same_note(&a.note[k], &b.note[k]);
+        for (int k = 0; k < a.steps && good; k++)
+            good = a.step[k] == b.step[k];
+        for (int k = 0; k < a.afters && good; k++)
+            good = a.after[k] == b.after[k];
+        for (int k = 0; k <= a.steps && good; k++)
+            good = a.before[k] == b.before[k] && a.issued[k] == b.issued[k];
+        if (!good) printf("%s: entry %d, rank %d: not as it is walked\n", name, i, a.rank);
+        meg_events_clear(&a);
+        meg_events_clear(&b);
+    }
+    return good;
+}
+
 /* Both verdicts, with one class broken. */
 static inline bool classes_judge(const char *name, const meg_plan *p, meg_proof *q,
                                  meg_events list[], classes_break *b)
@@ -123,17 +160,21 @@ static inline bool classes_judge(const char *name, const meg_plan *p, meg_proof 
     int broken = b ? (int)(b->draw / 1000 % (uint64_t)c->count) : -1;
     int micro = p->entry[MEG_ENTRY_TRAIN].micro;
     meg_error e[2] = {{0}, {0}};
-    meg_events *all = calloc((size_t)c->ranks, sizeof *all), good = {0};
+    meg_events *all = calloc((size_t)c->ranks, sizeof *all);
+    meg_packed good = {0};
     if (!all) abort();
     for (int r = 0; r < c->ranks; r++) {
         all[r] = classes_copy(&list[r]);
         if (c->of[r] == broken) classes_spoil(&all[r], *b, micro);
     }
-    meg_events *own = b ? &q->witness[MEG_ENTRY_TRAIN][broken].events : NULL;
+    meg_packed *own = b ? &q->witness[MEG_ENTRY_TRAIN][broken].list : NULL;
     if (b) {
+        meg_events bad;
         good = *own;
-        *own = classes_copy(&good);
-        classes_spoil(own, *b, micro);
+        meg_packed_open(&good, &bad);
+        classes_spoil(&bad, *b, micro);
+        meg_packed_make(&bad, own);
+        meg_events_clear(&bad);
     }
     bool full = meg_job_check(&e[0], p->entry[MEG_ENTRY_TRAIN].graph, c->ranks, all) == MEG_OK;
     bool by_class = meg_proof_check(q, &e[1], p) == MEG_OK;
@@ -143,7 +184,7 @@ static inline bool classes_judge(const char *name, const meg_plan *p, meg_proof 
                by_class ? "sound" : e[1].message);
     if (b) {
         b->found = !full;
-        meg_events_clear(own);
+        meg_packed_clear(own);
         *own = good;
     }
     for (int r = 0; r < c->ranks; r++)
@@ -219,6 +260,7 @@ static inline bool classes_prove(const char *name, meg_plan *p, int64_t *broken,
     for (int r = 0; r < c->ranks && good; r++) {
         good = meg_plan_turn(p, &e, r) == MEG_OK;
         if (good && r == c->last[c->of[r]]) meg_proof_add(q, p);
+        good = good && classes_repeat(name, p);
         if (good) meg_events_of(p, MEG_ENTRY_TRAIN, &list[r]);
         if (good) digest[r] = classes_digest(p, &list[r]);
     }

@@ -99,7 +99,7 @@ static meg_status check_lists(meg_error *e, const walk *x)
     for (int i = 0; i < t->directions * t->stages; i++)
         MEG_CHECK(e, t->width[i] == 1, MEG_EUNSUPPORTED,
                   "timetable %s: stage %d has %d ranks: such are proven as programs "
-                  "(plan/program/events.h)",
+                  "(plan/events/events.h)",
                   t->schedule, i % t->stages, t->width[i]);
     size_t all = (size_t)(t->split ? 3 : 2) * (size_t)t->stages * (size_t)t->micro;
     for (size_t i = 0; i < all; i++)

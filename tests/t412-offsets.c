@@ -1,7 +1,7 @@
 /* Offsets of slots, and open spans, against the plain rules: all others are looked at, one by one. */
 #include "base/random.h"
+#include "plan/events/spans.h"
 #include "plan/program/program.h"
-#include "plan/program/spans.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

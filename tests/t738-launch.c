@@ -4,8 +4,8 @@
  */
 #include "comm/kind.h"
 #include "exec/prove.h"
-#include "plan/classes.h"
-#include "plan/program/events.h"
+#include "plan/classes/classes.h"
+#include "plan/events/events.h"
 #include "zoo/zoo.h"
 
 #include <pthread.h>

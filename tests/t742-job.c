@@ -1,8 +1,8 @@
 /* The check of a whole job, on plans without a device: it accepts what the planner makes, for every
  * schedule, and finds what is broken.
  */
+#include "plan/events/events.h"
 #include "plan/plan.h"
-#include "plan/program/events.h"
 #include "zoo/zoo.h"
 
 #include <setjmp.h>

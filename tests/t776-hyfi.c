@@ -5,8 +5,8 @@
  *     t776-hyfi [word of the case]
  */
 #include "plan/distribute/distribute.h"
+#include "plan/events/events.h"
 #include "plan/named.h"
-#include "plan/program/events.h"
 #include "ranks.h"
 #include "smooth.h"
 

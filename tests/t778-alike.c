@@ -2,7 +2,7 @@
  * finds what does not lie alike, planning together makes it plain, and like ranks notice nothing.
  */
 #include "exec/alike.h"
-#include "plan/program/events.h"
+#include "plan/events/events.h"
 #include "threads_help.h"
 #include "train/content.h"
 #include "zoo/zoo.h"

@@ -1,6 +1,6 @@
 /* Ranks that hold weights alike: see alike.h. */
 #include "exec/alike.h"
-#include "plan/program/events.h"
+#include "plan/events/events.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

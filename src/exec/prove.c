@@ -138,15 +138,20 @@ static meg_status take_witness(meg_comm *comm, meg_error *e, const meg_plan *p, 
     int from = q->classes->last[class];
     for (int i = 0; i < MEG_ENTRIES; i++) {
         meg_witness *w = &q->witness[i][class];
+        meg_events v;
         size s;
         if (p->entry[i].batch == 0) continue;
         MEG_TRY(e, move(comm, e, from, false, &s, sizeof s));
-        MEG_TRY(e, take_list(comm, e, from, &s, &w->events));
         w->teams = s.teams;
         w->team = meg_pool_alloc(q->pool, ((size_t)s.teams + 1) * sizeof *w->team);
-        MEG_TRY(e, move(comm, e, from, false, w->team, s.teams * (int64_t)sizeof *w->team));
+        meg_status status = take_list(comm, e, from, &s, &v);
+        if (status == MEG_OK)
+            status = move(comm, e, from, false, w->team, s.teams * (int64_t)sizeof *w->team);
         for (int k = 0; k < s.teams; k++)
             w->team[k].rank = NULL; /* an address of that rank */
+        if (status == MEG_OK) meg_proof_keep(q, i, class, &v);
+        meg_events_clear(&v);
+        MEG_TRY(e, status);
     }
     return MEG_OK;
 }

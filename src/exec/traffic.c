@@ -2,7 +2,7 @@
 #include "exec/traffic.h"
 #include "base/clock.h"
 #include "base/pool.h"
-#include "plan/program/events.h"
+#include "plan/events/events.h"
 
 #include <stdlib.h>
 #include <string.h>

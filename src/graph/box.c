@@ -11,13 +11,6 @@ meg_box meg_box_of(int64_t n, int64_t c, int64_t d, int64_t h, int64_t w)
     return (meg_box){{0, 0, 0, 0, 0}, {n, c, d, h, w}};
 }
 
-bool meg_box_empty(const meg_box *b)
-{
-    for (int a = 0; a < MEG_AXES; a++)
-        if (b->hi[a] <= b->lo[a]) return true;
-    return false;
-}
-
 int64_t meg_box_size(const meg_box *b)
 {
     if (meg_box_empty(b)) return 0;
@@ -25,26 +18,6 @@ int64_t meg_box_size(const meg_box *b)
     for (int a = 0; a < MEG_AXES; a++)
         size *= meg_extent(b, a);
     return size;
-}
-
-meg_box meg_box_meet(meg_box a, meg_box b)
-{
-    for (int i = 0; i < MEG_AXES; i++) {
-        if (b.lo[i] > a.lo[i]) a.lo[i] = b.lo[i];
-        if (b.hi[i] < a.hi[i]) a.hi[i] = b.hi[i];
-    }
-    return a;
-}
-
-meg_box meg_box_hull(meg_box a, meg_box b)
-{
-    if (meg_box_empty(&a)) return b;
-    if (meg_box_empty(&b)) return a;
-    for (int i = 0; i < MEG_AXES; i++) {
-        if (b.lo[i] < a.lo[i]) a.lo[i] = b.lo[i];
-        if (b.hi[i] > a.hi[i]) a.hi[i] = b.hi[i];
-    }
-    return a;
 }
 
 bool meg_box_equal(const meg_box *a, const meg_box *b)

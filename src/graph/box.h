@@ -31,10 +31,7 @@ typedef struct meg_array { /* row-major over its box: the plain format */
 } meg_array;
 
 meg_box meg_box_of(int64_t n, int64_t c, int64_t d, int64_t h, int64_t w); /* from the origin */
-bool meg_box_empty(const meg_box *b);
 int64_t meg_box_size(const meg_box *b); /* elements */
-meg_box meg_box_meet(meg_box a, meg_box b);
-meg_box meg_box_hull(meg_box a, meg_box b); /* an empty box is neutral */
 bool meg_box_equal(const meg_box *a, const meg_box *b);
 bool meg_box_holds(const meg_box *outer, const meg_box *inner); /* an empty inner always */
 void meg_box_text(const meg_box *b, char text[96]);             /* "[0:2 0:16 0:1 4:9 0:28]" */
@@ -42,6 +39,34 @@ void meg_box_text(const meg_box *b, char text[96]);             /* "[0:2 0:16 0:
 static inline int64_t meg_extent(const meg_box *b, int axis)
 {
     return b->hi[axis] - b->lo[axis];
+}
+
+static inline bool meg_box_empty(const meg_box *b)
+{
+    for (int a = 0; a < MEG_AXES; a++)
+        if (b->hi[a] <= b->lo[a]) return true;
+    return false;
+}
+
+static inline meg_box meg_box_meet(meg_box a, meg_box b)
+{
+    for (int i = 0; i < MEG_AXES; i++) {
+        if (b.lo[i] > a.lo[i]) a.lo[i] = b.lo[i];
+        if (b.hi[i] < a.hi[i]) a.hi[i] = b.hi[i];
+    }
+    return a;
+}
+
+/* An empty box is neutral. */
+static inline meg_box meg_box_hull(meg_box a, meg_box b)
+{
+    if (meg_box_empty(&a)) return b;
+    if (meg_box_empty(&b)) return a;
+    for (int i = 0; i < MEG_AXES; i++) {
+        if (b.lo[i] < a.lo[i]) a.lo[i] = b.lo[i];
+        if (b.hi[i] > a.hi[i]) a.hi[i] = b.hi[i];
+    }
+    return a;
 }
 
 /* for (bool on = meg_box_first(&b, p); on; on = meg_box_next(&b, p)): row-major walk */

@@ -33,17 +33,17 @@ static uint64_t hash_team(const meg_team *t, uint64_t h)
     return hash_all(word, (int)(sizeof word / sizeof *word), h);
 }
 
-static uint64_t order_of(const meg_entry *e, const meg_events *v, uint64_t h)
+uint64_t meg_digest_order(const meg_events *v, int teams, const meg_team team[])
 {
-    const int64_t size[] = {v->notes, v->steps, v->afters, e->teams};
-    h = hash_all(size, (int)(sizeof size / sizeof *size), h);
+    const int64_t size[] = {v->notes, v->steps, v->afters, teams};
+    uint64_t h = hash_all(size, (int)(sizeof size / sizeof *size), meg_hash("list"));
     for (int i = 0; i < v->notes; i++)
         h = hash_note(v, &v->note[i], h);
     for (int i = 0; i < v->steps; i++)
         h = meg_hash_word(h, (uint64_t)v->step[i]);
-    for (int i = 0; i < e->teams; i++)
-        h = hash_team(&e->team[i], h);
-    return h;
+    for (int i = 0; i < teams; i++)
+        h = hash_team(&team[i], h);
+    return meg_hash_mix(h);
 }
 
 /* ---- balance ---- */
@@ -116,7 +116,8 @@ meg_digest meg_digest_of(const meg_plan *p, const meg_events list[MEG_ENTRIES])
     meg_digest d = {.order = meg_hash("order")};
     for (int i = 0; i < MEG_ENTRIES; i++) {
         if (p->entry[i].batch == 0) continue;
-        d.order = order_of(&p->entry[i], &list[i], meg_hash_word(d.order, (uint64_t)i));
+        uint64_t own = meg_digest_order(&list[i], p->entry[i].teams, p->entry[i].team);
+        d.order = meg_hash_word(meg_hash_word(d.order, (uint64_t)i), own);
         d.balance += balance_of(&p->entry[i], &list[i], i);
     }
     d.order = meg_hash_mix(d.order);

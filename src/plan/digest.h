@@ -16,11 +16,14 @@
 #ifndef MEG_PLAN_DIGEST_H
 #define MEG_PLAN_DIGEST_H
 
-#include "plan/program/events.h"
+#include "plan/events/events.h"
 
 typedef struct meg_digest {
     uint64_t order, balance;
 } meg_digest;
+
+/* The order of one list, whose sums are made with these teams. */
+uint64_t meg_digest_order(const meg_events *v, int teams, const meg_team team[]);
 
 /* Of all entries of a rank's plan; list[i] has the events of entry i, if it has samples. */
 meg_digest meg_digest_of(const meg_plan *p, const meg_events list[MEG_ENTRIES]);

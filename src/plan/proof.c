@@ -1,8 +1,9 @@
 /* The proof by classes: see proof.h. A *cursor* is a rank of the first replica of a kind. */
 #include "plan/proof.h"
 #include "base/random.h"
+#include "plan/digest.h"
 #include "plan/distribute/distribute.h"
-#include "plan/program/rehearsal.h"
+#include "plan/events/rehearsal.h"
 #include "plan/program/tags.h"
 
 #include <inttypes.h>
@@ -26,15 +27,32 @@ void meg_proof_add(meg_proof *q, const meg_plan *p)
     for (int i = 0; i < MEG_ENTRIES; i++) {
         const meg_entry *e = &p->entry[i];
         meg_witness *w = &q->witness[i][q->classes->of[p->world.rank]];
-        if (e->batch == 0 || w->events.note) continue;
-        meg_events_of(p, i, &w->events);
+        if (e->batch == 0 || w->list.note) continue;
+        meg_events v;
+        meg_events_of(p, i, &v);
         w->teams = e->teams;
         w->team = meg_pool_alloc(q->pool, ((size_t)e->teams + 1) * sizeof *w->team);
         for (int k = 0; k < e->teams; k++) {
             w->team[k] = e->team[k];
             w->team[k].rank = NULL; /* those of another rank, and gone with its plan */
         }
+        meg_proof_keep(q, i, q->classes->of[p->world.rank], &v);
+        meg_events_clear(&v);
     }
+}
+
+void meg_proof_keep(meg_proof *q, int entry, int class, const meg_events *v)
+{
+    meg_witness *w = &q->witness[entry][class];
+    w->order = meg_digest_order(v, w->teams, w->team);
+    for (int k = 0; k < q->classes->count; k++) {
+        const meg_witness *o = &q->witness[entry][k];
+        if (k == class || !o->list.note || o->shared || o->order != w->order) continue;
+        w->list = o->list;
+        w->shared = true;
+        return;
+    }
+    meg_packed_make(v, &w->list);
 }
 
 void meg_proof_free(meg_proof *q)
@@ -42,7 +60,7 @@ void meg_proof_free(meg_proof *q)
     if (!q) return;
     for (int i = 0; i < MEG_ENTRIES; i++)
         for (int k = 0; k < q->classes->count; k++)
-            meg_events_clear(&q->witness[i][k].events);
+            if (!q->witness[i][k].shared) meg_packed_clear(&q->witness[i][k].list);
     meg_pool_free(q->pool);
 }
 
@@ -53,27 +71,39 @@ typedef struct pair { /* of a key and what was found under it */
     int value;
 } pair;
 
-typedef struct table {
-    size_t mask;
+typedef struct table {  /* empty: all zero */
+    size_t count, room; /* a power of two; or 0 */
     pair *at;
 } table;
 
-static table table_new(meg_pool *pool, size_t most)
+static pair *table_place(const table *t, uint64_t key)
 {
-    size_t room = 16;
-    while (room < 2 * most)
-        room *= 2;
-    return (table){room - 1, meg_pool_alloc(pool, room * sizeof(pair))};
+    size_t i = key & (t->room - 1);
+    while (t->at[i].key && t->at[i].key != key)
+        i = (i + 1) & (t->room - 1);
+    return &t->at[i];
+}
+
+static void table_enlarge(table *t)
+{
+    table more = {t->count, t->room ? 2 * t->room : 64, NULL};
+    more.at = calloc(more.room, sizeof *more.at);
+    if (!more.at) abort();
+    for (size_t i = 0; i < t->room; i++)
+        if (t->at[i].key) *table_place(&more, t->at[i].key) = t->at[i];
+    free(t->at);
+    *t = more;
 }
 
 /* The value under a key; -1 if there was none, and now it is `value`. */
 static int table_put(table *t, uint64_t key, int value)
 {
-    size_t i = key & t->mask;
     if (key == 0) key = 1;
-    for (; t->at[i].key; i = (i + 1) & t->mask)
-        if (t->at[i].key == key) return t->at[i].value;
-    t->at[i] = (pair){key, value};
+    if (2 * t->count >= t->room) table_enlarge(t);
+    pair *p = table_place(t, key);
+    if (p->key) return p->value;
+    *p = (pair){key, value};
+    t->count++;
     return -1;
 }
 
@@ -83,7 +113,21 @@ typedef struct party { /* who takes part in a sum */
     uint64_t key;
     int locals; /* ranks within a replica */
     bool all;   /* of all replicas */
+    int last;   /* the cursor's last sum with it, + 1: a meeting; 0: none yet */
 } party;
+
+typedef struct meeting { /* of those that sum */
+    int note, count;     /* the first that came, and how many did */
+    int tag, nth;        /* which one it is of its ranks' */
+    int next; /* the one that its first rank had next with the same party, + 1; 0: none */
+    int how, micro, peer;
+    int64_t bytes;
+    uint64_t like; /* of its notes: see events.h */
+} meeting;
+
+typedef struct course { /* of a message, by cursors */
+    int exchange, direction, from, to;
+} course;
 
 typedef struct peers { /* of a cursor: an exchange's messages, in their order */
     int *first;        /* (exchanges, directions, cursors + 1) */
@@ -97,27 +141,32 @@ typedef struct job {
     const meg_entry *e;
     meg_error *error;
     meg_pool *pool;
-    int cursors, exchanges, links;
+    int kinds;    /* of replicas, */
+    int *kind;    /* (replicas) */
+    int *replica; /* (kinds) and the first of each: those of the classes, but fewer */
+    int cursors, exchanges, links, tags;
     const meg_witness **witness; /* (cursors) */
     bool *idle;                  /* (kinds) */
-    peers to, from;              /* whom values go to; whom they come from */
+    course *course;              /* (links) */
+    size_t course_room;
+    peers to, from; /* whom values go to; whom they come from */
     meg_rehearsal run;
-    int *met;     /* (meetings) a note of each, + 1 */
-    int *count;   /* (meetings) notes that came */
-    int *seen;    /* (tags, 2) how many of the cursor's messages had this tag */
-    int *waiting; /* (2 * micro-batches, links) the note of the side that came first, + 1 */
-    table meetings;
+    meeting *met; /* (meetings) */
+    size_t met_room;
+    int *seen;      /* (tags, 2) how many of the cursor's messages had this tag */
+    int *waiting;   /* (2 * micro-batches, links) the note of the side that came first, + 1 */
+    table meetings; /* by party, tag and which one of this tag it is */
 } job;
 
 static int rank_of(const job *j, int cursor)
 {
     int each = j->p->each;
-    return j->c->replica[cursor / each] * each + cursor % each;
+    return j->replica[cursor / each] * each + cursor % each;
 }
 
 static int cursor_of(const job *j, int rank)
 {
-    return j->c->kind[rank / j->p->each] * j->p->each + rank % j->p->each;
+    return j->kind[rank / j->p->each] * j->p->each + rank % j->p->each;
 }
 
 static const char *name_of(const job *j, const meg_traffic_note *n)
@@ -126,7 +175,7 @@ static const char *name_of(const job *j, const meg_traffic_note *n)
     return one ? j->e->graph->value[n->value].name : "gradients";
 }
 
-static const meg_traffic_note *note_at(const job *j, int note, int *cursor)
+static meg_traffic_note note_at(const job *j, int note, int *cursor)
 {
     int lo = 0, hi = j->cursors;
     while (hi - lo > 1) {
@@ -137,7 +186,7 @@ static const meg_traffic_note *note_at(const job *j, int note, int *cursor)
     while (j->run.first[lo + 1] <= note)
         lo++;
     *cursor = lo;
-    return &j->run.list[lo]->note[note - j->run.first[lo]];
+    return meg_packed_at(j->run.list[lo], note - j->run.first[lo]);
 }
 
 /* ---- whom messages go to ---- */
@@ -161,35 +210,45 @@ typedef struct exchange {
     int value, number, direction;
 } exchange;
 
-/* Counts the messages of one exchange to and from each cursor, or writes them. */
-static void list_peers(job *j, exchange x, bool write)
+/* Adds the messages of one exchange, and counts those to and from each cursor. */
+static void list_peers(job *j, exchange x)
 {
     const meg_entry *e = j->e;
     int size = e->segment[e->segment_of[e->graph->value[x.value].maker]].size;
     meg_pool *pool = meg_pool_new();
-    for (int k = 0; k < j->c->kinds; k++) {
-        int replica = j->c->replica[k];
+    for (int k = 0; k < j->kinds; k++) {
+        int replica = j->replica[k];
         meg_positions to = {.first = replica * size, .end = (replica + 1) * size};
         meg_transfer t = meg_entry_transfer(pool, e, x.value, x.direction, to);
         for (int64_t i = 0; i < t.messages; i++) {
             const meg_parcel *m = &t.message[i];
             int from = cursor_of(j, m->from), there = cursor_of(j, m->to);
             if (!travels(j, x.value, m)) continue;
-            int *out = seat(j, &j->to, x.number, x.direction, from + !write);
-            int *in = seat(j, &j->from, x.number, x.direction, there + !write);
-            if (write) j->to.link[*out] = j->from.link[*in] = j->links++;
-            ++*out, ++*in;
+            ++*seat(j, &j->to, x.number, x.direction, from + 1);
+            ++*seat(j, &j->from, x.number, x.direction, there + 1);
+            size_t all = (size_t)j->links + 1;
+            j->course = meg_grow(j->course, &j->course_room, all, sizeof *j->course);
+            j->course[j->links++] = (course){x.number, x.direction, from, there};
         }
     }
     meg_pool_free(pool);
 }
 
-static void all_peers(job *j, bool write)
+static void list_all_peers(job *j)
 {
     for (int i = 0; i < j->e->graph->values; i++)
         for (int d = 0; d < j->e->timetable->directions; d++)
             if (j->e->exchange_number[i] >= 0)
-                list_peers(j, (exchange){i, j->e->exchange_number[i], d}, write);
+                list_peers(j, (exchange){i, j->e->exchange_number[i], d});
+}
+
+static void link_peers(job *j)
+{
+    for (int i = 0; i < j->links; i++) {
+        const course *c = &j->course[i];
+        j->to.link[(*seat(j, &j->to, c->exchange, c->direction, c->from))++] = i;
+        j->from.link[(*seat(j, &j->from, c->exchange, c->direction, c->to))++] = i;
+    }
 }
 
 /* Counts become firsts; after writing, each first has become the next one's, and is moved back. */
@@ -208,12 +267,12 @@ static void find_peers(job *j)
     peers *both[2] = {&j->to, &j->from};
     for (int i = 0; i < 2; i++)
         both[i]->first = meg_pool_alloc(j->pool, seats * sizeof(int));
-    all_peers(j, false);
+    list_all_peers(j);
     for (int i = 0; i < 2; i++) {
         size_t all = (size_t)add_up(both[i], seats) + 1;
         both[i]->link = meg_pool_alloc(j->pool, all * sizeof(int));
     }
-    all_peers(j, true);
+    link_peers(j);
     for (int i = 0; i < 2; i++) {
         memmove(both[i]->first + 1, both[i]->first, (seats - 1) * sizeof(int));
         both[i]->first[0] = 0;
@@ -250,9 +309,8 @@ static meg_status lonely(const job *j, int cursor, const meg_traffic_note *n)
         send ? "to" : "from", send ? "expect" : "send");
 }
 
-static meg_status match_message(job *j, int cursor, int number)
+static meg_status match_message(job *j, int cursor, int number, const meg_traffic_note *n)
 {
-    const meg_traffic_note *n = &j->run.list[cursor]->note[number];
     int note = j->run.first[cursor] + number, there;
     int *place = meeting_place(j, cursor, n);
     if (!place) return lonely(j, cursor, n);
@@ -261,12 +319,12 @@ static meg_status match_message(job *j, int cursor, int number)
         return MEG_OK;
     }
     int partner = *place - 1;
-    const meg_traffic_note *o = note_at(j, partner, &there);
-    if (o->code == n->code || j->run.partner[partner] >= 0) return lonely(j, cursor, n);
-    MEG_CHECK(j->error, o->bytes == n->bytes && o->like == n->like, MEG_EARG,
+    meg_traffic_note o = note_at(j, partner, &there);
+    if (o.code == n->code || j->run.partner[partner] >= 0) return lonely(j, cursor, n);
+    MEG_CHECK(j->error, o.bytes == n->bytes && o.like == n->like, MEG_EARG,
               "the plan is broken: ranks %d and %d exchange %s of micro-batch %d with %" PRId64
               " and %" PRId64 " bytes, or in another order",
-              rank_of(j, cursor), rank_of(j, there), name_of(j, n), n->micro, n->bytes, o->bytes);
+              rank_of(j, cursor), rank_of(j, there), name_of(j, n), n->micro, n->bytes, o.bytes);
     j->run.partner[note] = partner;
     j->run.partner[partner] = note;
     return MEG_OK;
@@ -322,14 +380,14 @@ static int with_weight(const job *j, const meg_team *t, int local, int *out)
 static party party_of(const job *j, int cursor, const meg_team *t)
 {
     int kind = cursor / j->p->each, local = cursor % j->p->each, kept = 0;
-    int replica = j->idle[kind] ? j->p->replicas - 1 : j->c->replica[kind];
+    int replica = j->idle[kind] ? j->p->replicas - 1 : j->replica[kind];
     int *list = calloc((size_t)(MEG_WAYS * j->p->each), sizeof *list);
     if (!list) abort();
     int count = t->segment < 0 ? with_weight(j, t, local, list)
                                : along_mesh(j, t, replica * j->p->each + local, list);
     party y = {.all = t->segment < 0 || t->axes & 1 << MEG_N || j->p->replicas == 1};
     qsort(list, (size_t)count, sizeof *list, by_number);
-    y.key = meg_hash_word(meg_hash("party"), y.all ? 0 : 1 + (uint64_t)j->c->kind[replica]);
+    y.key = meg_hash_word(meg_hash("party"), y.all ? 0 : 1 + (uint64_t)j->kind[replica]);
     for (int i = 0; i < count; i++) {
         if (i > 0 && list[i] == list[i - 1]) continue;
         y.key = meg_hash_word(y.key, (uint64_t)list[i]);
@@ -349,29 +407,51 @@ static meg_status summed_unlike(const job *j, int cursor, const meg_traffic_note
         rank_of(j, cursor), rank_of(j, other), name_of(j, n), n->micro);
 }
 
-static meg_status match_sum(job *j, int cursor, int number, const party *y)
+/* Where a sum meets those of the others. Ranks that sum together mostly do it in one order: then it is the one that
+ * follows the last. A new one, of which this is the first: its number is that of all so far. */
+static int meeting_of(job *j, const meg_traffic_note *n, party *y)
 {
-    const meg_traffic_note *n = &j->run.list[cursor]->note[number];
+    int nth = j->seen[2 * n->tag]++, all = j->run.meetings;
+    int next = y->last ? j->met[y->last - 1].next : 0;
+    if (next && j->met[next - 1].tag == n->tag && j->met[next - 1].nth == nth) return next - 1;
+    uint64_t key = meg_hash_word(meg_hash_word(y->key, (uint64_t)n->tag), (uint64_t)nth);
+    int known = table_put(&j->meetings, meg_hash_mix(key), all);
+    if (known >= 0) return known;
+    if (y->last) j->met[y->last - 1].next = all + 1;
+    j->met = meg_grow(j->met, &j->met_room, (size_t)all + 1, sizeof *j->met);
+    j->met[all] = (meeting){.tag = n->tag,
+                            .nth = nth,
+                            .how = n->how,
+                            .micro = n->micro,
+                            .peer = n->peer,
+                            .bytes = n->bytes,
+                            .like = n->like};
+    return all;
+}
+
+static meg_status match_sum(job *j, int cursor, int number, const meg_traffic_note *n, party *y)
+{
     int note = j->run.first[cursor] + number, other;
     int members = y->locals * (y->all ? j->p->replicas : 1);
     MEG_CHECK(j->error, members == n->peer, MEG_EARG,
               "the plan is broken: rank %d sums up %s of micro-batch %d with %d ranks, but %d have "
               "shares of it",
               rank_of(j, cursor), name_of(j, n), n->micro, n->peer, members);
-    uint64_t key = meg_hash_word(meg_hash_word(y->key, (uint64_t)n->tag),
-                                 (uint64_t)j->seen[2 * n->tag]++);
-    int meeting = table_put(&j->meetings, key, j->run.meetings);
-    if (meeting < 0) {
-        meeting = j->run.meetings++;
-        j->met[meeting] = note;
-        j->run.expected[meeting] = y->locals * (y->all ? j->c->kinds : 1);
+    int where = meeting_of(j, n, y);
+    meeting *m = &j->met[where];
+    y->last = where + 1;
+    if (where == j->run.meetings) {
+        m->note = note;
+        j->run.expected[j->run.meetings++] = y->locals * (y->all ? j->kinds : 1);
     }
-    const meg_traffic_note *o = note_at(j, j->met[meeting], &other);
-    bool same = o->how == n->how && o->micro == n->micro && o->bytes == n->bytes &&
-                o->like == n->like && o->peer == n->peer;
-    if (!same) return summed_unlike(j, cursor, n, other);
-    j->run.partner[note] = meeting;
-    j->count[meeting]++;
+    bool same = m->how == n->how && m->micro == n->micro && m->bytes == n->bytes &&
+                m->like == n->like && m->peer == n->peer;
+    if (!same) {
+        note_at(j, m->note, &other);
+        return summed_unlike(j, cursor, n, other);
+    }
+    j->run.partner[note] = where;
+    m->count++;
     return MEG_OK;
 }
 
@@ -380,17 +460,18 @@ static meg_status match_sum(job *j, int cursor, int number, const party *y)
 static meg_status match_cursor(job *j, int cursor)
 {
     const meg_witness *w = j->witness[cursor];
-    const meg_events *v = &w->events;
+    const meg_packed *v = &w->list;
     party *parties = calloc((size_t)w->teams + 1, sizeof *parties);
     meg_status status = MEG_OK;
     if (!parties) abort();
     for (int i = 0; i < w->teams; i++)
         parties[i] = party_of(j, cursor, &w->team[i]);
-    for (int i = 0; i < v->notes; i++)
-        j->seen[2 * v->note[i].tag] = j->seen[2 * v->note[i].tag + 1] = 0;
-    for (int i = 0; i < v->notes && status == MEG_OK; i++)
-        status = v->note[i].code == MEG_REDUCE ? match_sum(j, cursor, i, &parties[v->note[i].party])
-                                               : match_message(j, cursor, i);
+    memset(j->seen, 0, 2 * (size_t)j->tags * sizeof *j->seen);
+    for (int i = 0; i < v->notes && status == MEG_OK; i++) {
+        meg_traffic_note n = meg_packed_at(v, i);
+        status = n.code == MEG_REDUCE ? match_sum(j, cursor, i, &n, &parties[n.party])
+                                      : match_message(j, cursor, i, &n);
+    }
     free(parties);
     return status;
 }
@@ -401,15 +482,17 @@ static meg_status check_matched(const job *j)
     int cursor;
     for (int i = 0; i < j->run.first[j->cursors]; i++)
         if (j->run.partner[i] < 0) {
-            const meg_traffic_note *n = note_at(j, i, &cursor);
-            return lonely(j, cursor, n);
+            meg_traffic_note n = note_at(j, i, &cursor);
+            return lonely(j, cursor, &n);
         }
     for (int i = 0; i < j->run.meetings; i++) {
-        const meg_traffic_note *n = note_at(j, j->met[i], &cursor);
-        MEG_CHECK(j->error, j->count[i] == j->run.expected[i], MEG_EARG,
-                  "the plan is broken: %d ranks shall sum up %s of micro-batch %d, but not all do, "
-                  "among them rank %d",
-                  n->peer, name_of(j, n), n->micro, rank_of(j, cursor));
+        if (j->met[i].count == j->run.expected[i]) continue;
+        meg_traffic_note n = note_at(j, j->met[i].note, &cursor);
+        return meg_fail(
+            j->error, MEG_EARG,
+            "the plan is broken: %d ranks shall sum up %s of micro-batch %d, but not all "
+            "do, among them rank %d",
+            n.peer, name_of(j, &n), n.micro, rank_of(j, cursor));
     }
     return MEG_OK;
 }
@@ -418,16 +501,47 @@ static meg_status check_run(const job *j)
 {
     int at, cursor = meg_rehearsal_stuck(&j->run, &at);
     if (cursor < 0) return MEG_OK;
-    const meg_events *v = j->run.list[cursor];
-    const meg_traffic_note *n = &v->note[-1 - v->step[at]];
-    return meg_stuck(j->error, name_of(j, n), rank_of(j, cursor), n);
+    const meg_packed *v = j->run.list[cursor];
+    meg_traffic_note n = meg_packed_at(v, -1 - v->step[at]);
+    return meg_stuck(j->error, name_of(j, &n), rank_of(j, cursor), &n);
+}
+
+/* Do two kinds of replicas cut samples alike, and does each rank have the list of the other's? */
+static bool same_lists(const job *j, int entry, int a, int b)
+{
+    const meg_classes *c = j->c;
+    const meg_witness *w = j->q->witness[entry];
+    int each = j->p->each;
+    bool same = c->apart[entry] && c->samples[a] == c->samples[b];
+    for (int i = 0; i < each && same; i++)
+        same = w[c->of[c->replica[a] * each + i]].list.note ==
+               w[c->of[c->replica[b] * each + i]].list.note;
+    return same;
+}
+
+static void merge_kinds(job *j, int entry)
+{
+    const meg_classes *c = j->c;
+    size_t kinds = (size_t)c->kinds, replicas = (size_t)j->p->replicas;
+    int *first = meg_pool_alloc(j->pool, kinds * sizeof *first);
+    int *as = meg_pool_alloc(j->pool, kinds * sizeof *as);
+    j->replica = meg_pool_alloc(j->pool, kinds * sizeof *j->replica);
+    j->kind = meg_pool_alloc(j->pool, replicas * sizeof *j->kind);
+    for (int k = 0; k < c->kinds; k++) {
+        while (as[k] < j->kinds && !same_lists(j, entry, first[as[k]], k))
+            as[k]++;
+        if (as[k] < j->kinds) continue;
+        first[j->kinds] = k;
+        j->replica[j->kinds++] = c->replica[k];
+    }
+    for (size_t r = 0; r < replicas; r++)
+        j->kind[r] = as[c->kind[r]];
+    j->cursors = j->kinds * j->p->each;
 }
 
 static void make_room(job *j, int entry)
 {
     size_t cursors = (size_t)j->cursors + 1;
-    int tags = 0;
-    size_t sums = 0;
     j->witness = meg_pool_alloc(j->pool, cursors * sizeof *j->witness);
     j->run.lists = j->cursors;
     j->run.list = meg_pool_alloc(j->pool, cursors * sizeof *j->run.list);
@@ -435,29 +549,26 @@ static void make_room(job *j, int entry)
     for (int i = 0; i < j->cursors; i++) {
         const meg_witness *w = &j->q->witness[entry][j->c->of[rank_of(j, i)]];
         j->witness[i] = w;
-        j->run.list[i] = &w->events;
-        j->run.first[i + 1] = j->run.first[i] + w->events.notes;
-        for (int k = 0; k < w->events.notes; k++) {
-            if (w->events.note[k].tag >= tags) tags = w->events.note[k].tag + 1;
-            sums += w->events.note[k].code == MEG_REDUCE;
-        }
+        j->run.list[i] = &w->list;
+        j->run.first[i + 1] = j->run.first[i] + w->list.notes;
+        for (int k = 0; k < w->list.kinds; k++)
+            if (w->list.kind[k].tag + j->e->micro >= j->tags)
+                j->tags = w->list.kind[k].tag + j->e->micro + 1;
     }
     size_t notes = (size_t)j->run.first[j->cursors] + 1;
     j->run.partner = meg_pool_alloc(j->pool, notes * sizeof(int));
     memset(j->run.partner, 0xff, notes * sizeof(int)); /* -1: none */
     j->run.expected = meg_pool_alloc(j->pool, notes * sizeof(int));
-    j->met = meg_pool_alloc(j->pool, notes * sizeof(int));
-    j->count = meg_pool_alloc(j->pool, notes * sizeof(int));
-    j->seen = meg_pool_alloc(j->pool, 2 * ((size_t)tags + 1) * sizeof(int));
-    j->meetings = table_new(j->pool, sums);
+    j->seen = meg_pool_alloc(j->pool, 2 * ((size_t)j->tags + 1) * sizeof(int));
 }
 
 static meg_status check_entry(job *j, int entry)
 {
     const int64_t *at = meg_plan_samples(j->p, j->e->batch / j->e->micro, j->p->replicas);
-    j->idle = meg_pool_alloc(j->pool, (size_t)j->c->kinds * sizeof *j->idle);
-    for (int k = 0; k < j->c->kinds; k++)
-        j->idle[k] = at[j->c->replica[k]] == at[j->c->replica[k] + 1];
+    merge_kinds(j, entry);
+    j->idle = meg_pool_alloc(j->pool, (size_t)j->kinds * sizeof *j->idle);
+    for (int k = 0; k < j->kinds; k++)
+        j->idle[k] = at[j->replica[k]] == at[j->replica[k] + 1];
     make_room(j, entry);
     find_peers(j);
     for (int i = 0; i < j->cursors; i++)
@@ -470,14 +581,12 @@ meg_status meg_proof_check(const meg_proof *q, meg_error *e, const meg_plan *p)
 {
     for (int i = 0; i < MEG_ENTRIES; i++) {
         if (p->entry[i].batch == 0) continue;
-        job j = {.q = q,
-                 .c = q->classes,
-                 .p = p,
-                 .e = &p->entry[i],
-                 .error = e,
-                 .pool = meg_pool_new(),
-                 .cursors = q->classes->kinds * p->each};
+        job j = {
+            .q = q, .c = q->classes, .p = p, .e = &p->entry[i], .error = e, .pool = meg_pool_new()};
         meg_status status = check_entry(&j, i);
+        free(j.meetings.at);
+        free(j.met);
+        free(j.course);
         meg_pool_free(j.pool);
         if (status != MEG_OK) return status;
     }

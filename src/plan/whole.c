@@ -1,6 +1,6 @@
 /* The plan of a whole job: see whole.h. */
 #include "plan/whole.h"
-#include "plan/classes.h"
+#include "plan/classes/classes.h"
 #include "plan/distribute/distribute.h"
 #include "plan/partition/placement.h"
 

@@ -1,4 +1,4 @@
-/* What a rank waits for in a step: counted in the list of its events (plan/program/events.h). */
+/* What a rank waits for in a step: counted in the list of its events (plan/events/events.h). */
 #ifndef MEG_EXEC_PROBE_WAITS_H
 #define MEG_EXEC_PROBE_WAITS_H
 

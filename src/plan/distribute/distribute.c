@@ -334,6 +334,7 @@ meg_status meg_entry_distribute(const meg_plan *p, meg_entry *e, meg_error *erro
     MEG_TRY(error, check_samples(p, e, error));
     e->layout = meg_pool_alloc(p->pool, ((size_t)e->graph->values + 1) * sizeof *e->layout);
     e->made = meg_pool_alloc(p->pool, ((size_t)e->graph->values + 1) * sizeof *e->made);
+    e->weight = meg_pool_alloc(p->pool, ((size_t)e->graph->values + 1) * sizeof *e->weight);
     distributor s = {.plan = p, .e = e, .error = error};
     for (int i = 0; i < e->graph->nodes; i++) {
         s.v = &e->graph->node[i];

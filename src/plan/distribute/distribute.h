@@ -65,6 +65,15 @@ const int64_t *meg_plan_samples(const meg_plan *p, int64_t count, int parts);
 void meg_entry_find_samples(const meg_plan *p, meg_entry *e);
 /* Numbers the values that go from rank to rank. */
 void meg_entry_number_exchanges(const meg_plan *p, meg_entry *e);
+/* Positions among which are all kinds of them, one after the other: what holds for these holds for all. */
+typedef struct meg_telling {
+    const meg_entry *e;
+    int segment, at, inner, within; /* private */
+} meg_telling;
+
+meg_telling meg_telling_new(const meg_entry *e, int segment);
+bool meg_telling_next(meg_telling *l, int *position);
+
 /* The positions that may want some of what a position makes of a value, by a halo or a move to `to`: they
  * follow one another. */
 typedef struct meg_positions {

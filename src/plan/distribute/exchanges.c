@@ -53,18 +53,13 @@ void meg_entry_find_samples(const meg_plan *p, meg_entry *e)
 
 /* ---- halos ---- */
 
-typedef struct look { /* at positions that tell */
-    const meg_entry *e;
-    int segment, at, inner, within;
-} look;
-
-static look look_new(const meg_entry *e, int segment)
+meg_telling meg_telling_new(const meg_entry *e, int segment)
 {
-    return (look){e, segment, e->telling_first[segment], inner_of(meg_entry_mesh(e, 0, segment)),
-                  -1};
+    int inner = inner_of(meg_entry_mesh(e, 0, segment));
+    return (meg_telling){e, segment, e->telling_first[segment], inner, -1};
 }
 
-static bool look_next(look *l, int *position)
+bool meg_telling_next(meg_telling *l, int *position)
 {
     if (++l->within == l->inner) l->within = 0, l->at++;
     if (l->at == l->e->telling_first[l->segment + 1]) return false;
@@ -75,7 +70,7 @@ static bool look_next(look *l, int *position)
 static bool has_halo(const meg_entry *e, int value, int segment)
 {
     int position;
-    for (look l = look_new(e, segment); look_next(&l, &position);) {
+    for (meg_telling l = meg_telling_new(e, segment); meg_telling_next(&l, &position);) {
         meg_box part = meg_entry_part(e, value, position).work.out;
         meg_box held = meg_entry_held(e, value, position);
         if (!meg_box_holds(&part, &held)) return true;
@@ -88,7 +83,7 @@ static bool mixes(const meg_entry *e, int value, int segment)
 {
     int position, dim = meg_entry_mesh(e, 0, segment)->dim[MEG_N];
     if (dim > 1 && e->layout[value].on[MEG_N].how != MEG_SPLIT_CUT) return true;
-    for (look l = look_new(e, segment); look_next(&l, &position);) {
+    for (meg_telling l = meg_telling_new(e, segment); meg_telling_next(&l, &position);) {
         const int64_t *cut = &e->samples[segment][position / l.inner];
         meg_box held = meg_entry_held(e, value, position);
         if (!meg_box_empty(&held) && (held.lo[MEG_N] < cut[0] || held.hi[MEG_N] > cut[1]))

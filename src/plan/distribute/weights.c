@@ -59,9 +59,35 @@ static void make_alike(const meg_box *shape, meg_box box[], int ranks)
     free(first);
 }
 
+/* Keeps them, each box once: every rank that is lowered asks again. */
+static void keep(const meg_plan *p, const meg_box box[], meg_weight_parts *out)
+{
+    size_t each = (size_t)p->each;
+    int *first = calloc(each, sizeof *first), *of = meg_pool_alloc(p->pool, each * sizeof *of);
+    int kinds = 0;
+    if (!first) abort();
+    for (int i = 0; i < p->each; i++) {
+        if (meg_box_empty(&box[i])) continue;
+        while (of[i] < kinds && !meg_box_equal(&box[first[of[i]]], &box[i]))
+            of[i]++;
+        if (of[i] == kinds) first[kinds++] = i;
+        of[i]++;
+    }
+    out->box = meg_pool_alloc(p->pool, (size_t)kinds * sizeof *out->box);
+    for (int i = 0; i < kinds; i++)
+        out->box[i] = box[first[i]];
+    out->of = of;
+    free(first);
+}
+
 void meg_entry_weight(const meg_plan *p, const meg_entry *e, int value, meg_box box[])
 {
+    meg_weight_parts *known = &e->weight[value];
+    for (int i = 0; i < p->each && known->of; i++)
+        box[i] = known->of[i] ? known->box[known->of[i] - 1] : (meg_box){{0}, {0}};
+    if (known->of) return;
     memset(box, 0, (size_t)p->each * sizeof *box);
     weight_boxes(p, e, value, box);
     if (!e->whole) make_alike(&e->graph->value[value].shape, box, p->each);
+    keep(p, box, known);
 }

@@ -37,10 +37,11 @@ typedef struct widener {
 
 static bool has_halo(const meg_entry *e, const meg_node *reader, int value)
 {
-    const meg_mesh *mesh = meg_entry_mesh(e, 0, e->segment_of[reader->id]);
-    for (int i = 0; i < mesh->size; i++) {
-        meg_box part = meg_entry_part(e, value, i).work.out;
-        meg_box need = meg_entry_need(e, reader, value, i);
+    int position;
+    for (meg_telling l = meg_telling_new(e, e->segment_of[reader->id]);
+         meg_telling_next(&l, &position);) {
+        meg_box part = meg_entry_part(e, value, position).work.out;
+        meg_box need = meg_entry_need(e, reader, value, position);
         if (!meg_box_holds(&part, &need)) return true;
     }
     return false;
@@ -58,13 +59,15 @@ static bool beyond(const meg_box *part, const meg_box *need)
  * all neighbours as well: more messages than the one for its own halo. */
 static bool gathers(const meg_entry *e, const meg_node *v)
 {
-    const meg_mesh *mesh = meg_entry_mesh(e, 0, e->segment_of[v->id]);
+    int position;
     for (int k = 0; k < v->inputs; k++) {
         int x = v->in[k], maker = e->graph->value[x].maker;
+        meg_telling l = meg_telling_new(e, e->segment_of[v->id]);
         bool halo = maker < 0 || e->segment_of[maker] != e->segment_of[v->id] ||
                     e->layout[x].on[MEG_C].how != MEG_SPLIT_CUT;
-        for (int i = 0; i < mesh->size && !halo; i++) {
-            meg_box part = meg_entry_part(e, x, i).work.out, need = meg_entry_need(e, v, x, i);
+        while (!halo && meg_telling_next(&l, &position)) {
+            meg_box part = meg_entry_part(e, x, position).work.out;
+            meg_box need = meg_entry_need(e, v, x, position);
             halo = beyond(&part, &need);
         }
         if (!halo) return true;

@@ -94,8 +94,8 @@ meg_part meg_layout_part(const meg_layout *l, int position)
     meg_part p = {.in = true, .work = l->whole};
     int shares = 1, copies = 1;
     for (int m = MEG_MESH_AXES - 1; m >= 0; m--) {
-        int dim = l->mesh->dim[m], i = position % dim, axis = l->on[m].axis;
-        position /= dim;
+        int dim = l->mesh->dim[m], i = 0, axis = l->on[m].axis;
+        if (dim > 1) i = position % dim, position /= dim; /* most are 1 */
         if (l->on[m].how == MEG_SPLIT_COPY) p.copy += i * copies, copies *= dim;
         if (l->on[m].how == MEG_SPLIT_PARTIAL) p.share += i * shares, shares *= dim;
         if (l->on[m].how == MEG_SPLIT_COPY || !l->on[m].at) continue;

@@ -154,7 +154,7 @@ void meg_lower_backward(meg_lower *l)
 {
     const meg_graph *g = l->g;
     l->block = MEG_BLOCK_BACKWARD;
-    l->duplicates = 0;
+    meg_lower_forget(l, 0);
     for (int i = 0; i < g->values; i++) {
         bool gone = g->value[i].kind == MEG_MADE && !l->keep[i] &&
                     !(l->home[i] >= 0 && l->out->slot[l->home[i]].region == MEG_STEP);

@@ -325,7 +325,7 @@ void meg_lower_forward(meg_lower *l)
         l->early[i] = label_only(l, &g->node[i]);
     for (int now = 1; now >= 0; now--) {
         l->block = now ? MEG_BLOCK_LABELS : MEG_BLOCK_FORWARD;
-        l->duplicates = 0;
+        meg_lower_forget(l, 0);
         meg_lower_receive(l, now);
         for (int i = 0; i < g->nodes; i++) {
             if (!l->mine[i] || l->early[i] != now) continue;

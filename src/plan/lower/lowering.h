@@ -41,6 +41,7 @@ typedef struct meg_contributions { /* contributions to a gradient, in program or
 
 typedef struct meg_duplicate { /* a value in another format or box than its home's */
     int value, slot;
+    int before; /* the value's last one before, + 1; 0: none */
 } meg_duplicate;
 
 typedef struct meg_exchange { /* a value's halo, or a value that moves to another segment */
@@ -100,6 +101,7 @@ typedef struct meg_lower {
     size_t holders_room;
     int duplicates;
     meg_duplicate *duplicate; /* valid within one block */
+    int *newest;              /* value: its last duplicate, + 1; 0: none */
     size_t duplicate_room;
     int scalars; /* slot */
     int summing; /* slot: scratch of all sums of scattered weights' gradients; -1: none yet */
@@ -200,6 +202,7 @@ bool meg_lower_all_held(const meg_lower *l);  /* has each weight that the statio
 /* ---- operands.c ---- */
 
 /* Slot of a value in the wanted format; copies, gathers or recomputes it where needed. */
+void meg_lower_forget(meg_lower *l, int count); /* all duplicates but the first so many */
 int meg_lower_get(meg_lower *l, int value, meg_format format, int64_t bytes, const meg_node *user);
 /* Its elements of this box, plain. */
 int meg_lower_piece(meg_lower *l, int value, const meg_box *box);

@@ -31,17 +31,25 @@ static int remember(meg_lower *l, int value, int slot)
 {
     l->duplicate = meg_grow(l->duplicate, &l->duplicate_room, (size_t)l->duplicates + 1,
                             sizeof *l->duplicate);
-    l->duplicate[l->duplicates++] = (meg_duplicate){value, slot};
+    l->duplicate[l->duplicates++] = (meg_duplicate){value, slot, l->newest[value]};
+    l->newest[value] = l->duplicates;
     return slot;
+}
+
+void meg_lower_forget(meg_lower *l, int count)
+{
+    while (l->duplicates > count) {
+        const meg_duplicate *d = &l->duplicate[--l->duplicates];
+        l->newest[d->value] = d->before;
+    }
 }
 
 /* A copy of the value that the block has made; -1: none. */
 static int find_duplicate(const meg_lower *l, int value, meg_format format, const meg_box *box)
 {
-    for (int i = 0; i < l->duplicates; i++) {
-        const meg_duplicate *d = &l->duplicate[i];
-        const meg_slot *t = &l->out->slot[d->slot];
-        if (d->value == value && t->format == format && meg_box_equal(&t->box, box)) return d->slot;
+    for (int i = l->newest[value]; i; i = l->duplicate[i - 1].before) {
+        const meg_slot *t = &l->out->slot[l->duplicate[i - 1].slot];
+        if (t->format == format && meg_box_equal(&t->box, box)) return l->duplicate[i - 1].slot;
     }
     return -1;
 }

@@ -32,7 +32,7 @@ void meg_lower_run_again(meg_lower *l, int node)
     for (int i = 0; i < l->g->nodes; i++)
         if (again[i] == again[node] && l->replay[l->g->node[i].out[0]])
             l->home[l->g->node[i].out[0]] = -1;
-    l->duplicates = copies;
+    meg_lower_forget(l, copies);
 }
 
 /* ---- what blocks need ---- */

@@ -64,6 +64,7 @@ void meg_lower_parts(meg_lower *l)
     int *same = meg_pool_alloc(l->pool, each * sizeof *same);
     t->work = meg_pool_alloc(l->plan->lowered, ((size_t)g->nodes + 1) * sizeof *t->work);
     t->box = meg_pool_alloc(l->plan->lowered, ((size_t)g->values + 1) * sizeof *t->box);
+    l->newest = meg_pool_alloc(l->pool, ((size_t)g->values + 1) * sizeof *l->newest);
     l->odd = meg_pool_alloc(l->pool, (size_t)g->values + 1);
     l->sharers = meg_pool_alloc(l->pool, ((size_t)g->values + 1) * sizeof *l->sharers);
     for (int i = 0; i < g->nodes; i++) {

@@ -155,6 +155,11 @@ typedef struct meg_team { /* ranks that reduce together, ascending; of the plan'
     int value;         /* ... or, segment -1, those that hold the same of this weight */
 } meg_team;
 
+typedef struct meg_weight_parts { /* of a weight, in a replica */
+    int *of;                      /* (ranks of it) which box each holds, + 1; 0: none */
+    meg_box *box;
+} meg_weight_parts;
+
 typedef struct meg_entry {
     const char *name;
     bool train;
@@ -178,6 +183,7 @@ typedef struct meg_entry {
     const int64_t **samples;      /* segment: (n of its mesh + 1) where samples are cut */
     int *telling_first, *telling; /* segment: indices along n among which are all kinds of them: the
                                      others' parts lie elsewhere, but have the same extents */
+    meg_weight_parts *weight;     /* value: of a weight, once somebody has asked (distribute.h) */
     int *exchange_number;         /* value: of its halo, or of the move that makes it; -1: none */
     bool *mixes;                  /* value: held beyond the samples of the rank's nodes */
     int *tag_number, tagged;      /* value: its number among the `tagged` ones that ranks may sum or

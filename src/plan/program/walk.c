@@ -95,6 +95,21 @@ bool meg_walk_next(meg_walk *w)
     return w->number < e->lines && issue(w);
 }
 
+int meg_walk_begins(const meg_walk *w)
+{
+    meg_walk ahead = *w;
+    if (w->number < 0 || w->what == MEG_WALK_ISSUE || w->number + 1 >= w->entry->lines) return -1;
+    if (w->what == MEG_WALK_END) begin_posts(&ahead, w->entry->line[w->number].next);
+    return post(&ahead) ? -1 : w->number + 1;
+}
+
+void meg_walk_skip(meg_walk *w, int lines)
+{
+    w->number += lines;
+    w->what = MEG_WALK_POST;
+    w->posts = -1;
+}
+
 int64_t meg_slot_place(const meg_plan *p, const meg_station *t, const meg_slot *s,
                        const meg_line *line)
 {

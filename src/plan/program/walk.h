@@ -38,6 +38,9 @@ typedef struct meg_walk {
 meg_walk meg_walk_new(const meg_entry *e);
 bool meg_walk_next(meg_walk *w); /* false: the step is done */
 
+int meg_walk_begins(const meg_walk *w);     /* the line that the next one is the first of; or -1 */
+void meg_walk_skip(meg_walk *w, int lines); /* leaves out lines, of which one would begin next */
+
 /* Where a slot lies in the arena when a line runs. */
 int64_t meg_slot_place(const meg_plan *p, const meg_station *t, const meg_slot *s,
                        const meg_line *line);

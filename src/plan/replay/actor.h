@@ -3,7 +3,7 @@
 #define MEG_PLAN_REPLAY_ACTOR_H
 
 #include "comm/allreduce/allreduce.h"
-#include "plan/program/events.h"
+#include "plan/events/events.h"
 #include "plan/replay/transit.h"
 
 typedef struct meg_actor { /* what a replay must know of a rank, or of one of several equal ones */

@@ -1,7 +1,7 @@
 /* The check of a whole job: see events.h. First who belongs to whom, then a run in which nothing
  * takes time (rehearsal.h).
  */
-#include "plan/program/rehearsal.h"
+#include "plan/events/rehearsal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -202,11 +202,20 @@ meg_status meg_stuck(meg_error *e, const char *name, int rank, const meg_traffic
                     n->code == MEG_REDUCE ? "ranks:" : "other rank", n->peer);
 }
 
-static meg_status run(job *j, const meg_events *lists[])
+static meg_status run(job *j, meg_pool *pool)
 {
     int at;
+    size_t ranks = (size_t)j->ranks;
+    meg_packed *packed = meg_pool_alloc(pool, ranks * sizeof *packed);
+    const meg_packed **lists = meg_pool_alloc(pool, ranks * sizeof *lists);
+    for (int r = 0; r < j->ranks; r++) {
+        meg_packed_make(&j->list[r], &packed[r]);
+        lists[r] = &packed[r];
+    }
     meg_rehearsal all = {j->ranks, lists, j->first, j->partner, j->meetings, j->expected};
     int rank = meg_rehearsal_stuck(&all, &at);
+    for (int r = 0; r < j->ranks; r++)
+        meg_packed_clear(&packed[r]);
     if (rank < 0) return MEG_OK;
     const meg_traffic_note *n = &j->list[rank].note[-1 - j->list[rank].step[at]];
     return meg_stuck(j->e, name_of(j, n), rank, n);
@@ -217,12 +226,9 @@ meg_status meg_job_check(meg_error *e, const meg_graph *g, int ranks, const meg_
     meg_pool *pool = meg_pool_new();
     size_t many = (size_t)ranks + 1;
     job j = {.e = e, .g = g, .ranks = ranks, .list = list};
-    const meg_events **lists = meg_pool_alloc(pool, many * sizeof *lists);
     j.first = meg_pool_alloc(pool, many * sizeof *j.first);
-    for (int r = 0; r < ranks; r++) {
-        lists[r] = &list[r];
+    for (int r = 0; r < ranks; r++)
         j.first[r + 1] = j.first[r] + list[r].notes;
-    }
     int count = j.first[ranks];
     ref *all = meg_pool_alloc(pool, ((size_t)count + 1) * sizeof *all);
     j.partner = meg_pool_alloc(pool, ((size_t)count + 1) * sizeof(int));
@@ -231,7 +237,7 @@ meg_status meg_job_check(meg_error *e, const meg_graph *g, int ranks, const meg_
         for (int i = 0; i < list[r].notes; i++)
             all[j.first[r] + i] = (ref){r, i, 0, &list[r].note[i]};
     meg_status status = match(&j, all, count);
-    if (status == MEG_OK) status = run(&j, lists);
+    if (status == MEG_OK) status = run(&j, pool);
     meg_pool_free(pool);
     return status;
 }

@@ -7,8 +7,8 @@
  * its memory or its reduction, and a kernel waits for traffic whose memory it touches (a FREE waits
  * for nothing). Traffic is taken to end only when somebody waits for it, which is the worst case.
  */
-#ifndef MEG_PLAN_PROGRAM_EVENTS_H
-#define MEG_PLAN_PROGRAM_EVENTS_H
+#ifndef MEG_PLAN_EVENTS_EVENTS_H
+#define MEG_PLAN_EVENTS_EVENTS_H
 
 #include "plan/program/plan.h"
 
@@ -56,6 +56,8 @@ typedef struct meg_events {
 uint64_t meg_elements_hash(const meg_box *box, meg_dtype dtype, meg_format format, int64_t bytes);
 
 void meg_events_of(const meg_plan *p, int entry, meg_events *out);
+/* The same, but micro-batches that are alike are walked through one by one: for tests. */
+void meg_events_walk(const meg_plan *p, int entry, meg_events *out);
 void meg_events_clear(meg_events *v);
 
 /* ---- all ranks ---- */

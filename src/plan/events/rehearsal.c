@@ -1,6 +1,6 @@
 /* A rehearsal of many ranks: see rehearsal.h. Nothing is asked twice: what is done wakes those that stand
  * behind it. */
-#include "plan/program/rehearsal.h"
+#include "plan/events/rehearsal.h"
 
 #include <stdlib.h>
 
@@ -42,24 +42,20 @@ static int list_of(const meg_rehearsal *r, int note)
     return lo;
 }
 
-static behind *find_behind(meg_pool *pool, const meg_events *v)
+static behind *find_behind(meg_pool *pool, const meg_packed *v)
 {
     behind *b = meg_pool_alloc(pool, sizeof *b);
+    int afters = v->first[v->notes];
     b->first = meg_pool_alloc(pool, ((size_t)v->notes + 2) * sizeof(int));
-    b->note = meg_pool_alloc(pool, ((size_t)v->afters + 1) * sizeof(int));
-    for (int i = 0; i < v->afters; i++)
+    b->note = meg_pool_alloc(pool, ((size_t)afters + 1) * sizeof(int));
+    for (int i = 0; i < afters; i++)
         b->first[v->after[i] + 2]++;
     for (int i = 2; i < v->notes + 2; i++)
         b->first[i] += b->first[i - 1];
     for (int i = 0; i < v->notes; i++)
-        for (int k = v->note[i].after; k < v->note[i].after + v->note[i].afters; k++)
+        for (int k = v->first[i]; k < v->first[i + 1]; k++)
             b->note[b->first[v->after[k] + 1]++] = i;
     return b;
-}
-
-static const meg_traffic_note *note_at(const runner *u, int list, int note)
-{
-    return &u->r->list[list]->note[note - u->r->first[list]];
 }
 
 static void end(runner *u, int note)
@@ -72,7 +68,7 @@ static void begin(runner *u, int list, int note)
 {
     int partner = u->r->partner[note];
     u->state[note] = BEGUN;
-    if (note_at(u, list, note)->code != MEG_REDUCE) {
+    if (meg_packed_code(u->r->list[list], note - u->r->first[list]) != MEG_REDUCE) {
         if (u->state[partner] < BEGUN) return;
         end(u, note);
         end(u, partner);
@@ -87,18 +83,17 @@ static void begin(runner *u, int list, int note)
 
 static void post(runner *u, int list, int number)
 {
-    const meg_events *v = u->r->list[list];
-    const meg_traffic_note *n = &v->note[number];
+    const meg_packed *v = u->r->list[list];
     int first = u->r->first[list], note = first + number;
     u->state[note] = POSTED;
-    for (int i = n->after; i < n->after + n->afters; i++)
+    for (int i = v->first[number]; i < v->first[number + 1]; i++)
         u->front[note] += u->state[first + v->after[i]] != DONE;
     if (u->front[note] == 0) begin(u, list, note);
 }
 
 static bool waits_for(const runner *u, int list, int note)
 {
-    const meg_events *v = u->r->list[list];
+    const meg_packed *v = u->r->list[list];
     return u->at[list] < v->steps && v->step[u->at[list]] == -1 - (note - u->r->first[list]);
 }
 
@@ -117,7 +112,7 @@ static void tell(runner *u, int note)
 /* As far as the list can go. */
 static void advance(runner *u, int list)
 {
-    const meg_events *v = u->r->list[list];
+    const meg_packed *v = u->r->list[list];
     for (; u->at[list] < v->steps; u->at[list]++) {
         int step = v->step[u->at[list]];
         if (step < 0 && u->state[u->r->first[list] - 1 - step] != DONE) return;

@@ -1,5 +1,5 @@
 /* Open spans: see spans.h. */
-#include "plan/program/spans.h"
+#include "plan/events/spans.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,42 +31,48 @@ static int seat_of(const list *l, int64_t lo, int number)
 
 void meg_open_over(meg_open_spans *s, int64_t bytes)
 {
-    while (bytes >> s->shift > MEG_SPAN_CELLS - 2)
-        s->shift++;
-    s->taken = calloc(MEG_SPAN_CELLS / 64, sizeof *s->taken);
-    s->touching = calloc(MEG_SPAN_CELLS, sizeof *s->touching);
-    if (!s->taken || !s->touching) abort();
+    int shift = 0;
+    while (bytes >> shift > MEG_SPAN_CELLS - 2)
+        shift++;
+    for (int i = 0; i < 2; i++) {
+        meg_open_map *m = &s->map[i];
+        m->shift = shift + i * MEG_SPAN_LONG;
+        m->taken = calloc(MEG_SPAN_CELLS / 64, sizeof *m->taken);
+        m->touching = calloc(MEG_SPAN_CELLS, sizeof *m->touching);
+        if (!m->taken || !m->touching) abort();
+    }
 }
 
 /* Cells of lo..hi, the first one and how many; a stretch of no bytes has the one that it lies in. */
-static int cells_of(const meg_open_spans *s, int64_t lo, int64_t hi, int64_t *first)
+static int cells_of(const meg_open_map *m, int64_t lo, int64_t hi, int64_t *first)
 {
-    int64_t last = (hi > lo ? hi - 1 : lo) >> s->shift;
-    *first = lo >> s->shift;
+    int64_t last = (hi > lo ? hi - 1 : lo) >> m->shift;
+    *first = lo >> m->shift;
     return last - *first >= MEG_SPAN_CELLS ? MEG_SPAN_CELLS : (int)(last - *first) + 1;
 }
 
 static void touch_cells(meg_open_spans *s, int64_t lo, int64_t hi, int by)
 {
+    meg_open_map *m = &s->map[(hi - lo) >> s->map[0].shift >= 1 << MEG_SPAN_LONG];
     int64_t first = 0;
-    int count = s->taken ? cells_of(s, lo, hi, &first) : 0;
+    int count = m->taken ? cells_of(m, lo, hi, &first) : 0;
     for (int64_t i = first; i < first + count; i++) {
         size_t cell = (size_t)i % MEG_SPAN_CELLS;
         uint64_t bit = (uint64_t)1 << cell % 64;
-        s->touching[cell] += by;
-        if (s->touching[cell]) s->taken[cell / 64] |= bit;
-        else s->taken[cell / 64] &= ~bit;
+        m->touching[cell] += by;
+        if (m->touching[cell]) m->taken[cell / 64] |= bit;
+        else m->taken[cell / 64] &= ~bit;
     }
 }
 
-static bool is_clear(const meg_open_spans *s, int64_t lo, int64_t hi)
+static bool is_clear(const meg_open_map *m, int64_t lo, int64_t hi)
 {
     int64_t first;
-    int count = cells_of(s, lo, hi, &first);
+    int count = cells_of(m, lo, hi, &first);
     size_t cell = (size_t)first % MEG_SPAN_CELLS;
     while (count > 0) {
         int here = 64 - (int)(cell % 64); /* to the end of the word */
-        uint64_t bits = s->taken[cell / 64] >> cell % 64;
+        uint64_t bits = m->taken[cell / 64] >> cell % 64;
         if (count < here) bits &= ((uint64_t)1 << count) - 1;
         if (bits) return false;
         count -= here;
@@ -104,7 +110,8 @@ void meg_open_drop(meg_open_spans *s, int64_t lo, int64_t hi, int number)
 int meg_open_find(const meg_open_spans *s, int64_t lo, int64_t hi, int count, int **out,
                   size_t *room)
 {
-    if (s->taken && is_clear(s, lo, hi)) return count;
+    bool mapped = s->map[0].taken != NULL;
+    if (mapped && is_clear(&s->map[0], lo, hi) && is_clear(&s->map[1], lo, hi)) return count;
     for (uint64_t sizes = s->sizes; sizes; sizes &= sizes - 1) {
         int i = __builtin_ctzll(sizes);
         const list *l = &s->size[i];
@@ -138,7 +145,9 @@ void meg_open_free(meg_open_spans *s)
 {
     for (int i = 0; i < MEG_SPAN_SIZES; i++)
         free(s->size[i].at);
-    free(s->taken);
-    free(s->touching);
+    for (int i = 0; i < 2; i++) {
+        free(s->map[i].taken);
+        free(s->map[i].touching);
+    }
     *s = (meg_open_spans){0};
 }

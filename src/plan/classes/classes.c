@@ -1,16 +1,17 @@
 /* Classes of ranks: see classes.h.
  *
- * A replica is of a *kind*: its samples are cut as those of others of the kind. One replica of each kind is
- * looked at; each of its ranks gets a hash for each entry, over
+ * A replica is of a *kind*: its samples and shards are cut as those of others of the kind; kinds with the same samples
+ * are of one *sort*. One replica of each sort is looked at; each of its ranks gets a hash for each entry, over
  *
  *     places     stages, and what its position makes, reads and holds of every value (place_segments)
  *     weights    its box of each, how many share it (weigh)
  *     messages   what it sends and receives (send)
  *
- * and one of its shards, which depend on the number of the replica itself.
+ * and one replica of each kind, for its shards, which depend on the number of the replica itself.
  */
-#include "plan/classes.h"
+#include "plan/classes/classes.h"
 #include "base/random.h"
+#include "plan/classes/positions.h"
 #include "plan/distribute/distribute.h"
 #include "plan/partition/placement.h"
 
@@ -24,11 +25,14 @@ typedef struct cut { /* of weights into shards */
 typedef struct sorter {
     const meg_plan *p;
     meg_pool *pool;
-    int kinds;
+    int kinds, sorts;
     int *kind;                      /* (replicas) */
     int *replica;                   /* (kinds) the first of each */
+    int *sort;                      /* (kinds) those that differ in their shards alone are of one */
+    int *specimen;                  /* (sorts) the first replica of each */
+    int *like;                      /* (sorts) the first one whose samples are cut likewise */
     const int64_t *at[MEG_ENTRIES]; /* (replicas + 1) where samples are cut */
-    uint64_t *sign[MEG_ENTRIES];    /* (kinds, ranks of a replica) */
+    uint64_t *sign[MEG_ENTRIES];    /* (sorts, ranks of a replica) */
     uint64_t *shards;               /* (kinds, ranks of a replica) */
     int cuts;
     cut *cut;
@@ -65,15 +69,24 @@ static bool is_idle(const sorter *s, int entry, int replica)
     return s->at[entry][replica] == s->at[entry][replica + 1];
 }
 
-static void add_samples(const meg_entry *e, int replica, uint64_t *h)
+static void add_samples(const meg_entry *e, int replica, bool first, uint64_t *h)
 {
     for (int s = 0; s < e->segments; s++) {
         int n = e->segment[s].dim[MEG_N];
         for (int k = replica * n; k < (replica + 1) * n; k++) {
-            add(h, e->samples[s][k + 1] - e->samples[s][k]);
-            add(h, e->samples[s][k] == 0 && e->samples[s][k + 1] > 0); /* the first one */
+            int64_t lo = e->samples[s][k], hi = e->samples[s][k + 1];
+            add(h, first ? lo == 0 && hi > 0 : hi - lo);
         }
     }
+}
+
+/* Who has the first sample; the first replica may have the copy that counts. */
+static uint64_t first_of(const sorter *s, int replica)
+{
+    uint64_t h = meg_hash(replica == 0 ? "first" : "other");
+    for (int i = 0; i < MEG_ENTRIES; i++)
+        if (is_there(&s->p->entry[i])) add_samples(&s->p->entry[i], replica, true, &h);
+    return h;
 }
 
 static int64_t shard_extent(const cut *c, const meg_plan *p, int64_t own)
@@ -82,22 +95,50 @@ static int64_t shard_extent(const cut *c, const meg_plan *p, int64_t own)
     return c->extent * (own + 1) / all - c->extent * own / all;
 }
 
-static uint64_t kind_of(const sorter *s, int replica, const bool is_apart[MEG_ENTRIES])
+static uint64_t samples_of(const sorter *s, int replica, const bool is_apart[MEG_ENTRIES])
 {
     const meg_plan *p = s->p;
     uint64_t h = meg_hash("replica");
     for (int i = 0; i < MEG_ENTRIES; i++) {
         const meg_entry *e = &p->entry[i];
         if (!is_there(e)) continue;
-        add_samples(e, replica, &h);
+        add_samples(e, replica, false, &h);
         add(&h, is_idle(s, i, replica));
         if (!is_apart[i]) add(&h, replica);
     }
+    return h;
+}
+
+static uint64_t kind_of(const sorter *s, int replica, uint64_t samples)
+{
+    const meg_plan *p = s->p;
+    uint64_t h = meg_hash_word(samples, first_of(s, replica));
     for (int i = 0; i < s->cuts; i++)
         for (int k = 0; k < s->cut[i].ranks; k++)
             add(&h, shard_extent(&s->cut[i], p, (int64_t)replica * s->cut[i].ranks + k));
-    add(&h, replica == 0); /* it may have the copy that counts */
     return h;
+}
+
+static void find_sorts(sorter *s, const meg_classes *c)
+{
+    size_t kinds = (size_t)s->kinds;
+    int *known = meg_pool_alloc(s->pool, kinds * sizeof *known);
+    s->sort = meg_pool_alloc(s->pool, kinds * sizeof *s->sort);
+    s->specimen = meg_pool_alloc(s->pool, kinds * sizeof *s->specimen);
+    s->like = meg_pool_alloc(s->pool, kinds * sizeof *s->like);
+    for (int k = 0; k < s->kinds; k++) {
+        int *at = &s->sort[k];
+        uint64_t first = first_of(s, s->replica[k]);
+        while (*at < s->sorts &&
+               (c->samples[known[*at]] != c->samples[k] || first_of(s, s->specimen[*at]) != first))
+            ++*at;
+        if (*at < s->sorts) continue;
+        int *like = &s->like[s->sorts];
+        while (*like < s->sorts && c->samples[known[*like]] != c->samples[k])
+            ++*like;
+        known[s->sorts] = k;
+        s->specimen[s->sorts++] = s->replica[k];
+    }
 }
 
 static void find_kinds(sorter *s, meg_classes *c)
@@ -106,105 +147,26 @@ static void find_kinds(sorter *s, meg_classes *c)
     uint64_t *known = meg_pool_alloc(s->pool, replicas * sizeof *known);
     c->kind = s->kind = meg_pool_alloc(c->pool, replicas * sizeof *s->kind);
     c->replica = s->replica = meg_pool_alloc(c->pool, replicas * sizeof *s->replica);
+    c->samples = meg_pool_alloc(c->pool, replicas * sizeof *c->samples);
     for (int i = 0; i < MEG_ENTRIES; i++)
         if (is_there(&s->p->entry[i])) c->apart[i] = apart(s->p, &s->p->entry[i]);
     for (int r = 0; r < s->p->replicas; r++) {
-        uint64_t key = kind_of(s, r, c->apart);
+        uint64_t samples = samples_of(s, r, c->apart), key = kind_of(s, r, samples);
         int k = 0;
         while (k < s->kinds && known[k] != key)
             k++;
         if (k == s->kinds) {
             known[s->kinds] = key;
+            c->samples[s->kinds] = samples;
             s->replica[s->kinds++] = r;
         }
         s->kind[r] = k;
     }
     c->kinds = s->kinds;
-}
-
-/* ---- boxes ---- */
-
-enum {
-    BLOCK = 16 /* channels that formats put together */
-};
-
-/* Along pixels it counts on which sides the image ends, since kernels pad there. */
-static void add_box(uint64_t *h, const meg_box *box, const meg_box *whole)
-{
-    for (int a = 0; a < MEG_AXES; a++) {
-        add(h, meg_extent(box, a));
-        if (a == MEG_C) add(h, box->lo[a] % BLOCK);
-        if (a > MEG_C) add(h, 2 * (box->lo[a] == 0) + (box->hi[a] == whole->hi[a]));
-    }
-}
-
-/* What is read for some of the output: how the one lies to the other, too, unless all pixels are read, or
- * become one. */
-static void add_need(uint64_t *h, const meg_box *need, const meg_box *in, const meg_work *w,
-                     const meg_box *out)
-{
-    add_box(h, need, in);
-    for (int a = MEG_D; a < MEG_AXES; a++)
-        if (meg_extent(need, a) != meg_extent(in, a) && meg_extent(out, a) > 1)
-            add(h, meg_extent(in, a) * w->out.lo[a] - meg_extent(out, a) * need->lo[a]);
+    find_sorts(s, c);
 }
 
 /* ---- positions ---- */
-
-static void add_output(uint64_t *h, const meg_entry *e, int value, int position)
-{
-    const meg_graph *g = e->graph;
-    meg_part part = meg_entry_part(e, value, position);
-    meg_box held = meg_entry_held(e, value, position);
-    bool counts = value == g->correct;
-    add_box(h, &part.work.out, &g->value[value].shape);
-    add_box(h, &held, &g->value[value].shape);
-    for (int a = MEG_C; a < MEG_AXES; a++)
-        add(h, part.work.out.lo[a] - held.lo[a]);
-    for (int i = 0; i < g->losses; i++)
-        counts = counts || g->loss[i].value == value;
-    if (counts) add(h, part.copy == 0);
-}
-
-static void add_node(uint64_t *h, const meg_entry *e, const meg_node *v, int position)
-{
-    const meg_graph *g = e->graph;
-    const meg_box *out = &g->value[v->out[0]].shape;
-    meg_work w = meg_entry_work(e, v, position);
-    add_box(h, &w.out, out);
-    for (int a = 0; a < MEG_AXES; a++)
-        add(h, meg_extent(&w.sum, a));
-    for (int k = 0; k < v->inputs; k++) {
-        meg_box need = meg_op_need(g, v, k, &w);
-        add_need(h, &need, &g->value[v->in[k]].shape, &w, out);
-    }
-    for (int k = 0; k < v->outputs; k++)
-        add_output(h, e, v->out[k], position);
-}
-
-/* Who has the step's first sample begins with the running statistics as they were. */
-static bool is_first(const meg_entry *e, int segment, int position)
-{
-    int inner = e->segment[segment].size / e->segment[segment].dim[MEG_N];
-    const int64_t *at = &e->samples[segment][position / inner];
-    return at[0] == 0 && at[1] > 0;
-}
-
-static uint64_t sign_position(const meg_entry *e, int segment, int position)
-{
-    uint64_t h = meg_hash("position");
-    bool states = false;
-    for (int i = 0; i < e->graph->nodes; i++) {
-        if (e->segment_of[i] != segment) continue;
-        add_node(&h, e, &e->graph->node[i], position);
-        const meg_op *op = e->graph->node[i].op;
-        states = states || (meg_op_has(op, MEG_STATE_PASS) && !op->state_first);
-    }
-    if (!states) return h;
-    bool first = meg_segment_first(e, segment, position);
-    add(&h, first ? 1 + is_first(e, segment, position) : 0);
-    return h;
-}
 
 /* Formats of weights are chosen for the model of a position: what it has counts as well. */
 static uint64_t *sign_models(sorter *s, const meg_entry *e, int segment)
@@ -213,7 +175,7 @@ static uint64_t *sign_models(sorter *s, const meg_entry *e, int segment)
     int channels = seg->dim[MEG_C], inner = seg->dim[MEG_D] * seg->dim[MEG_H] * seg->dim[MEG_W];
     uint64_t *model = meg_pool_alloc(s->pool, (size_t)channels * sizeof *model);
     for (int c = 0; c < channels; c++)
-        model[c] = sign_position(e, segment, meg_segment_model(e, segment, c * inner));
+        model[c] = meg_position_sign(e, segment, meg_segment_model(e, segment, c * inner));
     return model;
 }
 
@@ -228,10 +190,16 @@ static void place_segments(sorter *s, const meg_entry *e, uint64_t *sign)
         const meg_segment *seg = &e->segment[g];
         int inner = seg->dim[MEG_D] * seg->dim[MEG_H] * seg->dim[MEG_W];
         const uint64_t *model = sign_models(s, e, g);
-        for (int k = 0; k < s->kinds; k++)
+        size_t all = (size_t)(s->sorts * seg->size);
+        uint64_t *known = meg_pool_alloc(s->pool, all * sizeof *known);
+        for (int k = 0; k < s->sorts; k++)
             for (int i = 0; i < seg->size; i++) {
-                int position = s->replica[k] * seg->size + i;
-                uint64_t own = sign_position(e, g, position);
+                int position = s->specimen[k] * seg->size + i, at = k * seg->size + i;
+                bool again = s->like[k] < k;
+                known[at] = again ? known[s->like[k] * seg->size + i]
+                                  : meg_position_sign(e, g, position);
+                uint64_t own = known[at];
+                meg_position_add_firsts(&own, e, g, position);
                 for (int d = 0; d < e->timetable->directions; d++) {
                     int local = local_at(s, e, d, g, position);
                     uint64_t *h = &sign[k * s->p->each + local];
@@ -260,7 +228,7 @@ static void place_rank(const sorter *s, const meg_entry *e, int rank, uint64_t *
                 int at = meg_mesh_find(meg_entry_mesh(e, d, e->segment_of[v->id]), rank);
                 if (at >= 0) box = meg_box_hull(box, meg_entry_need(e, v, i, at));
             }
-            add_box(h, &box, &x->shape);
+            meg_position_add_box(h, &box, &x->shape);
         }
     }
 }
@@ -322,7 +290,7 @@ static void add_odd(const weights *w, int value)
                 int own = local_at(s, e, d, segment, at);
                 int model = local_at(s, e, d, segment, meg_segment_model(e, segment, at));
                 bool odd = !meg_box_equal(&w->box[own], &w->box[model]);
-                for (int k = 0; k < s->kinds; k++)
+                for (int k = 0; k < s->sorts; k++)
                     add(&w->sign[k * s->p->each + own], odd);
             }
     }
@@ -366,7 +334,7 @@ static void add_sharers(const weights *w, const meg_box *shape, int count)
         add(&team, w->same[i]);
     for (int i = 0; i < count; i++) {
         int local = w->same[i], number = team_number(&w->known[local], team);
-        for (int k = 0; k < s->kinds; k++) {
+        for (int k = 0; k < s->sorts; k++) {
             uint64_t *h = &w->sign[k * s->p->each + local];
             for (int a = 0; a < MEG_AXES; a++)
                 add(h, meg_extent(box, a));
@@ -421,21 +389,22 @@ static void find_cuts(sorter *s, const meg_entry *e)
 /* One end of a message: how much, and where it lies in what the rank has. */
 static void add_end(const sorter *s, uint64_t *sign, int rank, const meg_parcel *m, int64_t what)
 {
-    uint64_t *h = &sign[s->kind[rank / s->p->each] * s->p->each + rank % s->p->each];
+    uint64_t *h = &sign[s->sort[s->kind[rank / s->p->each]] * s->p->each + rank % s->p->each];
     add(h, what);
     add(h, m->from == m->to);
     for (int a = 0; a < MEG_AXES; a++)
         add(h, meg_extent(&m->box, a));
-    add(h, m->box.lo[MEG_C] % BLOCK);
+    add(h, m->box.lo[MEG_C] % MEG_POSITION_BLOCK);
 }
 
 static void send(sorter *s, const meg_entry *e, int value, uint64_t *sign)
 {
     int segment = e->segment_of[e->graph->value[value].maker], size = e->segment[segment].size;
     meg_pool *pool = meg_pool_new();
-    for (int k = 0; k < s->kinds; k++)
+    for (int k = 0; k < s->sorts; k++)
         for (int d = 0; d < e->timetable->directions; d++) {
-            meg_positions to = {.first = s->replica[k] * size, .end = (s->replica[k] + 1) * size};
+            int replica = s->specimen[k];
+            meg_positions to = {.first = replica * size, .end = (replica + 1) * size};
             meg_transfer t = meg_entry_transfer(pool, e, value, d, to);
             for (int64_t i = 0; i < t.messages; i++) {
                 int64_t what = 4 * (int64_t)value + 2 * d;
@@ -453,9 +422,9 @@ static void sign_entry(sorter *s, int number)
     const meg_entry *e = &s->p->entry[number];
     uint64_t *sign = s->sign[number];
     place_segments(s, e, sign);
-    for (int k = 0; k < s->kinds; k++)
+    for (int k = 0; k < s->sorts; k++)
         for (int r = 0; r < s->p->each; r++)
-            place_rank(s, e, s->replica[k] * s->p->each + r, &sign[k * s->p->each + r]);
+            place_rank(s, e, s->specimen[k] * s->p->each + r, &sign[k * s->p->each + r]);
     weigh(s, e, sign);
     for (int i = 0; i < e->graph->values; i++)
         if (e->exchange_number[i] >= 0) send(s, e, i, sign);
@@ -465,8 +434,9 @@ static void sign_entry(sorter *s, int number)
 static uint64_t sign_rank(const sorter *s, int kind, int local)
 {
     const meg_plan *p = s->p;
-    int at = kind * p->each + local, like = s->kind[p->replicas - 1] * p->each + local;
-    uint64_t h = s->shards[at];
+    int at = s->sort[kind] * p->each + local;
+    int like = s->sort[s->kind[p->replicas - 1]] * p->each + local;
+    uint64_t h = s->shards[kind * p->each + local];
     for (int i = 0; i < MEG_ENTRIES; i++) {
         if (!is_there(&p->entry[i])) continue;
         bool idle = is_idle(s, i, s->replica[kind]);
@@ -535,8 +505,8 @@ meg_classes *meg_classes_new(const meg_plan *p)
         if (p->options.zero) find_cuts(&s, e);
     }
     find_kinds(&s, c);
-    size_t all = (size_t)s.kinds * (size_t)p->each;
-    s.shards = meg_pool_alloc(s.pool, all * sizeof *s.shards);
+    size_t each = (size_t)p->each, all = (size_t)s.sorts * each;
+    s.shards = meg_pool_alloc(s.pool, (size_t)s.kinds * each * sizeof *s.shards);
     for (int i = 0; i < MEG_ENTRIES; i++) {
         if (!is_there(&p->entry[i])) continue;
         s.sign[i] = meg_pool_alloc(s.pool, all * sizeof *s.sign[i]);

@@ -7,14 +7,14 @@
  *
  * What can happen does not depend on the order in which ranks are looked at, so one order is enough.
  */
-#ifndef MEG_PLAN_PROGRAM_REHEARSAL_H
-#define MEG_PLAN_PROGRAM_REHEARSAL_H
+#ifndef MEG_PLAN_EVENTS_REHEARSAL_H
+#define MEG_PLAN_EVENTS_REHEARSAL_H
 
-#include "plan/program/events.h"
+#include "plan/events/packed.h"
 
 typedef struct meg_rehearsal {
     int lists;
-    const meg_events **list; /* (lists) several may be the same */
+    const meg_packed **list; /* (lists) several may be the same */
     int *first;              /* (lists + 1) notes of all lists are numbered one after the other */
     int *partner;            /* (notes) SEND, RECV: the other side; REDUCE: its meeting */
     int meetings;

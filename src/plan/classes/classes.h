@@ -13,20 +13,21 @@
  * are looked at once, so that a job of thousands of replicas takes no longer. Where in doubt, ranks are
  * of different classes. (A class is known by a hash of 64 bits of all that.)
  */
-#ifndef MEG_PLAN_CLASSES_H
-#define MEG_PLAN_CLASSES_H
+#ifndef MEG_PLAN_CLASSES_CLASSES_H
+#define MEG_PLAN_CLASSES_CLASSES_H
 
 #include "plan/program/plan.h"
 
 typedef struct meg_classes {
     meg_pool *pool;
     int ranks, count;
-    int *of;      /* (ranks) */
-    int *last;    /* (count) the last rank of each, which stands for it */
-    int *size;    /* (count) how many ranks each has */
-    int kinds;    /* of replicas: those of one kind cut their samples alike */
-    int *kind;    /* (replicas) */
-    int *replica; /* (kinds) the first of each */
+    int *of;           /* (ranks) */
+    int *last;         /* (count) the last rank of each, which stands for it */
+    int *size;         /* (count) how many ranks each has */
+    int kinds;         /* of replicas: those of one kind cut their samples alike */
+    int *kind;         /* (replicas) */
+    int *replica;      /* (kinds) the first of each */
+    uint64_t *samples; /* (kinds) a hash of how samples are cut: kinds may differ in shards alone */
     bool apart
         [MEG_ENTRIES]; /* no messages go from replica to replica; else each is a kind of its own */
 } meg_classes;
