@@ -14,7 +14,7 @@ import reference  # noqa: E402
 from keras import layers as L  # noqa: E402
 
 import megalith  # noqa: E402
-from megalith import _library, check, losses, onnx_file, optimizers  # noqa: E402
+from megalith import check, losses, onnx_file, optimizers  # noqa: E402
 from megalith.capture.keras import capture  # noqa: E402
 
 O, STEPS, BATCH = keras.optimizers, 20, 8
@@ -123,7 +123,6 @@ def test_losses(kind):
     np.testing.assert_allclose(got, want, rtol=SAME)
 
 
-@pytest.mark.skipif(not _library.has("meg_step"), reason="this library has no meg_step yet")
 @pytest.mark.parametrize("end", ["softmax", None])
 def test_predict(end):
     """What the loss took from the end of the network is there again."""
