@@ -9,10 +9,10 @@
 `megalith run -np 4 train.py` runs the same script on four ranks. docs/python.md is the guide.
 """
 from . import callbacks, check
-from ._library import Interrupted, MegalithError, NotFinite
+from ._library import BadData, Interrupted, MegalithError, NotFinite
 from .context import init, rank, size
-from .data import BadData
+from .loaders import distribute
 from .model import Model
 from .net import CaptureError
 
-__all__ = ["BadData", "CaptureError", "Interrupted", "MegalithError", "Model", "NotFinite", "callbacks", "check", "init", "rank", "size"]
+__all__ = ["BadData", "CaptureError", "Interrupted", "MegalithError", "Model", "NotFinite", "callbacks", "check", "distribute", "init", "rank", "size"]
