@@ -1,8 +1,9 @@
 """This process among those of the job. Opened when it is first needed, once: MPI can begin only once.
 
-    import megalith
-    megalith.init(threads=4, log="info")     # before anything else, if the defaults will not do
-    print(megalith.rank(), megalith.size())
+    >>> import megalith
+    >>> context = megalith.init()             # before anything else: threads=4, log="info", if the defaults will not do
+    >>> megalith.rank(), megalith.size()
+    (0, 1)
 
 Started by `megalith run -np 4 train.py` (or mpirun, srun) there are four such processes, each of which runs the whole
 script; plain `python train.py` is one, with all cores.

@@ -1,9 +1,15 @@
 """`megalith.Model`: a user's own PyTorch or Keras model, trained by the C library on one rank or many.
 
-    model = megalith.Model(net, example=torch.zeros(1, 3, 224, 224))
-    model.compile(optimizer="sgd", loss="cross_entropy", lr=0.1)
-    history = model.fit(x, y, batch_size=64, epochs=3)
-    net = model.unwrap()                       # the same object, with the trained weights
+    >>> import torch
+    >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(4 * 36, 2))
+    >>> model = Model(net, example=torch.zeros(1, 3, 8, 8))
+    >>> model.compile(optimizer="sgd", loss="cross_entropy", lr=0.1)
+    >>> history = model.fit(torch.randn(32, 3, 8, 8), torch.arange(32) % 2, batch_size=8, epochs=2, verbose=0)
+    >>> sorted(history.history), len(history.epoch)
+    (['accuracy', 'loss', 'lr'], 2)
+    >>> model.predict(torch.zeros(5, 3, 8, 8)).shape
+    (5, 2)
+    >>> net = model.unwrap()                       # the same object, with the trained weights
 
 A plan is for a number of samples per step, so graph, plan and trainer are made when `fit`, `evaluate` or `predict` know
 it. Weights stay with the trainer until `unwrap` or `state_dict` ask for them.

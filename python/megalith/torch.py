@@ -1,12 +1,13 @@
 """The user's own loop, loss and optimizer: `megalith.torch.Module` computes a module's forward and backward by the C library.
 
-    model = megalith.torch.Module(net, example=x)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-    for x, y in loader:
-        loss = my_loss(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    >>> net, loader = torch.nn.Linear(4, 1), [(torch.randn(8, 4), torch.ones(8, 1)) for _ in range(3)]
+    >>> model = Module(net, example=torch.zeros(1, 4))
+    >>> optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    >>> for x, y in loader:
+    ...     loss = (model(x) - y).abs().mean()
+    ...     optimizer.zero_grad()
+    ...     loss.backward()
+    ...     optimizer.step()
 
 Parameters are those of `net`: the library gets a copy before each step, and its gradients come back as `.grad`. On many ranks
 all have the outputs and the gradients, so that every rank computes the same loss and the same update.
