@@ -342,12 +342,120 @@ static void extremes(void **state)
     }
 }
 
+/* ---- parts: two boxes of one value, each in a format of its own ---- */
+
+typedef struct part_case {
+    int64_t from[2], to[2]; /* channels */
+    int shifted;            /* pixels: the boxes overlap in a part */
+    int blocked;            /* bits: the source, the target */
+} part_case;
+
+static meg_box part_box(const int64_t channels[2], int64_t row)
+{
+    meg_box b = meg_box_of(2, 1, 2, 5, 6);
+    b.lo[MEG_C] = channels[0], b.hi[MEG_C] = channels[1];
+    b.lo[MEG_H] += row, b.hi[MEG_H] += row;
+    b.lo[MEG_W] += 2 * row, b.hi[MEG_W] += 2 * row;
+    return b;
+}
+
+/* Where an element of the value lies in a tensor of box b; -1: it has none. */
+static int64_t element(const meg_box *b, int block, const int64_t p[MEG_AXES])
+{
+    for (int a = 0; a < MEG_AXES; a++)
+        if (p[a] < b->lo[a] || p[a] >= b->hi[a]) return -1;
+    int64_t pixel = ((p[MEG_D] - b->lo[MEG_D]) * meg_extent(b, MEG_H) + p[MEG_H] - b->lo[MEG_H]) *
+                        meg_extent(b, MEG_W) +
+                    p[MEG_W] - b->lo[MEG_W];
+    return place(b, block, p[MEG_N] - b->lo[MEG_N], p[MEG_C] - b->lo[MEG_C], pixel);
+}
+
+static void set_elements(const meg_box *b, int block, float *x, float first)
+{
+    int64_t p[MEG_AXES];
+    for (int64_t i = 0; i < meg_box_size(b); i++) {
+        int64_t rest = i;
+        for (int a = MEG_AXES - 1; a >= 0; rest /= meg_extent(b, a--))
+            p[a] = b->lo[a] + rest % meg_extent(b, a);
+        x[element(b, block, p)] = first + (float)i;
+    }
+}
+
+/* Each element that both have is the source's, or the sum; all others are as they were. */
+static void judge_part(const meg_request *r, const int block[2], const float *x, const float *got)
+{
+    const meg_box *from = &r->box[r->code == MEG_ADD ? MEG_X + 1 : MEG_X], *to = &r->box[MEG_Y];
+    size_t floats = (size_t)meg_format_bytes(r->format[MEG_Y], to, MEG_F32) / sizeof(float);
+    float *old = calloc(floats, sizeof *old);
+    int64_t p[MEG_AXES];
+    set_elements(to, block[1], old, 1000);
+    for (int64_t i = 0; i < meg_box_size(to); i++) {
+        int64_t rest = i;
+        for (int a = MEG_AXES - 1; a >= 0; rest /= meg_extent(to, a--))
+            p[a] = to->lo[a] + rest % meg_extent(to, a);
+        int64_t here = element(to, block[1], p), there = element(from, block[0], p);
+        float add = r->code == MEG_ADD ? old[here] : 0;
+        float want = there < 0 ? old[here] : x[there] + add;
+        if (got[here] != want)
+            fail_msg("channel %d of block %d from block %d: %g, should be %g", (int)p[MEG_C],
+                     block[1], block[0], (double)got[here], (double)want);
+        old[here] = 0;
+    }
+    for (size_t i = 0; i < floats; i++) /* lanes behind the last channel */
+        if (old[i] != 0) fail_msg("float %zu of the old tensor was not looked at", i);
+    free(old);
+}
+
+static void one_part(meg_device *d, const part_case *c, bool add)
+{
+    int block[] = {c->blocked & 1 ? cpu_of(d)->block : 1, c->blocked & 2 ? cpu_of(d)->block : 1};
+    meg_request r = {.code = add ? MEG_ADD : MEG_COPY};
+    int source = add ? MEG_X + 1 : MEG_X;
+    r.box[MEG_X] = r.box[MEG_Y] = part_box(c->to, 0);
+    r.box[source] = part_box(c->from, c->shifted);
+    r.format[MEG_X] = r.format[MEG_Y] = meg_format_blocked(block[1]);
+    r.format[source] = meg_format_blocked(block[0]);
+    char *x = aligned_memory(meg_format_bytes(r.format[source], &r.box[source], MEG_F32));
+    int64_t bytes = meg_format_bytes(r.format[MEG_Y], &r.box[MEG_Y], MEG_F32);
+    char *y = aligned_memory(bytes);
+    memset(y, 0, (size_t)bytes);
+    set_elements(&r.box[source], block[0], (float *)x, 1);
+    set_elements(&r.box[MEG_Y], block[1], (float *)y, 1000);
+    void *at[MEG_OPERANDS] = {[MEG_X] = y, [MEG_Y] = y};
+    at[source] = x;
+    launch(d, &r, at);
+    judge_part(&r, block, (float *)x, (float *)y);
+    free(x);
+    free(y);
+}
+
+static void parts(void **state)
+{
+    static const int64_t channels[][2] = {{0, 4},  {0, 16}, {0, 40},  {12, 24}, {3, 5},
+                                          {5, 37}, {8, 24}, {16, 40}, {39, 40}};
+    enum {
+        COUNT = sizeof channels / sizeof *channels
+    };
+    for (int i = 0; i < COUNT * COUNT * 8; i++) {
+        part_case c = {.shifted = i / 4 % 2, .blocked = i % 4};
+        memcpy(c.from, channels[i / 8 % COUNT], sizeof c.from);
+        memcpy(c.to, channels[i / 8 / COUNT], sizeof c.to);
+        /* Of whole tensors only like formats are summed: the kernel asks for a copy first. */
+        bool same = !c.shifted && memcmp(c.from, c.to, sizeof c.to) == 0;
+        for (int team = 0; team < TEAMS; team++) {
+            one_part(devices(state)[team], &c, false);
+            if (!same || c.blocked % 3 == 0) one_part(devices(state)[team], &c, true);
+        }
+    }
+}
+
 static int all(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies),         cmocka_unit_test(instructions),
         cmocka_unit_test(weight_formats), cmocka_unit_test(large_tensors),
         cmocka_unit_test(functions),      cmocka_unit_test(extremes),
+        cmocka_unit_test(parts),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

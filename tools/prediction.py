@@ -135,7 +135,7 @@ def probe(folder, only):
     for ranks in sorted({c["ranks"] for c in cases("")}):
         path = book(folder, ranks, "machine")
         if not os.path.exists(path):
-            megalith("probe", f"--threads 1 --seconds 12 --prices {path}", ranks)
+            megalith("probe", f"--threads 1 --seconds 30 --prices {path}", ranks)
         shutil.copy(path, book(folder, ranks, "models"))
     for _ in range(PASSES):
         for c in cases(only):

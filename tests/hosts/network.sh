@@ -31,6 +31,10 @@ fi
 
 count=$2 rate=$3 folder=$4
 shift 4
+case $rate in
+*gbit) burst=128kb ;;
+*) burst=32kb ;;
+esac
 mkdir -p /run/netns
 mount -t tmpfs none /run/netns
 if ! why=$(ip link add switch type bridge 2>&1); then
@@ -49,9 +53,10 @@ while [ $i -lt "$count" ]; do
     ip -n h$i addr add 10.77.0.$((10 + i))/24 dev eth0
     ip -n h$i link set eth0 up
     ip -n h$i link set lo up
-    # Both ends of the cable send at that rate at most.
-    if ! why=$(tc -n h$i qdisc add dev eth0 root tbf rate "$rate" burst 256kb latency 50ms 2>&1 &&
-               tc qdisc add dev port$i root tbf rate "$rate" burst 256kb latency 50ms 2>&1); then
+    # Both ends of the cable send at that rate at most, about a millisecond's worth of it at once.
+    limit="tbf rate $rate burst $burst latency 50ms"
+    if ! why=$(tc -n h$i qdisc add dev eth0 root $limit 2>&1 &&
+               tc qdisc add dev port$i root $limit 2>&1); then
         echo "no hosts: links cannot be limited here: $why"
         exit 77
     fi

@@ -4,6 +4,9 @@
  *
  *     inside    0-1 2-3 ..      neighbours on a node; on all nodes at once
  *     between   0-4 1-5 ..      the ranks of a node with those of the next one
+ *
+ * Both ways at once between more than two nodes go round a ring, as sums do: what comes is of another node than
+ * where one's own goes. Some libraries are half as quick where two ranks send to each other.
  */
 #include "exec/probe/links.h"
 #include "base/clock.h"
@@ -22,7 +25,8 @@ enum {
 };
 
 static const double PATIENCE = 0.05; /* seconds of a size, where the machine is busy */
-static const double SLOW = 0.02; /* seconds of a message, above which larger ones are as quick a byte */
+static const double SLOW =
+    0.02; /* seconds of a message, above which larger ones are as quick a byte */
 static const int64_t SIZES[] = {1, 1 << 10, 1 << 14, 1 << 17, 1 << 20, 1 << 22};
 
 enum {
@@ -34,11 +38,12 @@ typedef struct probing {
     meg_comm *comm;
     meg_error *error;
     bool inside;
-    int pairs;    /* at once */
-    int partner;  /* -1: this rank looks on */
-    bool first;   /* of the two */
-    bool both;    /* messages go both ways at once */
-    char *memory; /* twice AREA: what goes, what comes */
+    int pairs;     /* at once */
+    int partner;   /* -1: this rank looks on */
+    bool first;    /* of the two */
+    bool both;     /* messages go both ways at once: */
+    int to, from;  /* partner; or, round a ring, others */
+    char *memory;  /* twice AREA: what goes, what comes */
     double *trial; /* (TRIALS) seconds */
 } probing;
 
@@ -79,6 +84,32 @@ static void find_partner(probing *p)
     p->partner = p->inside ? rank_at(c, node, index ^ 1) : rank_at(c, node ^ 1, index);
     p->first = (p->inside ? index : node) % 2 == 0;
     if (pair >= p->pairs) p->partner = -1;
+    p->to = p->from = p->partner;
+}
+
+static int nodes_of(const meg_comm *c)
+{
+    int most = 0;
+    for (int r = 0; r < meg_comm_size(c); r++)
+        if (meg_comm_node(c)[r] > most) most = meg_comm_node(c)[r];
+    return most + 1;
+}
+
+/* More than two nodes, all with as many ranks. */
+static bool has_ring(const probing *p)
+{
+    const meg_comm *c = p->comm;
+    int nodes = nodes_of(c);
+    return p->both && !p->inside && nodes > 2 && meg_comm_size(c) == nodes * p->pairs;
+}
+
+static void find_ring(probing *p)
+{
+    const meg_comm *c = p->comm;
+    int me = meg_comm_rank(c), index = index_of(c, me), nodes = nodes_of(c);
+    int node = meg_comm_node(c)[me];
+    p->to = rank_at(c, (node + 1) % nodes, index);
+    p->from = rank_at(c, (node + nodes - 1) % nodes, index);
 }
 
 /* The memory of the i-th trial. */
@@ -101,9 +132,8 @@ static meg_status two_ways(const probing *p, char *at, int64_t bytes)
 {
     meg_letter *sent = NULL, *came = NULL;
     for (int i = 0; i < EXCHANGES; i++) {
-        MEG_TRY(p->error,
-                meg_comm_recv(p->comm, p->error, p->partner, TAG, at + AREA, bytes, &came));
-        MEG_TRY(p->error, meg_comm_send(p->comm, p->error, p->partner, TAG, at, bytes, &sent));
+        MEG_TRY(p->error, meg_comm_recv(p->comm, p->error, p->from, TAG, at + AREA, bytes, &came));
+        MEG_TRY(p->error, meg_comm_send(p->comm, p->error, p->to, TAG, at, bytes, &sent));
         MEG_TRY(p->error, meg_comm_wait(p->comm, p->error, &sent));
         MEG_TRY(p->error, meg_comm_wait(p->comm, p->error, &came));
     }
@@ -140,13 +170,30 @@ static meg_status time_pair(const probing *p, int64_t bytes, double *out)
     return MEG_OK;
 }
 
+/* The same round a ring, where the first trial says how many there shall be. */
+static meg_status time_ring(const probing *p, int64_t bytes, double *out)
+{
+    int count = FEWEST;
+    for (int i = 0; i < count; i++) {
+        double start = meg_clock();
+        MEG_TRY(p->error, two_ways(p, place_of(p, i, bytes), bytes));
+        p->trial[i] = (meg_clock() - start) / EXCHANGES;
+        if (i > 0) continue;
+        count = (int)fmin(fmax(PATIENCE / (EXCHANGES * p->trial[0]), FEWEST), TRIALS);
+        MEG_TRY(p->error, meg_comm_share(p->comm, p->error, 0, &count, sizeof count));
+    }
+    *out = middle(p->trial, count);
+    return MEG_OK;
+}
+
 /* The median over the pairs. */
 static meg_status time_all(const probing *p, int64_t bytes, double *out)
 {
     double mine;
     int ranks = meg_comm_size(p->comm), count = 0;
     MEG_TRY(p->error, meg_comm_barrier(p->comm, p->error));
-    MEG_TRY(p->error, time_pair(p, bytes, &mine));
+    if (has_ring(p)) MEG_TRY(p->error, time_ring(p, bytes, &mine));
+    else MEG_TRY(p->error, time_pair(p, bytes, &mine));
     double *all = calloc((size_t)ranks, sizeof *all);
     MEG_CHECK(p->error, all, MEG_ENOMEM, "no memory for the times of %d ranks", ranks);
     meg_status status = meg_comm_gather(p->comm, p->error, &mine, sizeof mine, all);
@@ -165,14 +212,15 @@ static meg_status probe_pairs(probing *p, meg_prices *book)
     double seconds[COUNT], latency = INFINITY;
     int count = 0;
     find_partner(p);
+    if (has_ring(p)) find_ring(p);
     MEG_TRY(p->error, time_all(p, SIZES[0], &seconds[0])); /* the first time does not count */
     while (count < COUNT && (count < 2 || seconds[count - 1] < SLOW)) {
         MEG_TRY(p->error, time_all(p, SIZES[count], &seconds[count]));
         latency = fmin(latency, seconds[count++]);
     }
-    int used = snprintf(line, LINE, "%s latency=%.3g pairs=%d%s at=",
-                        p->inside ? "inside" : "between", latency, p->pairs,
-                        p->both ? " both=yes" : "");
+    int used = snprintf(line, LINE,
+                        "%s latency=%.3g pairs=%d%s at=", p->inside ? "inside" : "between", latency,
+                        p->pairs, p->both ? " both=yes" : "");
     for (int i = 1; i < count; i++) {
         double rate = (double)SIZES[i] / fmax(seconds[i] - latency, seconds[i] / 4);
         used += snprintf(line + used, (size_t)(LINE - used), "%s%lld:%.3g", i > 1 ? "," : "",
@@ -198,10 +246,8 @@ static meg_status probe_kind(probing *p, meg_prices *book)
 
 meg_status meg_links_probe(meg_comm *c, meg_error *e, meg_prices *book)
 {
-    probing p = {.comm = c,
-                 .error = e,
-                 .memory = calloc(2, AREA),
-                 .trial = calloc(TRIALS, sizeof *p.trial)};
+    probing p = {
+        .comm = c, .error = e, .memory = calloc(2, AREA), .trial = calloc(TRIALS, sizeof *p.trial)};
     if (!p.memory || !p.trial) meg_fail(e, MEG_ENOMEM, "no memory for a message");
     else meg_error_clear(e);
     meg_status status = meg_comm_agree(c, e);

@@ -26,8 +26,8 @@ static const double PATIENCE = 4; /* times as long may a probe take where others
 enum {
     LEAST = 3, /* steps */
     MOST = 24,
-    LOOPS = 6, /* of */
-    BUNCHES = 3, /* of turns of the reference loop */
+    LOOPS = 6,     /* of */
+    BUNCHES = 3,   /* of turns of the reference loop */
     MOST_RANKS = 8 /* that run a row together: its layers are not cut into more parts */
 };
 
@@ -52,6 +52,8 @@ static const row spread[] = {
     {"cnn", "", "batch=4"},
     {"resnet-cifar", "depth=8", "batch=4 momentum=0.9"},
     {"cosmoflow", "image=4x32x32x32 pools=4", "batch=2 optimizer=adamw"},
+    {"unet3d", "image=1x16x16x16 width=16", "batch=2 momentum=0.9 norm=1 micro=2 phases=no"},
+    {"unet3d", "image=1x16x16x16 width=8", "batch=4 momentum=0.9 mesh=d%d"},
     {"amoebanet-d", "image=3x64x64 layers=3 filters=64 classes=100", "batch=4 momentum=0.9"},
     {"gpt", "tokens=256 classes=500 layers=1 width=384 heads=6", "batch=2 momentum=0.9"},
     {"resnet50", "image=3x128x128 classes=100", "batch=1 momentum=0.9"},
@@ -59,6 +61,13 @@ static const row spread[] = {
      "batch=4 optimizer=adamw"},
     {"vgg11", "image=3x128x128 width=64 hidden=256 classes=100", "batch=1 momentum=0.9"},
     {"unet", "image=3x128x128 width=16 bn", "batch=2"},
+    {"unet3d", "image=1x32x32x32 width=16", "batch=1 momentum=0.9"},
+    {"unet3d", "image=1x16x16x16 width=16", "batch=2 momentum=0.9 mesh=c%d channels=filter"},
+    {"alexnet", "image=3x64x64 classes=100", "batch=6 momentum=0.9 micro=2"},
+    {"alexnet", "image=3x64x64 classes=100", "batch=12 momentum=0.9 replicas=%d zero=3"},
+    {"gpt", "tokens=64 classes=500 layers=1 width=256 heads=8", "batch=2 momentum=0.9 mesh=w%d"},
+    {"relaynet", "image=1x32x32", "batch=2 momentum=0.9"},
+    {"inception-v3", "image=3x75x75 aux=0 classes=100", "batch=2 momentum=0.9"},
     {"cosmoflow", "image=4x48x48x48 pools=4", "batch=1 momentum=0.9"},
 };
 
@@ -73,7 +82,7 @@ typedef struct probing {
     double begin, ran; /* when it began, by both clocks */
     meg_timings *timings;
     meg_probe_host alone, together; /* what issuing takes */
-    meg_drift *drift; /* NULL: a kind of plain C, not made for speed */
+    meg_drift *drift;               /* NULL: a kind of plain C, not made for speed */
     meg_rates rates;
 } probing;
 
@@ -105,8 +114,8 @@ static meg_status probe_row(probing *p, const row *r, meg_probe_host *host)
     char words[256];
     const char *mark = strstr(r->plan, "%d");
     meg_profile profile = meg_profile_of(p->device);
-    meg_probe_site site = {p->device, mark ? p->comm : NULL, ROW * p->seconds, LEAST, MOST, host, p->drift,
-                           p->rates.turn_work};
+    meg_probe_site site = {p->device, mark ? p->comm : NULL, ROW * p->seconds, LEAST, MOST, host,
+                           p->drift,  p->rates.turn_work};
     meg_world world = {mark ? meg_comm_rank(p->comm) : 0, mark ? ranks_of(p) : 1};
     int before = (int)(mark ? mark - r->plan : (ptrdiff_t)strlen(r->plan));
     snprintf(words, sizeof words, "%.*s", before, r->plan);

@@ -16,8 +16,8 @@ enum {
 };
 
 static const double DISTURBED = 1.2; /* times the median of the steps */
-static const double BELIEF = 0.1; /* what a belief counts, where a measurement counts 1 */
-static const double MOST_OFF = 3; /* times off the machine's rates may large kernels be */
+static const double BELIEF = 0.1;    /* what a belief counts, where a measurement counts 1 */
+static const double MOST_OFF = 3;    /* times off the machine's rates may large kernels be */
 
 typedef struct launch {
     const meg_prepared *kernel;
@@ -299,7 +299,7 @@ static const char *impl_of(const char *family)
 
 /* What is believed of kernels far larger than the largest that was measured: that they are as much slower than
  * the machine's rates say as that one, within limits. It keeps few or small samples from being drawn out to
- * nonsense. */
+ * nonsense. What no cache holds comes at the memory's pace at best, however quick the small ones were. */
 static int believe(const timing *list, size_t count, const meg_rates *rates, meg_fit_sample *out)
 {
     static const double LARGER[] = {16, 256, 4096};
@@ -307,15 +307,17 @@ static int believe(const timing *list, size_t count, const meg_rates *rates, meg
     int beliefs = sizeof LARGER / sizeof *LARGER;
     for (size_t i = 1; i < count; i++)
         if (list[i].traffic > most->traffic) most = &list[i];
-    meg_price_query q = {.impl = impl_of(most->family),
-                         .flops = most->flops,
-                         .traffic = most->traffic};
+    meg_price_query q = {
+        .impl = impl_of(most->family), .flops = most->flops, .traffic = most->traffic};
     double guess = fmax(meg_rates_guess(rates, &q), 1e-9);
     double off = fmin(fmax(most->seconds / guess, 1 / MOST_OFF), MOST_OFF);
     double fixed = fmax(most->seconds - off * guess, 0); /* what a small kernel takes besides */
-    for (int i = 0; i < beliefs; i++)
-        out[i] = sample_of(LARGER[i] * q.flops, LARGER[i] * q.traffic,
-                           fixed + LARGER[i] * off * guess, BELIEF);
+    for (int i = 0; i < beliefs; i++) {
+        double flops = LARGER[i] * q.flops, traffic = LARGER[i] * q.traffic;
+        out[i] = sample_of(flops, traffic, fixed + LARGER[i] * off * guess, BELIEF);
+        if (out[i].figure[MEG_TERM_FAR] > 0)
+            out[i].seconds = fmax(out[i].seconds, traffic / rates->bandwidth);
+    }
     return beliefs;
 }
 
