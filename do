@@ -307,10 +307,10 @@ wheel)
     .venv-wheel/bin/pip wheel --quiet --no-deps --wheel-dir "$folder" . || fail "pip could not build the wheel"
     # Which MPI there is, is the machine's business: the plug-ins load it when a launcher asks for one. What the others need lies
     # beside them already (cmake/Install.cmake); second copies would be two OpenMPs in one process.
-    words="--wheel-dir dist"
+    raw=$(ls "$folder"/*.whl) words="--wheel-dir dist"
     for library in mpi mpich gomp OpenCL udev z; do words="$words --exclude lib$library.so.*"; done
     set -f # the stars are auditwheel's
-    PATH=$PWD/.venv-wheel/bin:$PATH auditwheel repair $words "$(ls -d "$folder"/*)" > "$folder.log" 2>&1 ||
+    PATH=$PWD/.venv-wheel/bin:$PATH auditwheel repair $words "$raw" > "$folder.log" 2>&1 ||
         { cat "$folder.log" >&2; fail "auditwheel could not repair it"; }
     set +f
     made=$(ls -t dist/*.whl | head -n 1)

@@ -17,4 +17,5 @@ from .loaders import distribute
 from .model import Model
 from .net import CaptureError
 
-__all__ = ["BadData", "CaptureError", "Interrupted", "MegalithError", "Model", "NotFinite", "callbacks", "check", "distribute", "init", "rank", "size"]
+__all__ = ["BadData", "CaptureError", "Interrupted", "MegalithError", "Model", "NotFinite", "callbacks", "check", "distribute",
+           "init", "rank", "size"]

@@ -69,16 +69,20 @@ def launched() -> bool:
     return any(n in os.environ for n in names)
 
 
+MARKS = {"OMPI_COMM_WORLD_SIZE": "Open MPI", "PMI_RANK": "MPICH"}  # of launchers, as src/comm/open.c has them
+
+
 def _check_mpi4py() -> None:
     """mpi4py that has begun another MPI than the launcher's would be alone, and so would we beside it."""
     MPI = sys.modules.get("mpi4py.MPI")
-    if MPI is None or not launched() or "MEGALITH_MPI" in os.environ:
+    wanted = next((name for mark, name in MARKS.items() if mark in os.environ), None)
+    if MPI is None or wanted is None or "MEGALITH_MPI" in os.environ:
         return
-    name, wanted = MPI.get_vendor()[0], "Open MPI" if "OMPI_COMM_WORLD_SIZE" in os.environ else "MPICH"
-    if "PMIX_RANK" not in os.environ and name in ("Open MPI", "MPICH") and name != wanted:
-        abi = wanted.replace(" ", "").lower()
+    name = MPI.get_vendor()[0]
+    if name in MARKS.values() and name != wanted:
+        word, abi = (n.replace(" ", "").lower() for n in (name, wanted))
         raise MegalithError(f"mpi4py has loaded {name}, but {wanted}'s launcher started this job: set MPI4PY_MPIABI={abi}, or start it "
-                            f"with {name}'s (megalith run --mpi {name.replace(' ', '').lower()})")
+                            f"with {name}'s (megalith run --mpi {word})")
 
 
 def init(comm: Any = None, **options: Any) -> Context:
