@@ -292,12 +292,14 @@ test-python)
     # The full log on a terminal's side is long: its closing line says how many passed.
     .venv-python/bin/python -m pytest -q --doctest-modules python/megalith python/tests
     .venv-python/bin/python -m pytest -q --doctest-modules python/megalith/capture/keras python/tests/keras
-    for backend in tensorflow jax; do
-        export KERAS_BACKEND=$backend
-        [ $backend = jax ] && packages=jax || packages=tensorflow-cpu
-        environment .venv-python-$backend $backend,keras.layers,pytest $packages keras pytest
-        .venv-python-$backend/bin/python -m pytest -q python/tests/keras
-    done
+    export KERAS_BACKEND=tensorflow
+    environment .venv-python-tensorflow tensorflow,keras.layers,pytest tensorflow-cpu keras pytest
+    .venv-python-tensorflow/bin/python -m pytest -q python/tests/keras
+    # JAX compiles each operator of each shape: three networks in double, and what is put on attention. In float the rule wants
+    # the framework's own error on one thread and on two, and JAX has no such setting.
+    export KERAS_BACKEND=jax JAX_ENABLE_X64=1
+    environment .venv-python-jax jax,keras.layers,pytest jax keras pytest
+    .venv-python-jax/bin/python -m pytest -q python/tests/keras -k "test_double and (unet or cnn3d or gpt) or unwrap or masked or own_parts"
     ;;
 wheel)
     need $packages_build
