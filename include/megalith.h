@@ -193,7 +193,7 @@ meg_status meg_plan_resume(meg_graph *g, const meg_data *d, const char *options,
                            meg_plan **out);
 int64_t meg_plan_bytes(const meg_plan *p);  /* predicted peak of the arena of this rank */
 double meg_plan_seconds(const meg_plan *p); /* predicted seconds per step */
-/* Not collective. Does this rank read sample `index` of a batch: any input or target of it? */
+/* Not collective. Does this rank read sample `index` of a batch, or of a smaller one: any input or target of it? */
 bool meg_plan_reads(const meg_plan *p, int64_t index);
 /* Not collective. Writes "summary" or "program" (every instruction) as text. */
 meg_status meg_plan_print(const meg_plan *p, const char *what, FILE *out);
@@ -284,7 +284,7 @@ meg_status meg_predict(meg_trainer *t, meg_data *d, meg_tensor *output);
 
 /* Collective. A training step for a loss that the caller computes: the graph ends with the loss "outside". Forward in training
  * mode (batch statistics, dropout) gives the outputs, by name (NULL: the first), as meg_predict does. `input` has the whole batch
- * of all ranks, by the names of the inputs; a tensor of which this rank reads nothing may have `data` NULL. It must stay until meg_backward
+ * of all ranks, by the names of the inputs; a tensor of which this rank reads nothing (meg_plan_reads) may have `data` NULL. It must stay until meg_backward
  * returns. Where the batch goes in several micro-batches, all go forward first: schedule=gpipe. */
 meg_status meg_forward(meg_trainer *t, int inputs, const meg_tensor input[], int outputs,
                        meg_tensor output[]);
@@ -293,6 +293,10 @@ meg_status meg_forward(meg_trainer *t, int inputs, const meg_tensor input[], int
  * trainer's rate: with lr=0 they stay, for an optimizer outside. Another call that runs the network in between gives the step up,
  * as if it had not been. */
 meg_status meg_backward(meg_trainer *t, int outputs, const meg_tensor gradient[]);
+/* Collective. The gradient of the same loss by an input (real numbers), by name (NULL: the first), for what comes before the network.
+ * It has the input's shape, is MEG_F32 or MEG_F64, and goes to rank 0's memory, and that of other ranks whose `data` is not NULL. After
+ * meg_backward, of a plan with input_grads=1. */
+meg_status meg_input_gradient(meg_trainer *t, meg_tensor *gradient);
 
 /* ---- tensors by name ----
  *

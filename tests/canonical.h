@@ -82,12 +82,17 @@ static inline void canonical_line(canonical *c, const char *kind, int number)
 
 static inline const char *canonical_role(meg_role r)
 {
-    static const char *const name[] = {
-        [MEG_ROLE_VALUE] = "value",     [MEG_ROLE_GRADIENT] = "gradient",
-        [MEG_ROLE_AUX] = "aux",         [MEG_ROLE_SCRATCH] = "scratch",
-        [MEG_ROLE_STATE] = "optimizer", [MEG_ROLE_SCALARS] = "scalars",
-        [MEG_ROLE_SEED] = "seed",       [MEG_ROLE_TOTAL] = "total",
-        [MEG_ROLE_BUCKET] = "bucket"};
+    static const char *const name[] = {[MEG_ROLE_VALUE] = "value",
+                                       [MEG_ROLE_GRADIENT] = "gradient",
+                                       [MEG_ROLE_AUX] = "aux",
+                                       [MEG_ROLE_SCRATCH] = "scratch",
+                                       [MEG_ROLE_STATE] = "optimizer",
+                                       [MEG_ROLE_SCALARS] = "scalars",
+                                       [MEG_ROLE_SEED] = "seed",
+                                       [MEG_ROLE_TOTAL] = "total",
+                                       [MEG_ROLE_BUCKET] = "bucket",
+                                       [MEG_ROLE_OUTPUT] = "output",
+                                       [MEG_ROLE_INPUT_GRADIENT] = "input gradient"};
     return name[r];
 }
 

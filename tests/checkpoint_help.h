@@ -187,12 +187,4 @@ static inline double run_apart(const run_result *a, const run_result *b)
     return most;
 }
 
-/* Removes the checkpoints of a folder, and the folder. */
-static inline void run_clear(const char *folder)
-{
-    char command[600];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    assert_int_equal(system(command), 0);
-}
-
 #endif

@@ -53,6 +53,17 @@ static inline int scratch_count(const scratch *s) /* files in the folder */
     return count;
 }
 
+/* Removes the checkpoints of a folder, and the folder. */
+static inline void scratch_clear(const char *folder)
+{
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    if (system(command) != 0) {
+        fprintf(stderr, "%s failed\n", command);
+        exit(1);
+    }
+}
+
 static inline void scratch_free(scratch *s) /* files only: tests make no folders inside */
 {
     DIR *d = opendir(s->dir);

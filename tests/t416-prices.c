@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const meg_prices_head head = {2, 1, "avx2", {1e10, 1e9, 2e9, 1e-6, 5e-5, 0, 0, 0, 0}};
+static const meg_prices_head head = {2, 1, "avx2", {1e10, 1e9, 2e9, 1e-6, 5e-5, 0, 0, 0, 0, 0}};
 
 static void assert_near(double got, double expected, double off)
 {

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-static const meg_prices_head head = {1, 1, "avx2", {1e10, 1e9, 2e9, 1e-6, 5e-5, 0, 0, 0, 0}};
+static const meg_prices_head head = {1, 1, "avx2", {1e10, 1e9, 2e9, 1e-6, 5e-5, 0, 0, 0, 0, 0}};
 
 static meg_plan *plan_of(const meg_graph *g, meg_device *d, const meg_prices *book)
 {
@@ -41,7 +41,7 @@ static void a_step_costs_what_it_took(void **unused)
         meg_plan *p = plan_of(g, d, NULL);
         meg_timings *t = meg_timings_new();
         int kernels = 0;
-        meg_probe_site site = {d, NULL, 0.05, 3, 5, NULL, NULL, 0};
+        meg_probe_site site = {d, NULL, 0.05, 3, 5, NULL, NULL, NULL, 0};
         if (meg_probe_plan(p, &e, &site, t, &kernels) != MEG_OK) fail_msg("%s", e.message);
         meg_prices *book = meg_prices_new(&head);
         meg_timings_prices(t, book);

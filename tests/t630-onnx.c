@@ -109,9 +109,10 @@ static void check_outputs(const char *name, meg_graph *g, meg_pass pass)
     meg_safetensors_close(f);
 }
 
-static const char *const MODELS[] = {
-    "cnn",    "floats", "points", "shapes",   "tokens",  "norms",    "ids",    "moved", "external",
-    "folded", "means",  "merged", "nameless", "entries", "products", "bounds", "turned"};
+static const char *const MODELS[] = {"cnn",    "floats", "points",   "shapes",      "tokens",
+                                     "norms",  "ids",    "moved",    "external",    "folded",
+                                     "means",  "merged", "nameless", "entries",     "products",
+                                     "bounds", "turned", "heads",    "heads-masked"};
 enum {
     COUNT = sizeof MODELS / sizeof *MODELS
 };
@@ -124,6 +125,9 @@ static void outputs_are_those_of_onnxruntime(void **state)
         check_outputs(MODELS[i], g, MEG_EVAL);
         meg_graph_destroy(g);
     }
+    meg_graph *g = load(golden("heads-seen", ".onnx"), "loss=none");
+    check_outputs("heads-seen", g, MEG_EVAL);
+    meg_graph_destroy(g);
 }
 
 static void training_form_moves_statistics(void **state)
@@ -318,6 +322,8 @@ static void bad_models_are_refused_with_a_reason(void **state)
         {"bad-short", "has 24 bytes of numbers, but its shape asks for 36"},
         {"bad-attribute", "attribute 'slope' is not supported"},
         {"bad-old", "operator set 9"},
+        {"bad-past", "give all tokens at once"},
+        {"bad-softcap", "write Div, Tanh, Mul"},
         {"bad-open", "image=CxHxW"},
         {"bad-twice", "'y' is made twice"},
         {"bad-outside", "want a file in the model's folder"},

@@ -83,6 +83,26 @@ static meg_graph *normed(void)
     return g;
 }
 
+/* Weights divided by their largest singular values, of all three sorts of layers. */
+static meg_graph *spectral(void)
+{
+    meg_graph *g = meg_graph_create("spectral");
+    int x = meg_graph_input(g, "x", 4, (int64_t[]){1, 3, 6, 4}), in[2];
+    in[0] = layer(g, "conv", "a", "filters=4 kernel=3 pad=1 bias=0", x);
+    in[1] = meg_graph_find_value(g, "a.weight");
+    x = meg_graph_add(g, "spectralnorm", "a.norm", "shape=4x3x3x3", 2, in);
+    in[0] = layer(g, "conv_transpose", "t", "filters=2 kernel=3 pad=1 bias=0",
+                  layer(g, "tanh", "b", "", x));
+    in[1] = meg_graph_find_value(g, "t.weight");
+    x = meg_graph_add(g, "spectralnorm", "t.norm", "shape=4x2x3x3 dim=1 iterations=2", 2, in);
+    in[0] = layer(g, "dense", "c", "units=7 bias=0", layer(g, "flatten", "rows", "", x));
+    in[1] = meg_graph_find_value(g, "c.weight");
+    x = meg_graph_add(g, "spectralnorm", "c.norm", "shape=7x48", 2, in);
+    meg_graph_add_loss(g, "softmax_xent", "", layer(g, "dense", "head", "units=5", x), 1);
+    if (g->error.status != MEG_OK) fail_msg("%s", g->error.message);
+    return g;
+}
+
 typedef struct network_own {
     const char *name;
     meg_graph *(*make)(void);
@@ -93,7 +113,8 @@ typedef struct network_own {
 static const network_own own[] = {{"lstm", lstm, "second.in", NULL},
                                   {"gru", gru, "back.cell", NULL},
                                   {"table", table, "ring", "mesh=h2"},
-                                  {"normed", normed, "c", "mesh=h2"}};
+                                  {"normed", normed, "c", "mesh=h2"},
+                                  {"spectral", spectral, "t", "mesh=h2"}};
 
 typedef struct
     way { /* micro-batches of one rank and of all, for what is evaluated is one of them */
@@ -135,8 +156,55 @@ static void plans_agree(void **state)
     }
 }
 
+/* States that go on before each step: once, whoever holds them, also where a rank has no samples. */
+static void states_first(void **state)
+{
+    const network_own *n = &own[4];
+    (void)state;
+    same(n, "mesh=c2", (way){1, 2, 0});
+    same(n, "mesh=c2 channels=filter", (way){2, 2, 0});
+    same(n, "mesh=n2 replicas=2", (way){1, 4, 0});
+    same(n, "replicas=3", (way){1, 3, 7});
+    same(n, "replicas=4", (way){1, 4, 5});
+    same(n, "replicas=4 zero=1", (way){1, 4, 5});
+    same(n, "replicas=4 zero=3", (way){1, 4, 8});
+    same(n, "replicas=4 zero=3", (way){1, 4, 5}); /* one sample in the last batch */
+    same(n, "replicas=4", (way){1, 4, 9});
+    same(n, "mesh=2x2 feed=reader", (way){2, 4, 0});
+    same(n, "stages=2 level=layer schedule=mast assign=t", (way){4, 2, 0});
+    same(n, "stages=2 level=layer schedule=mast assign=t zero=3 replicas=2", (way){2, 4, 0});
+}
+
+/* What two nodes would go on with is refused. */
+static void shared_states(void **state)
+{
+    (void)state;
+    meg_error e;
+    meg_plan *p = NULL;
+    meg_device *d = NULL;
+    meg_graph *g = meg_graph_create("twice");
+    int x = meg_graph_input(g, "x", 2, (int64_t[]){1, 4}), in[4];
+    in[0] = layer(g, "dense", "a", "units=4 bias=0", x);
+    in[1] = meg_graph_find_value(g, "a.weight");
+    in[0] = meg_graph_add(g, "spectralnorm", "first", "shape=4x4", 2, in);
+    in[2] = meg_graph_find_value(g, "first.weight_u");
+    in[3] = meg_graph_find_value(g, "first.weight_v");
+    x = meg_graph_add(g, "spectralnorm", "second", "shape=4x4", 4, in);
+    meg_graph_add_loss(g, "softmax_xent", "", x, 1);
+    if (g->error.status != MEG_OK) fail_msg("%s", g->error.message);
+    assert_int_equal(meg_device_open(&e, "ref64", 1, &d), MEG_OK);
+    meg_profile profile = meg_profile_of(d);
+    assert_int_equal(meg_plan_make_for(g, &e, &profile, &(meg_world){0, 1}, "batch=4", 0, &p),
+                     MEG_EUNSUPPORTED);
+    if (!strstr(e.message, "a spectralnorm of its own")) fail_msg("%s", e.message);
+    meg_device_close(d);
+    meg_graph_destroy(g);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_agree)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans_agree),
+                                       cmocka_unit_test(states_first),
+                                       cmocka_unit_test(shared_states)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

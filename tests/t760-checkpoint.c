@@ -71,7 +71,7 @@ static void test_journeys(void **state)
         travel(y, g, whole, scratch_path(&s, "checkpoints"));
         run_free(whole);
         meg_graph_destroy(g);
-        run_clear(scratch_path(&s, "checkpoints"));
+        scratch_clear(scratch_path(&s, "checkpoints"));
         scratch_free(&s);
     }
 }
@@ -118,7 +118,7 @@ static void test_devices(void **state)
     }
     run_free(a);
     meg_graph_destroy(g);
-    run_clear(dir);
+    scratch_clear(dir);
     scratch_free(&s);
 }
 

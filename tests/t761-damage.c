@@ -34,7 +34,7 @@ static fixture *begin(void)
 static void end(fixture *f)
 {
     meg_graph_destroy(f->graph);
-    run_clear(f->dir);
+    scratch_clear(f->dir);
     scratch_free(&f->s);
     free(f);
 }

@@ -120,6 +120,28 @@ static void test_classes(void **state)
     meg_graph_destroy(g);
 }
 
+/* A loss outside: its target comes to all ranks, from the caller. */
+static void test_outside(void **state)
+{
+    (void)state;
+    static const inputs_plan plans[] = {
+        {"batch=4", "mesh=2x2", 4, 0},
+        {"batch=4", "stages=2 mesh=2x1 micro=2 replicas=2 level=layer", 8, 0},
+        {"batch=4", "stages=2 schedule=chimera micro=2 level=layer", 2, 0},
+        {"batch=4", "mesh=2x2 input_grads=1", 4, 0},
+        {"batch=4", "stages=2 mesh=2x1 micro=2 level=layer input_grads=1", 4, 0},
+    };
+    meg_graph *g = meg_graph_create("outside");
+    int x = meg_graph_input(g, "image", 4, (int64_t[]){1, 3, 8, 6});
+    int a = inputs_layer(g, "conv", "a", "filters=4 kernel=3 pad=1", x);
+    meg_graph_add_loss(g, "outside", "", inputs_layer(g, "gap", "told", "", a), 1);
+    meg_graph_add_loss(g, "outside", "",
+                       inputs_layer(g, "conv", "c", "filters=3 kernel=3 pad=1", a), 1);
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        classes(g, &plans[i]);
+    meg_graph_destroy(g);
+}
+
 /* How many ranks load samples or labels in training, and how many bytes all of them send. */
 static int readers(const meg_graph *g, const char *words, int ranks, int64_t *bytes)
 {
@@ -178,11 +200,9 @@ static void test_readers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_readers),
-        cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_same),
-        cmocka_unit_test(test_zoo),
-        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_readers), cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_outside), cmocka_unit_test(test_same),
+        cmocka_unit_test(test_zoo),     cmocka_unit_test(test_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

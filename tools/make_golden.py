@@ -82,12 +82,17 @@ CASES = {
     "gru.plain": ("gru", "2x9x4", "units=3", ["9x3", "9"]),
     "gru.back": ("gru", "2x8x3", "units=2 reverse=1 states=1", ["6x2", "6"]),
     "weightnorm.conv": ("weightnorm", "2x3x2x4", "shape=3x2x3x3", ["3x2x3x3", "3"]),
+    "spectralnorm.dense": ("spectralnorm", "3x4", "shape=4x5", ["4x5", "4", "5"]),
+    "spectralnorm.conv": ("spectralnorm", "2x3x2x4", "shape=3x2x3x3 iterations=3 epsilon=1e-4", ["3x2x3x3", "3", "18"]),
+    "spectralnorm.transposed": ("spectralnorm", "1x4x3x2", "shape=3x4x2x2 dim=1", ["3x4x2x2", "4", "12"]),
     "relu.2d": ("relu", "2x3x4x5", "", []),
     "flatten.2d": ("flatten", "2x3x2x4", "", []),
     "softmax_xent.rows": ("softmax_xent", "5x7 5@7 1", "", []),
     "softmax_xent.pixels": ("softmax_xent", "2x4x3x2 2x3x2@4 1", "", []),
     "softmax_xent.ignored": ("softmax_xent", "5x7 5@7 1", "", []),
 }
+
+STATES = {"batchnorm": (2, 3), "spectralnorm": (1, 2)}  # weights that training changes, without a gradient
 
 
 def dims(shape):
@@ -113,6 +118,8 @@ def draw_weights(rng, op, shapes):
     w = [exact(rng.standard_normal(dims(s))) for s in shapes]
     if op == "take":
         w[0] = exact(rng.integers(4, size=dims(shapes[0])))
+    if op == "spectralnorm":
+        w[1:] = [exact((t / t.norm()).numpy()) for t in w[1:]]
     if op == "batchnorm":
         w[3] = exact(rng.uniform(0.5, 1.5, dims(shapes[3])))
     return w
@@ -128,9 +135,9 @@ def make(name, case):
     w = draw_weights(rng, op, weights)
     out = {f"x{i}": t.clone() for i, t in enumerate(x)}
     out.update({f"w{i}": t.clone() for i, t in enumerate(w)})
-    if op == "batchnorm":
+    if op in STATES:
         out["eval"] = torch_ops.run(op, attrs, x, w, training=False)
-    learned = w[:2] if op == "batchnorm" else w
+    learned = w[:STATES[op][0]] if op in STATES else w
     leaves = [t.requires_grad_() for t in [x[0], *learned]]
     leaves += [t.requires_grad_() for t in x[1:] if op in ("add", "concat")]
     y = torch_ops.run(op, attrs, x, w)
@@ -139,8 +146,7 @@ def make(name, case):
     out.update(y=y, dy=dy)
     out.update({f"dx{i}": t.grad for i, t in enumerate(x) if t.grad is not None})
     out.update({f"dw{i}": t.grad for i, t in enumerate(w) if t.grad is not None})
-    if op == "batchnorm":
-        out.update({f"after{i}": w[i] for i in (2, 3)})
+    out.update({f"after{i}": w[i] for i in STATES.get(op, ())})
     return out
 
 

@@ -400,11 +400,25 @@ def weightnorm(a, x, w, training):
     return x[0] * (w[1] / w[0].flatten(1).norm(dim=1)).reshape(1, -1, *[1] * (x[0].dim() - 2))
 
 
+def spectralnorm(a, x, w, training):
+    """PyTorch's own parametrization; sigma is read off what it makes of the weight."""
+    norm = torch.nn.utils.parametrizations._SpectralNorm(
+        w[0].detach(), int(a.get("iterations", "1")), int(a.get("dim", "0")), float(a.get("epsilon", "1e-12")))
+    norm._u.copy_(w[1])
+    norm._v.copy_(w[2])
+    norm.train(training)
+    sigma = (w[0] * w[0].detach()).sum() / (norm(w[0]) * w[0].detach()).sum()
+    if training:
+        w[1].copy_(norm._u)
+        w[2].copy_(norm._v)
+    return x[0] / sigma
+
+
 OPS = {f.__name__: f for f in (adaptive_avgpool, attention, avgpool, batchnorm, concat, conv,
                                conv_transpose, dense, embedding, flatten, gap, gather,
                                groupnorm, gru, instancenorm, layernorm, lift, lstm, matmul, max_unpool,
                                maxpool, mean, norm, norm_sets, pad, position, reshape, resize,
-                               roll, take, transpose, var, weightnorm)}
+                               roll, spectralnorm, take, transpose, var, weightnorm)}
 OPS.update(torch_points.OPS, **torch_losses.OPS, slice=sliced)
 
 

@@ -37,6 +37,7 @@ struct meg_engine {
     meg_compiled entry[MEG_ENTRIES];
     int64_t steps, asked; /* run; whose outcomes were asked for */
     telling told[TOLD];
+    int last;           /* entry of the last step; -1: none */
     struct run *paused; /* a step that has gone forward and waits to go back; NULL: none */
 };
 
@@ -88,7 +89,7 @@ meg_status meg_engine_new(meg_plan *p, meg_device *d, meg_comm *comm, meg_error 
 {
     meg_engine *x = calloc(1, sizeof *x);
     if (!x) return meg_fail(e, MEG_ENOMEM, "no memory for an engine");
-    *x = (meg_engine){.plan = p, .device = d, .comm = comm, .fill = fill};
+    *x = (meg_engine){.plan = p, .device = d, .comm = comm, .fill = fill, .last = -1};
     meg_status status = comm ? MEG_OK : meg_comm_alone(e, &x->own);
     if (!comm) x->comm = x->own;
     if (status == MEG_OK) status = build(x, e);
@@ -319,6 +320,7 @@ static meg_status begin(meg_engine *x, meg_error *e, int which, const meg_feed *
               "the outcomes of %d steps are not asked for yet: ask before the next", TOLD);
     *out = (run){.x = x, .entry = entry, .compiled = &x->entry[which], .feed = feed};
     out->walk = meg_walk_new(entry);
+    x->last = which;
     return MEG_OK;
 }
 
@@ -392,6 +394,11 @@ meg_status meg_engine_forward(meg_engine *x, meg_error *e, int which, const meg_
         MEG_TRY(e, meg_traffic_wait(x->traffic, e));
     meg_device_wait(x->device);
     return MEG_OK;
+}
+
+int meg_engine_last(const meg_engine *x)
+{
+    return x->last;
 }
 
 bool meg_engine_paused(const meg_engine *x)

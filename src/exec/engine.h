@@ -78,9 +78,17 @@ bool meg_engine_put(meg_engine *x, int value, meg_role role, int index, meg_visi
 bool meg_engine_get(meg_engine *x, int value, meg_role role, int index, meg_visit *get,
                     void *context);
 
-/* What the last step of an entry left of the network's i-th output: boxes, with samples counted over the whole
- * batch, that those of all ranks together tile. Nothing where the entry keeps no outputs. */
-void meg_engine_output(meg_engine *x, int entry, int i, meg_visit *get, void *context);
+typedef struct meg_kept { /* what a step leaves of all its samples */
+    int entry;
+    meg_role role; /* MEG_ROLE_OUTPUT, MEG_ROLE_INPUT_GRADIENT */
+    int index;
+} meg_kept;
+
+/* Boxes of it, with samples counted over the whole batch. Of an output those of all ranks tile the whole; gradients
+ * by inputs are shares, to be added up. Nothing where the entry keeps none. */
+void meg_engine_kept(meg_engine *x, const meg_kept *what, meg_visit *get, void *context);
+
+int meg_engine_last(const meg_engine *x); /* the entry of the last step that was begun; -1: none */
 
 /* Draws parameters and states anew: the same for every plan, since numbers are keyed by name and
  * element. Optimizer states become zero. */

@@ -138,11 +138,11 @@ bool meg_engine_get(meg_engine *x, int value, meg_role role, int index, meg_visi
     return move((transfer){.x = x, .visit = get, .context = context}, value, role, index);
 }
 
-/* ---- outputs ---- */
+/* ---- what a step leaves ---- */
 
-/* A station's share of an output lies micro-batch behind micro-batch. */
-static void visit_output(meg_engine *x, const meg_station *t, const meg_slot *s, meg_visit *get,
-                         void *context)
+/* A station's share lies micro-batch behind micro-batch. */
+static void visit_kept(meg_engine *x, const meg_station *t, const meg_slot *s, meg_visit *get,
+                       void *context)
 {
     const meg_entry *e = t->entry;
     int ordinal = 0;
@@ -161,15 +161,15 @@ static void visit_output(meg_engine *x, const meg_station *t, const meg_slot *s,
     }
 }
 
-void meg_engine_output(meg_engine *x, int entry, int i, meg_visit *get, void *context)
+void meg_engine_kept(meg_engine *x, const meg_kept *what, meg_visit *get, void *context)
 {
-    const meg_entry *e = &meg_engine_plan(x)->entry[entry];
+    const meg_entry *e = &meg_engine_plan(x)->entry[what->entry];
     meg_device_wait(meg_engine_device(x));
     for (int k = 0; k < e->stations && !e->idle; k++)
         for (int s = 0; s < e->station[k].slots; s++) {
             const meg_slot *slot = &e->station[k].slot[s];
-            if (slot->role == MEG_ROLE_OUTPUT && slot->index == i)
-                visit_output(x, &e->station[k], slot, get, context);
+            if (slot->role == what->role && slot->index == what->index)
+                visit_kept(x, &e->station[k], slot, get, context);
         }
 }
 

@@ -75,8 +75,10 @@ static void run_node(const meg_reference *r, const meg_node *v, meg_pass pass)
         v->op->aux(r->graph, v, &c.work, i, &box, &type);
         c.t[MEG_AUX + i] = (meg_array){box, room(box, type)};
     }
+    bool states = pass == MEG_FORWARD && meg_op_has(v->op, MEG_STATE_PASS);
+    if (states && v->op->state_first) call(&c, MEG_STATE_PASS);
     call(&c, pass);
-    if (pass == MEG_FORWARD && meg_op_has(v->op, MEG_STATE_PASS)) call(&c, MEG_STATE_PASS);
+    if (states && !v->op->state_first) call(&c, MEG_STATE_PASS);
     for (int i = 0; i < MEG_AUXES; i++)
         free(c.t[MEG_AUX + i].data);
 }

@@ -153,6 +153,8 @@ int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logi
 int meg_graph_results(const meg_graph *g, int out[MEG_OUTPUTS]);
 
 bool meg_graph_late(const meg_graph *g); /* Is a loss of it computed outside? */
+/* Does the value come when all forwards of a step are done? The target of a loss outside, which nothing else reads. */
+bool meg_graph_awaits(const meg_graph *g, int value);
 
 /* Infers all shapes for another batch. */
 meg_status meg_graph_rebatch(meg_graph *g, meg_error *e, int64_t batch);

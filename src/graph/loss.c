@@ -74,7 +74,18 @@ static int named_labels(meg_graph *g, const char *name, bool real, const meg_box
     return id;
 }
 
-/* Class labels have all axes of the logits but the channels; targets have all. */
+/* Real targets have all axes of the logits. */
+static int add_targets(meg_graph *g, const char *name, int logits)
+{
+    const meg_value *x = &g->value[logits];
+    meg_value made = {.kind = MEG_LABEL, .dtype = MEG_F32, .name = name, .maker = -1};
+    made.rank = x->rank;
+    made.shape = x->shape;
+    memcpy(made.dims, x->dims, sizeof made.dims);
+    return meg_graph_add_leaf_like(g, &made);
+}
+
+/* Class labels have all axes but the channels. */
 static int add_labels(meg_graph *g, bool real, const char *suffix, const char *target, int logits)
 {
     const meg_value *x = &g->value[logits];
@@ -84,13 +95,7 @@ static int add_labels(meg_graph *g, bool real, const char *suffix, const char *t
     if (same != -1) return same;
     const char *name = *target ? meg_pool_text(g->pool, "%s", target)
                                : meg_pool_text(g->pool, "%s%s", real ? "target" : "label", suffix);
-    if (real) {
-        meg_value made = {.kind = MEG_LABEL, .dtype = MEG_F32, .name = name, .maker = -1};
-        made.rank = x->rank;
-        made.shape = x->shape;
-        memcpy(made.dims, x->dims, sizeof made.dims);
-        return meg_graph_add_leaf_like(g, &made);
-    }
+    if (real) return add_targets(g, name, logits);
     int64_t dims[MEG_AXES];
     int rank = 0;
     for (int i = 0; i < x->rank; i++)
@@ -130,25 +135,62 @@ bool meg_graph_late(const meg_graph *g)
     return false;
 }
 
+bool meg_graph_awaits(const meg_graph *g, int value)
+{
+    for (int i = 0; i < g->losses; i++) {
+        const meg_node *v = &g->node[g->value[g->loss[i].value].maker];
+        if (v->op->late && v->in[1] == value) return true;
+    }
+    return false;
+}
+
+/* Its target is the gradient by these logits, which no other loss can share. Nothing is counted, nothing is right or
+ * wrong. */
+static int add_late(meg_graph *g, const char *op, const char *suffix, const wishes *w, int logits)
+{
+    const char *usual = meg_pool_text(g->pool, "target%s", suffix);
+    const char *target = *w->target ? meg_pool_text(g->pool, "%s", w->target) : usual;
+    if (meg_graph_find_value(g, target) >= 0) {
+        meg_fail(&g->error, MEG_EARG,
+                 "the loss \"%s\" has a target of its own, but there is already a value '%s': give "
+                 "it another name by target=",
+                 op, target);
+        return -1;
+    }
+    int in[] = {logits, add_targets(g, target, logits)};
+    return meg_graph_add(g, op, meg_pool_text(g->pool, "loss%s", suffix), w->loss, 2, in);
+}
+
+/* May it stand beside those that the graph has? */
+static bool allowed(meg_graph *g, const meg_op *known)
+{
+    bool late = known && known->late;
+    if (g->losses == MEG_LOSSES)
+        meg_fail(&g->error, MEG_EARG, "%s: more than %d losses", g->name, MEG_LOSSES);
+    else if (g->losses && late != meg_graph_late(g))
+        meg_fail(&g->error, MEG_EARG,
+                 "%s: a loss outside and one inside do not go together: end every output with the "
+                 "loss \"outside\", and compute all of them there",
+                 g->name);
+    return g->error.status == MEG_OK;
+}
+
 int meg_graph_add_loss(meg_graph *g, const char *op, const char *attrs, int logits, double weight)
 {
     const meg_op *known = meg_op_find(op);
     bool real = known && known->real_target;
     wishes w;
     if (g->error.status != MEG_OK || logits < 0 || !read_wishes(g, attrs, &w)) return -1;
-    if (g->losses == MEG_LOSSES) {
-        meg_fail(&g->error, MEG_EARG, "%s: more than %d losses", g->name, MEG_LOSSES);
-        return -1;
-    }
+    if (!allowed(g, known)) return -1;
     const char *suffix = g->losses ? meg_pool_text(g->pool, "%d", g->losses + 1) : "";
+    if (known && known->late) {
+        int late = add_late(g, op, suffix, &w, logits);
+        if (late >= 0) g->loss[g->losses++] = (meg_loss){late, weight};
+        return late;
+    }
     const char *name = meg_pool_text(g->pool, "loss%s", suffix);
     int label = add_labels(g, real, suffix, w.target, logits);
     if (label < 0) return -1;
-    if (known && known->late) { /* nothing is counted, nothing is right or wrong */
-        int late = meg_graph_add(g, op, name, w.loss, 2, (int[]){logits, label});
-        g->loss[g->losses++] = (meg_loss){late, weight};
-        return late;
-    }
     int weights = w.weighted ? add_weights(g, name, logits) : -1;
     int count = meg_graph_add(g, "label_count", meg_pool_text(g->pool, "label_count%s", suffix),
                               w.labels, w.weighted && !real ? 2 : 1, (int[]){label, weights});

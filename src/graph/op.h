@@ -111,6 +111,9 @@ typedef struct meg_op {
     /* Its plain kernels let Y lie on X0, and DX0 on DY: they sum first, if at all, and then read
      * element i before they write element i. */
     bool overwrites;
+    bool
+        state_first; /* its STATE pass looks at weights and states alone: every rank that holds them makes the same of
+                         them, once, before the first forward of a step, and nothing is summed */
     bool per_step;    /* its value sums over the micro-batches before anyone reads it */
     bool no_gradient; /* its outputs carry none (counts) */
     bool real_target; /* a loss whose labels are real and have the shape of its first input */

@@ -123,6 +123,11 @@ static meg_status add_item(meg_error *e, const char *what, const char *item, meg
                   "%s: '%s' is no number of cores: write it like cpu:0.5", what, item);
         return MEG_OK;
     }
+    if (strncmp(item, "hop:", 4) == 0) {
+        MEG_CHECK(e, scan(item + 4, SECONDS, &l->hop) && l->hop > 0, MEG_EDATA,
+                  "%s: '%s' is no time: write it like hop:12us", what, item);
+        return MEG_OK;
+    }
     return add_point(e, what, item, l);
 }
 
@@ -151,7 +156,7 @@ static meg_status next_item(const place *p, const char *name, const char **text,
 static bool is_extra(const char *item)
 {
     return strncmp(item, "all:", 4) == 0 || strncmp(item, "both:", 5) == 0 ||
-           strncmp(item, "cpu:", 4) == 0;
+           strncmp(item, "cpu:", 4) == 0 || strncmp(item, "hop:", 4) == 0;
 }
 
 /* "lat.txt,bw.txt,cpu:1": of benchmarks, and what is known besides. */
@@ -178,6 +183,7 @@ static meg_status read_benchmarks(const place *p, const char *name, const char *
     if (extra.all > 0) l.all = extra.all;
     l.both = extra.both;
     l.cpu = extra.cpu;
+    l.hop = extra.hop;
     *out = l;
     return MEG_OK;
 }
@@ -220,6 +226,10 @@ void meg_link_print(const meg_link *l, char *out, size_t size)
         snprintf(out + strlen(out), size - strlen(out), ",both:%s", number);
     }
     if (l->cpu > 0) snprintf(out + strlen(out), size - strlen(out), ",cpu:%.6g", l->cpu);
+    if (l->hop > 0) {
+        print(l->hop, SECONDS, number, sizeof number);
+        snprintf(out + strlen(out), size - strlen(out), ",hop:%s", number);
+    }
 }
 
 /* Between two sizes the seconds, not the rates, are on a line. */
@@ -260,8 +270,8 @@ static const meg_param PARAMS[] = {
     {"cores", MEG_PARAM_INT, AT(cores), "0", "cores of a node (0: one for each rank)", NULL, 0,
      1 << 16},
     {"all_cores", MEG_PARAM_INT, AT(all_cores), "0",
-     "cores that all nodes share, where they are containers of one machine (0: each has its own)", NULL, 0,
-     1 << 16},
+     "cores that all nodes share, where they are containers of one machine (0: each has its own)",
+     NULL, 0, 1 << 16},
     {"memory", MEG_PARAM_STRING, AT(memory), "0",
      "memory of a rank (0: not said); of those on node 0, 1, ...: 16GiB,64GiB", NULL, 0, 0},
     {"device", MEG_PARAM_TEXT, AT(device), "",

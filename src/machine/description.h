@@ -36,14 +36,22 @@ typedef struct meg_link { /* the way of messages, inside a node or between nodes
     double all;            /* bytes a second of all messages of a node, each way; 0: no limit */
     double both;           /* likewise, of both ways together; 0: no less than twice that */
     double cpu;            /* cores that each end keeps busy while a message moves */
+    double hop; /* seconds of a step of a sum besides its bytes; 0: the latency, no more */
 } meg_link;
+
+/* Seconds of a step of a sum besides its bytes. */
+static inline double meg_link_hop(const meg_link *l)
+{
+    return l->hop > l->latency ? l->hop : l->latency;
+}
 
 typedef struct meg_machine {
     char name[MEG_TEXT];
     char device
         [MEG_TEXT]; /* what a rank computes with, as `megalith doctor` has it; "": as this one */
     int64_t nodes, ranks, cores; /* ranks and cores of a node */
-    int64_t all_cores; /* that all nodes share, where they are containers of one machine; 0: they do not */
+    int64_t
+        all_cores; /* that all nodes share, where they are containers of one machine; 0: they do not */
     int64_t memory; /* bytes of a rank, of those on node 0, 1, ...: the most; 0: not said */
     int memories;   /* how many nodes are told apart; 0: none. The last stands for all behind it */
     int64_t memory_of[MEG_MACHINE_MEMORIES];

@@ -16,7 +16,7 @@ enum {
 
 typedef struct line {
     bool inside;
-    double latency;
+    double latency, hop;
     int64_t pairs;
     bool both;
     char at[MEG_TEXT];
@@ -24,6 +24,7 @@ typedef struct line {
 
 static const meg_param PARAMS[] = {
     {"latency", MEG_PARAM_REAL, offsetof(line, latency), NULL, "seconds", NULL, 0, 1e3},
+    {"hop", MEG_PARAM_REAL, offsetof(line, hop), "0", "seconds", NULL, 0, 1e3},
     {"pairs", MEG_PARAM_INT, offsetof(line, pairs), "1", "at once", NULL, 1, 1 << 20},
     {"both", MEG_PARAM_BOOL, offsetof(line, both), "no", "ways at once", NULL, 0, 0},
     {"at", MEG_PARAM_TEXT, offsetof(line, at), NULL, "bytes:rate,...", NULL, 0, 0},
@@ -96,6 +97,7 @@ meg_status meg_links_read(meg_error *e, const meg_prices *book, meg_machine *m)
             continue;
         }
         read.latency = w.latency;
+        read.hop = w.hop;
         read.cpu = w.inside ? 1 : fmin(1, rate_of_large(&read) / THROUGH_STACK);
         *l = read;
         if (!w.inside) l->all = rate_of_large(&read);

@@ -27,8 +27,10 @@ struct meg_prices {
 const meg_prices *meg_prices_builtin(void)
 {
     static const meg_prices book = {
-        .head = {
-            .threads = 1, .ranks = 1, .isa = "builtin", .rates = {5e10, 1e9, 1e10, 2e-6, 5e-5, 0, 0, 0, 0}}};
+        .head = {.threads = 1,
+                 .ranks = 1,
+                 .isa = "builtin",
+                 .rates = {5e10, 1e9, 1e10, 2e-6, 5e-5, 0, 0, 0, 0, 0}}};
     return &book;
 }
 

@@ -30,7 +30,10 @@ typedef struct meg_rates { /* of this machine with this many threads */
     double launch;         /* seconds from the end of a kernel to the begin of the next */
     double step;           /* seconds of a step besides its kernels: its begin and its end */
     double issue;          /* of the thread that fills the device's queue, for a kernel, */
-    double post;           /* and for a message or sum: matters where it shares the workers' cores */
+    double post; /* and for a message or sum: matters where it shares the workers' cores */
+    double
+        resume; /* seconds from the end of what a device stood still for until it goes on, and until
+                      what it ended is on its way, besides the link's own; 0: as `step` */
     double turn, turn_work; /* of a turn of the reference loop (exec/probe/drift.h) when prices were
                                made: on the wall, of the worker's own time; 0: not known */
 } meg_rates;
@@ -66,7 +69,8 @@ typedef struct meg_price {
     const char *key;       /* begins with the family */
     double seconds;        /* without the launch */
     double flops, traffic; /* both 0: not known, so it says nothing of its neighbours */
-    double seen; /* seconds of the steps that it was measured in: what it counts where it is measured again */
+    double
+        seen; /* seconds of the steps that it was measured in: what it counts where it is measured again */
 } meg_price;
 
 typedef struct meg_prices meg_prices;

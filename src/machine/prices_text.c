@@ -40,6 +40,7 @@ static const meg_param rate_params[] = {
     {"step", MEG_PARAM_REAL, offsetof(meg_rates, step), NULL, "", NULL, 0, 1e3},
     {"issue", MEG_PARAM_REAL, offsetof(meg_rates, issue), "0", "", NULL, 0, 1e3},
     {"post", MEG_PARAM_REAL, offsetof(meg_rates, post), "0", "", NULL, 0, 1e3},
+    {"resume", MEG_PARAM_REAL, offsetof(meg_rates, resume), "0", "", NULL, 0, 1e3},
     {"turn", MEG_PARAM_REAL, offsetof(meg_rates, turn), "0", "", NULL, 0, 1e3},
     {"turn_work", MEG_PARAM_REAL, offsetof(meg_rates, turn_work), "0", "", NULL, 0, 1e3},
     {0}};
@@ -220,6 +221,7 @@ void meg_prices_write(const meg_prices *p, FILE *out)
             r->plain, r->bandwidth, r->launch, r->step);
     if (r->issue > 0) fprintf(out, " issue=%.4g", r->issue);
     if (r->post > 0) fprintf(out, " post=%.4g", r->post);
+    if (r->resume > 0) fprintf(out, " resume=%.4g", r->resume);
     if (r->turn > 0) fprintf(out, " turn=%.4g turn_work=%.4g", r->turn, r->turn_work);
     fputs("\n", out);
     for (int i = 0; meg_prices_link_at(p, i); i++)

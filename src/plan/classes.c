@@ -197,7 +197,8 @@ static uint64_t sign_position(const meg_entry *e, int segment, int position)
     for (int i = 0; i < e->graph->nodes; i++) {
         if (e->segment_of[i] != segment) continue;
         add_node(&h, e, &e->graph->node[i], position);
-        states = states || meg_op_has(e->graph->node[i].op, MEG_STATE_PASS);
+        const meg_op *op = e->graph->node[i].op;
+        states = states || (meg_op_has(op, MEG_STATE_PASS) && !op->state_first);
     }
     if (!states) return h;
     bool first = meg_segment_first(e, segment, position);

@@ -63,13 +63,18 @@ static meg_status check_states(const meg_plan *p, meg_error *e)
 {
     const meg_graph *g = p->source;
     int *writer = meg_pool_alloc(p->pool, ((size_t)g->values + 1) * sizeof *writer);
-    for (int i = 0; i < g->nodes && (p->options.micro > 1 || p->world.ranks > 1); i++) {
+    bool parts = p->options.micro > 1 || p->world.ranks > 1;
+    for (int i = 0; i < g->nodes; i++) {
         const meg_node *v = &g->node[i];
-        if (!meg_op_has(v->op, MEG_STATE_PASS)) continue;
+        if (!meg_op_has(v->op, MEG_STATE_PASS) || !(parts || v->op->state_first)) continue;
         meg_mask writes = meg_node_writes(v, MEG_STATE_PASS);
         for (int k = 0; k < v->inputs; k++) {
             if (!(writes & MEG_BIT(MEG_X + k))) continue;
             int other = writer[v->in[k]] - 1;
+            MEG_CHECK(e, other < 0 || !v->op->state_first, MEG_EUNSUPPORTED,
+                      "%s and %s both go on with %s: give each layer a %s of its own",
+                      g->node[other < 0 ? 0 : other].name, v->name, g->value[v->in[k]].name,
+                      v->op->name);
             MEG_CHECK(e, other < 0, MEG_EUNSUPPORTED,
                       "%s and %s both change %s, which needs each whole batch on one rank: use "
                       "micro=1 on one rank, or give them running statistics of their own",

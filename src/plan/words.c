@@ -64,6 +64,8 @@ const meg_param meg_plan_params[] = {
      "each|reader", 0, 0},
     {"keep_grads", MEG_PARAM_BOOL, AT(keep_grads), "no", "keep gradients after the step", NULL, 0,
      0},
+    {"input_grads", MEG_PARAM_BOOL, AT(input_grads), "no",
+     "keep gradients by the inputs after the step: for what comes before the network", NULL, 0, 0},
     {"predict", MEG_PARAM_BOOL, AT(predict), "no", "evaluation keeps outputs: for predictions",
      NULL, 0, 0},
     {"goal", MEG_PARAM_CHOICE, AT(goal), "time",

@@ -8,8 +8,8 @@
 #include <string.h>
 
 /* What is learned, and what a search never touches: not taken from a checkpoint. */
-static const char *const LEARNING[] = {"batch",      "norm",    "optimizer",
-                                       "keep_grads", "predict", "goal"};
+static const char *const LEARNING[] = {"batch",       "norm",    "optimizer", "keep_grads",
+                                       "input_grads", "predict", "goal"};
 
 typedef struct recalled { /* what the first rank has found */
     char *options;        /* the given words and those of the checkpoint; "": they are not taken */

@@ -63,12 +63,17 @@ static const char *name_of(const meg_station *e, const meg_slot *s)
 
 static void print_alive(const meg_station *e, const peak *p)
 {
-    static const char *const role[] = {
-        [MEG_ROLE_VALUE] = "value",   [MEG_ROLE_GRADIENT] = "gradient",
-        [MEG_ROLE_AUX] = "aux",       [MEG_ROLE_SCRATCH] = "scratch",
-        [MEG_ROLE_STATE] = "state",   [MEG_ROLE_SCALARS] = "",
-        [MEG_ROLE_SEED] = "seed",     [MEG_ROLE_TOTAL] = "sum",
-        [MEG_ROLE_BUCKET] = "bucket", [MEG_ROLE_OUTPUT] = "output"};
+    static const char *const role[] = {[MEG_ROLE_VALUE] = "value",
+                                       [MEG_ROLE_GRADIENT] = "gradient",
+                                       [MEG_ROLE_AUX] = "aux",
+                                       [MEG_ROLE_SCRATCH] = "scratch",
+                                       [MEG_ROLE_STATE] = "state",
+                                       [MEG_ROLE_SCALARS] = "",
+                                       [MEG_ROLE_SEED] = "seed",
+                                       [MEG_ROLE_TOTAL] = "sum",
+                                       [MEG_ROLE_BUCKET] = "bucket",
+                                       [MEG_ROLE_OUTPUT] = "output",
+                                       [MEG_ROLE_INPUT_GRADIENT] = "input gradient"};
     const meg_slot **live = calloc((size_t)e->slots + 1, sizeof *live);
     size_t count = 0;
     if (!live) abort();

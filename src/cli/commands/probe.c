@@ -56,7 +56,7 @@ static meg_status probe_model(meg_session *s, const settings *o)
 {
     meg_context *ctx = s->ctx;
     meg_timings *t = meg_timings_new();
-    meg_probe_site site = {ctx->device, ctx->comm, o->seconds, LEAST, MOST, NULL, NULL, 0};
+    meg_probe_site site = {ctx->device, ctx->comm, o->seconds, LEAST, MOST, NULL, NULL, NULL, 0};
     int kernels = 0;
     site.turn_work = meg_prices_head_of(ctx->prices)->rates.turn_work;
     meg_status status = meg_drift_new(ctx->device, ctx->comm, s->error, &site.drift);

@@ -142,12 +142,17 @@ static void add_alive(meg_sheet *s, const meg_sheet_alive *a)
 
 static const char *role_of(meg_role role)
 {
-    static const char *const what[] = {
-        [MEG_ROLE_VALUE] = "activation",       [MEG_ROLE_GRADIENT] = "gradient",
-        [MEG_ROLE_AUX] = "kept for backward",  [MEG_ROLE_SCRATCH] = "working memory",
-        [MEG_ROLE_STATE] = "optimizer state",  [MEG_ROLE_SCALARS] = "scalars",
-        [MEG_ROLE_SEED] = "weight of a loss",  [MEG_ROLE_TOTAL] = "sum of the step",
-        [MEG_ROLE_BUCKET] = "bucket of a sum", [MEG_ROLE_OUTPUT] = "output of the step"};
+    static const char *const what[] = {[MEG_ROLE_VALUE] = "activation",
+                                       [MEG_ROLE_GRADIENT] = "gradient",
+                                       [MEG_ROLE_AUX] = "kept for backward",
+                                       [MEG_ROLE_SCRATCH] = "working memory",
+                                       [MEG_ROLE_STATE] = "optimizer state",
+                                       [MEG_ROLE_SCALARS] = "scalars",
+                                       [MEG_ROLE_SEED] = "weight of a loss",
+                                       [MEG_ROLE_TOTAL] = "sum of the step",
+                                       [MEG_ROLE_BUCKET] = "bucket of a sum",
+                                       [MEG_ROLE_OUTPUT] = "output of the step",
+                                       [MEG_ROLE_INPUT_GRADIENT] = "gradient by an input"};
     return what[role];
 }
 

@@ -16,7 +16,8 @@
 typedef struct meg_drift meg_drift;
 
 enum {
-    MEG_DRIFT_BUNCH = 10 /* turns that are computed at once: waking the worker is no part of the pace */
+    MEG_DRIFT_BUNCH =
+        10 /* turns that are computed at once: waking the worker is no part of the pace */
 };
 
 meg_status meg_drift_new(meg_device *d, meg_comm *c, meg_error *e, meg_drift **out);
@@ -27,7 +28,7 @@ meg_comm *meg_drift_comm(const meg_drift *x);
 
 typedef struct meg_drift_time { /* seconds of a turn, somewhat less than a millisecond */
     double wall;                /* from turn to turn: others have the cores, neighbours are late */
-    double work;                /* of the worker's own time: others have caches, memory, half of a core */
+    double work; /* of the worker's own time: others have caches, memory, half of a core */
 } meg_drift_time;
 
 /* Collective. The mean of the turns of so many bunches, the same on all ranks. */

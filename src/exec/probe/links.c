@@ -11,6 +11,7 @@
 #include "exec/probe/links.h"
 #include "base/clock.h"
 #include "exec/probe/median.h"
+#include "exec/probe/sums.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -38,6 +39,7 @@ typedef struct probing {
     meg_comm *comm;
     meg_error *error;
     bool inside;
+    double hop;    /* seconds */
     int pairs;     /* at once */
     int partner;   /* -1: this rank looks on */
     bool first;    /* of the two */
@@ -218,9 +220,12 @@ static meg_status probe_pairs(probing *p, meg_prices *book)
         MEG_TRY(p->error, time_all(p, SIZES[count], &seconds[count]));
         latency = fmin(latency, seconds[count++]);
     }
+    bool alone = p->pairs == 1 && !p->both;
+    char hop[32] = "";
+    if (alone && p->hop > 0) snprintf(hop, sizeof hop, " hop=%.3g", p->hop);
     int used = snprintf(line, LINE,
-                        "%s latency=%.3g pairs=%d%s at=", p->inside ? "inside" : "between", latency,
-                        p->pairs, p->both ? " both=yes" : "");
+                        "%s latency=%.3g%s pairs=%d%s at=", p->inside ? "inside" : "between",
+                        latency, hop, p->pairs, p->both ? " both=yes" : "");
     for (int i = 1; i < count; i++) {
         double rate = (double)SIZES[i] / fmax(seconds[i] - latency, seconds[i] / 4);
         used += snprintf(line + used, (size_t)(LINE - used), "%s%lld:%.3g", i > 1 ? "," : "",
@@ -235,6 +240,7 @@ static meg_status probe_kind(probing *p, meg_prices *book)
 {
     int most = most_pairs(p->comm, p->inside);
     p->both = false;
+    MEG_TRY(p->error, meg_sums_probe(p->comm, p->error, p->inside, &p->hop));
     for (p->pairs = 1; p->pairs < most; p->pairs *= 2)
         MEG_TRY(p->error, probe_pairs(p, book));
     p->pairs = most;

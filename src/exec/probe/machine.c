@@ -11,6 +11,7 @@
 #include "exec/probe/rates.h"
 #include "exec/probe/run.h"
 #include "exec/profile.h"
+#include "machine/links.h"
 #include "zoo/zoo.h"
 
 #include <math.h>
@@ -53,7 +54,7 @@ static const row spread[] = {
     {"resnet-cifar", "depth=8", "batch=4 momentum=0.9"},
     {"cosmoflow", "image=4x32x32x32 pools=4", "batch=2 optimizer=adamw"},
     {"unet3d", "image=1x16x16x16 width=16", "batch=2 momentum=0.9 norm=1 micro=2 phases=no"},
-    {"unet3d", "image=1x16x16x16 width=8", "batch=4 momentum=0.9 mesh=d%d"},
+    {"unet3d", "image=1x32x16x16 width=8", "batch=2 momentum=0.9 mesh=d%d"},
     {"amoebanet-d", "image=3x64x64 layers=3 filters=64 classes=100", "batch=4 momentum=0.9"},
     {"gpt", "tokens=256 classes=500 layers=1 width=384 heads=6", "batch=2 momentum=0.9"},
     {"resnet50", "image=3x128x128 classes=100", "batch=1 momentum=0.9"},
@@ -71,8 +72,11 @@ static const row spread[] = {
     {"cosmoflow", "image=4x48x48x48 pools=4", "batch=1 momentum=0.9"},
 };
 
-/* All its messages are small: what they take is what posting takes. */
-static const row talkative = {"resnet-cifar", "depth=8 width=8 image=3x16x16", "batch=4 mesh=h%d"};
+/* All their messages are small: what they take is what posting takes, and going on behind them. */
+static const row talkative[] = {
+    {"resnet-cifar", "depth=8 width=8 image=3x16x16", "batch=4 mesh=h%d"},
+    {"cnn", "", "batch=2 mesh=c%d channels=channel"},
+};
 
 typedef struct probing {
     meg_device *device;
@@ -82,7 +86,9 @@ typedef struct probing {
     double begin, ran; /* when it began, by both clocks */
     meg_timings *timings;
     meg_probe_host alone, together; /* what issuing takes */
-    meg_drift *drift;               /* NULL: a kind of plain C, not made for speed */
+    meg_prices *links;              /* lines of messages between ranks; NULL: one rank */
+    meg_machine machine;
+    meg_drift *drift; /* NULL: a kind of plain C, not made for speed */
     meg_rates rates;
 } probing;
 
@@ -107,6 +113,13 @@ static int ranks_of(const probing *p)
     return p->comm ? meg_comm_size(p->comm) : 1;
 }
 
+/* A network that so many ranks cannot share, which all of them find: the other rows will do. */
+static meg_status leave_out(const probing *p)
+{
+    meg_error_clear(p->error);
+    return MEG_OK;
+}
+
 static meg_status probe_row(probing *p, const row *r, meg_probe_host *host)
 {
     meg_graph *g = NULL;
@@ -114,8 +127,9 @@ static meg_status probe_row(probing *p, const row *r, meg_probe_host *host)
     char words[256];
     const char *mark = strstr(r->plan, "%d");
     meg_profile profile = meg_profile_of(p->device);
-    meg_probe_site site = {p->device, mark ? p->comm : NULL, ROW * p->seconds, LEAST, MOST, host,
-                           p->drift,  p->rates.turn_work};
+    meg_probe_site site = {
+        p->device, mark ? p->comm : NULL, ROW * p->seconds, LEAST, MOST, host, &p->machine,
+        p->drift,  p->rates.turn_work};
     meg_world world = {mark ? meg_comm_rank(p->comm) : 0, mark ? ranks_of(p) : 1};
     int before = (int)(mark ? mark - r->plan : (ptrdiff_t)strlen(r->plan));
     snprintf(words, sizeof words, "%.*s", before, r->plan);
@@ -125,6 +139,7 @@ static meg_status probe_row(probing *p, const row *r, meg_probe_host *host)
     if (status == MEG_OK)
         status = meg_plan_make_for(g, p->error, &profile, &world, words, 0, &plan);
     if (status == MEG_OK) status = meg_probe_plan(plan, p->error, &site, p->timings, NULL);
+    else if (mark) status = leave_out(p);
     meg_plan_destroy(plan);
     meg_graph_destroy(g);
     return status;
@@ -173,6 +188,12 @@ static meg_status probe_loop(probing *p)
     return MEG_OK;
 }
 
+/* What is left of the time in which nobody works, when what the links take is taken off. */
+static double resume_of(const meg_probe_host *t)
+{
+    return t->waits ? fmax(t->idle - t->known, 0) / (double)t->waits : 0;
+}
+
 /* What is left of a step with messages, when its kernels are taken off, is for the messages. */
 static void settle_host(const probing *p, meg_rates *r)
 {
@@ -180,6 +201,7 @@ static void settle_host(const probing *p, meg_rates *r)
     r->issue = a->kernels ? a->seconds / (double)a->kernels : 0;
     double rest = t->seconds - r->issue * (double)t->kernels;
     r->post = t->notes && rest > 0 ? rest / (double)t->notes : 0;
+    r->resume = resume_of(t);
 }
 
 /* Prices are those of the machine as it usually was meanwhile, not of its first moment. */
@@ -192,10 +214,22 @@ static void settle_pace(probing *p)
     p->rates.turn_work = usual.work;
 }
 
+/* Messages are timed first: of what a step with many of them takes the rest is not theirs. */
+static meg_status probe_links(probing *p, const meg_prices_head *head)
+{
+    p->links = meg_prices_new(head);
+    p->machine.nodes = meg_comm_nodes(p->comm);
+    p->machine.ranks = (meg_comm_size(p->comm) + p->machine.nodes - 1) / p->machine.nodes;
+    MEG_TRY(p->error, meg_links_probe(p->comm, p->error, p->links));
+    return meg_links_read(p->error, p->links, &p->machine);
+}
+
 static meg_status probe_all(probing *p, meg_prices_head *head)
 {
     bool more = true;
     meg_rates_probe(p->device, &p->rates);
+    p->machine = meg_machine_default;
+    if (many(p)) MEG_TRY(p->error, probe_links(p, head));
     MEG_TRY(p->error, probe_loop(p));
     for (size_t i = 0; i < sizeof spread / sizeof *spread; i++) {
         MEG_TRY(p->error, go_on(p, &more));
@@ -204,8 +238,9 @@ static meg_status probe_all(probing *p, meg_prices_head *head)
         if (together && (ranks_of(p) == 1 || ranks_of(p) > MOST_RANKS)) continue;
         MEG_TRY(p->error, agree(p, probe_row(p, &spread[i], together ? NULL : &p->alone)));
     }
-    if (many(p) && ranks_of(p) <= MOST_RANKS)
-        MEG_TRY(p->error, agree(p, probe_row(p, &talkative, &p->together)));
+    for (size_t i = 0; i < sizeof talkative / sizeof *talkative; i++)
+        if (many(p) && ranks_of(p) <= MOST_RANKS)
+            MEG_TRY(p->error, agree(p, probe_row(p, &talkative[i], &p->together)));
     settle_host(p, &p->rates);
     settle_pace(p);
     MEG_TRY(p->error, share_rates(p, &p->rates));
@@ -251,13 +286,15 @@ meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, double se
         *out = meg_prices_new(&head);
         meg_timings_prices(p.timings, *out);
         meg_timings_models(p.timings, *out, true);
-        if (many(&p)) status = meg_links_probe(c, e, *out);
-        if (status == MEG_OK) status = probe_disk(&p, &head, *out);
+        for (int i = 0; p.links && meg_prices_link_at(p.links, i); i++)
+            meg_prices_add_link(*out, meg_prices_link_at(p.links, i));
+        status = probe_disk(&p, &head, *out);
     }
     if (status != MEG_OK) {
         meg_prices_free(*out);
         *out = NULL;
     }
+    meg_prices_free(p.links);
     meg_timings_free(p.timings);
     meg_drift_free(p.drift);
     return status;

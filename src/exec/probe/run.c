@@ -2,7 +2,7 @@
 #include "exec/probe/run.h"
 #include "base/clock.h"
 #include "exec/probe/median.h"
-#include "plan/program/events.h"
+#include "exec/probe/waits.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -73,10 +73,22 @@ static meg_status make_samples(const meg_plan *p, meg_error *e, samples *out)
     return MEG_OK;
 }
 
+typedef struct looks { /* at the loop; at steps */
+    double *work;
+    size_t count, room;
+} looks;
+
+static void add_look(looks *l, double seconds)
+{
+    l->work = meg_grow(l->work, &l->room, l->count + 1, sizeof *l->work);
+    l->work[l->count++] = seconds;
+}
+
 typedef struct measured {
     meg_engine *engine;
     meg_feed feed;
     double busy; /* seconds of the thread that issues, without waiting for messages */
+    looks idle;  /* seconds of a step in which neither it nor the device worked */
 } measured;
 
 static meg_status one_step(measured *m, meg_error *e, double *wall)
@@ -115,20 +127,6 @@ static meg_status set_course(const meg_probe_site *site, meg_error *e, double fi
     return c ? meg_comm_share(c, e, 0, out, sizeof *out) : MEG_OK;
 }
 
-static int notes_of(const meg_plan *p)
-{
-    meg_events v;
-    meg_events_of(p, MEG_ENTRY_TRAIN, &v);
-    int notes = v.notes;
-    meg_events_clear(&v);
-    return notes;
-}
-
-typedef struct looks { /* at the loop */
-    double *work;
-    size_t count, room;
-} looks;
-
 /* How much quicker the machine was when the book's loop was measured: by the median of what was seen of the loop before,
  * between and after the steps. A single look is of some milliseconds, in which anything can happen. */
 static double quicker(const meg_probe_site *site, const looks *seen)
@@ -143,8 +141,7 @@ static meg_status look_at_machine(const meg_probe_site *site, meg_error *e, int 
     meg_drift_time now;
     if (!site->drift) return MEG_OK;
     MEG_TRY(e, meg_drift_look(site->drift, e, bunches, &now));
-    seen->work = meg_grow(seen->work, &seen->room, seen->count + 1, sizeof *seen->work);
-    seen->work[seen->count++] = now.work;
+    add_look(seen, now.work);
     return MEG_OK;
 }
 
@@ -157,9 +154,23 @@ static meg_status timed_steps(measured *m, meg_error *e, const meg_probe_site *s
         meg_timings_next(t);
         double busy = meg_clock_thread() - meg_engine_exposed(m->engine);
         MEG_TRY(e, one_step(m, e, &wall));
-        m->busy += meg_clock_thread() - meg_engine_exposed(m->engine) - busy;
+        busy = meg_clock_thread() - meg_engine_exposed(m->engine) - busy;
+        m->busy += busy;
+        add_look(&m->idle, wall - busy - meg_timings_now(t));
     }
     return look_at_machine(site, e, c->bunches, seen);
+}
+
+static void tell_host(measured *m, const meg_probe_site *site, int kernels, int steps)
+{
+    meg_probe_host *out = site->host;
+    meg_waits w = meg_waits_of(meg_engine_plan(m->engine), MEG_ENTRY_TRAIN, site->machine);
+    out->seconds += m->busy;
+    out->kernels += (int64_t)kernels * steps;
+    out->notes += (int64_t)w.notes * steps;
+    out->idle += meg_median(m->idle.work, m->idle.count) * steps;
+    out->waits += (int64_t)w.waits * steps;
+    out->known += w.seconds * steps;
 }
 
 static meg_status some_steps(measured *m, meg_error *e, const meg_probe_site *site,
@@ -177,11 +188,7 @@ static meg_status some_steps(measured *m, meg_error *e, const meg_probe_site *si
     meg_timings_end(out, quicker(site, &seen), &issued);
     free(seen.work);
     if (kernels) *kernels = issued;
-    if (site->host && m->busy > 0) {
-        site->host->seconds += m->busy;
-        site->host->kernels += (int64_t)issued * c.steps;
-        site->host->notes += (int64_t)notes_of(meg_engine_plan(m->engine)) * c.steps;
-    }
+    if (site->host && m->busy > 0) tell_host(m, site, issued, c.steps);
     return status;
 }
 
@@ -208,6 +215,7 @@ meg_status meg_probe_plan(meg_plan *p, meg_error *e, const meg_probe_site *site,
         status = some_steps(&m, e, site, out, kernels);
     }
     meg_engine_free(m.engine);
+    free(m.idle.work);
     samples_free(&s);
     return status;
 }

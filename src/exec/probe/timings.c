@@ -97,6 +97,14 @@ void meg_timings_next(meg_timings *t)
     t->steps++;
 }
 
+double meg_timings_now(const meg_timings *t)
+{
+    double sum = 0;
+    for (size_t i = t->launches; i > 0 && t->log[i - 1].step == t->steps; i--)
+        sum += t->log[i - 1].seconds;
+    return sum;
+}
+
 /* ---- one number of many ---- */
 
 /* Steps do the same work: those that took much longer than the median were disturbed. */

@@ -19,6 +19,7 @@ void meg_timings_free(meg_timings *t);
  * that were not disturbed, of kernels with one key their mean. *kernels (may be NULL): how many a step has. */
 void meg_timings_begin(meg_timings *t, meg_device *d);
 void meg_timings_next(meg_timings *t);
+double meg_timings_now(const meg_timings *t); /* seconds of the step's kernels, when it is done */
 void meg_timings_end(meg_timings *t, double scale, int *kernels);
 
 /* As if all had been measured at another pace. */

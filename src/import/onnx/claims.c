@@ -35,6 +35,9 @@ static const claim CLAIMS[] = {
                "align_corners, asymmetric; of "
                "spatial axes; no antialias, no keep_aspect_ratio_policy"},
     {"Gather", "entries of data named by constants; rows of a constant matrix named by data"},
+    {"Attention",
+     "q, k, v are data; the first output; no past keys, no softcap; a mask is a constant, or "
+     "data of four axes, the batch first"},
     {"Einsum", "a letter for each axis; the batch is in both operands and the output, or one is a "
                "weight with the summed letters last"},
     {"Expand", "the shape is known when the file is read"},

@@ -5,9 +5,10 @@
 #include "import/onnx/operators/operators.h"
 
 static const meg_onnx_row *const TABLES[] = {
-    meg_onnx_layers,  meg_onnx_products, meg_onnx_norms,     meg_onnx_points,  meg_onnx_functions,
-    meg_onnx_masks,   meg_onnx_shapes,   meg_onnx_constants, meg_onnx_helpers, meg_onnx_draws,
-    meg_onnx_reduces, meg_onnx_blocks,   meg_onnx_einsums,
+    meg_onnx_layers,    meg_onnx_products,   meg_onnx_norms,   meg_onnx_points,
+    meg_onnx_functions, meg_onnx_masks,      meg_onnx_shapes,  meg_onnx_constants,
+    meg_onnx_helpers,   meg_onnx_draws,      meg_onnx_reduces, meg_onnx_blocks,
+    meg_onnx_einsums,   meg_onnx_attentions,
 #define MEG_ONNX(name) meg_onnx_reads_##name,
 #include "import/onnx/operators.def"
 #undef MEG_ONNX

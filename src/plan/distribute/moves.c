@@ -86,7 +86,8 @@ static int feed(rewrite *r, int value)
 static int value_in(rewrite *r, int value, int segment)
 {
     const meg_value *x = &r->old->value[value];
-    bool fed = r->feeder && (x->kind == MEG_INPUT || x->kind == MEG_LABEL);
+    bool fed = r->feeder && (x->kind == MEG_INPUT || x->kind == MEG_LABEL) &&
+               !meg_graph_awaits(r->old, value); /* comes from the caller, to all ranks */
     if (!fed && (x->maker < 0 || r->from[x->maker] == segment)) return r->map[value];
     int *moved = &r->moved[value * r->segments + segment];
     if (*moved) return *moved;
@@ -108,7 +109,6 @@ static void walk(rewrite *r)
         int in[MEG_INPUTS];
         for (int k = 0; k < v->inputs; k++)
             in[k] = value_in(r, v->in[k], r->from[i]);
-        if (v->op->late) in[1] = r->map[v->in[1]]; /* comes from the caller, to all ranks */
         meg_graph_add_like(r->new, v, in);
         if (r->new->error.status != MEG_OK) return;
         place(r, r->from[i]);

@@ -183,7 +183,9 @@ static void lower_passes(meg_lower *l)
     meg_lower_begin(l);
     meg_lower_forward(l);
     if (l->foreign && meg_lower_all_held(l)) return;
-    if (l->entry->train) meg_lower_backward(l);
+    if (!l->entry->train) return;
+    meg_lower_state_first(l);
+    meg_lower_backward(l);
 }
 
 static void lower_station(meg_plan *p, meg_entry *e, meg_station *t, const meg_variant *how)

@@ -144,8 +144,10 @@ static void backward_node(meg_lower *l, const meg_node *v)
     p->count = 0;
     for (int i = 0; i < 2; i++)
         if (runs[i]) backward_pass(l, v, order[i], &s[i], dy);
-    for (int k = 0; k < v->inputs; k++)
+    for (int k = 0; k < v->inputs; k++) {
         meg_lower_settle(l, v->in[k]);
+        meg_lower_keep_input(l, v->in[k]);
+    }
 }
 
 void meg_lower_backward(meg_lower *l)

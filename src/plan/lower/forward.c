@@ -36,13 +36,14 @@ static void load_label(meg_lower *l, int value)
         l, (meg_slot){.value = value, .box = box, .dtype = type, .per_micro = bytes});
 }
 
-/* Those that the station reads. */
+/* Those that the station reads; not yet what is still to come. */
 static void load_labels(meg_lower *l)
 {
     for (int i = 0; i < l->g->nodes; i++) {
         const meg_node *v = &l->g->node[i];
-        for (int k = 0; k < v->inputs && l->mine[i] && !v->op->late; k++)
-            if (l->g->value[v->in[k]].kind == MEG_LABEL && l->home[v->in[k]] < 0)
+        for (int k = 0; k < v->inputs && l->mine[i]; k++)
+            if (l->g->value[v->in[k]].kind == MEG_LABEL && l->home[v->in[k]] < 0 &&
+                !meg_graph_awaits(l->g, v->in[k]))
                 load_label(l, v->in[k]);
     }
 }
@@ -162,7 +163,7 @@ static bool adds_to_state(const meg_lower *l, const meg_node *v)
     return any && meg_segment_first(l->entry, segment, l->out->position[segment]);
 }
 
-/* The running statistics take in the micro-batch's. */
+/* The running statistics take in the micro-batch's; or what goes before all micro-batches goes on. */
 static void update_state(meg_lower *l, const meg_node *v)
 {
     meg_spec s;
@@ -262,8 +263,8 @@ static void forward_node(meg_lower *l, const meg_node *v)
         for (int k = 0; k < v->outputs; k++)
             l->home[v->out[k]] = i.slot[MEG_Y + k];
     if (total < 0) share(l, v);
-    if (l->entry->train && meg_op_has(v->op, MEG_STATE_PASS) && adds_to_state(l, v))
-        update_state(l, v);
+    bool states = l->entry->train && meg_op_has(v->op, MEG_STATE_PASS) && !v->op->state_first;
+    if (states && adds_to_state(l, v)) update_state(l, v);
     hold(l, v);
     keep_outputs(l, v);
 }
@@ -336,4 +337,18 @@ void meg_lower_forward(meg_lower *l)
         }
         if (now) count_labels(l);
     }
+}
+
+/* In the block that comes first, but lowered last: weights lie as the layers like them. Of both directions of a stage,
+ * one does it. */
+void meg_lower_state_first(meg_lower *l)
+{
+    meg_block_kind here = l->block;
+    l->block = MEG_BLOCK_BEGIN;
+    l->duplicates = 0;
+    for (int i = 0; i < l->g->nodes; i++)
+        if (l->mine[i] && l->g->node[i].op->state_first && meg_lower_last(l))
+            update_state(l, &l->g->node[i]);
+    l->duplicates = 0;
+    l->block = here;
 }

@@ -92,3 +92,20 @@ void meg_lower_gather(meg_lower *l, int value, int most)
             p->slot[i] = p->slot[i + 1];
     }
 }
+
+/* A copy that lasts to the end of the step, of all micro-batches. What other ranks have of the same input, be it a
+ * halo or a copy, has a gradient, too: all of them are shares of one sum, which the caller gets (train/caller). */
+void meg_lower_keep_input(meg_lower *l, int value)
+{
+    meg_contributions *p = &l->parts[value];
+    int leaf = meg_lower_input(l, value);
+    if (leaf < 0 || l->owed[value] > 0 || p->count == 0) return;
+    meg_lower_gather(l, value, 1);
+    meg_slot s = {.role = MEG_ROLE_INPUT_GRADIENT, .value = value, .index = leaf};
+    s.box = l->out->box[value];
+    s.dtype = meg_entry_dtype(l->entry, l->g->value[value].dtype);
+    s.per_micro = meg_format_bytes(MEG_FORMAT_PLAIN, &s.box, s.dtype);
+    meg_lower_fill(l, meg_lower_step_slot(l, s), p->slot[0]);
+    l->holders[p->slot[0]]--;
+    p->count = 0;
+}

@@ -10,11 +10,20 @@ static bool shared(const meg_lower *l, int value)
     return l->g->value[value].kind == MEG_PARAMETER && l->sharers[value].count > 1;
 }
 
+/* Does anything look at all of the weight before the first forward? */
+static bool read_first(const meg_lower *l, int value)
+{
+    const meg_entry *e = l->entry;
+    for (int i = e->reader_first[value]; i < e->reader_first[value + 1]; i++)
+        if (l->g->node[e->reader[i]].op->state_first) return true;
+    return false;
+}
+
 /* The same in all entries, since held memory is: evaluation has one direction always. */
 bool meg_lower_scattered(const meg_lower *l, int value)
 {
     return l->plan->options.zero == MEG_ZERO_ALL && shared(l, value) &&
-           l->read_in[value] != MEG_SEVERAL &&
+           l->read_in[value] != MEG_SEVERAL && !read_first(l, value) &&
            l->plan->entry[MEG_ENTRY_TRAIN].timetable->directions == 1;
 }
 

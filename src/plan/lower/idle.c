@@ -44,7 +44,8 @@ static void zero_sums(meg_lower *l, const meg_instr *i)
 
 static void hollow(meg_lower *l, const meg_instr *i)
 {
-    if (i->code == MEG_KERNEL && on_samples(l, &l->g->node[i->node])) {
+    bool first = i->pass == MEG_STATE_PASS && l->g->node[i->node].op->state_first;
+    if (i->code == MEG_KERNEL && !first && on_samples(l, &l->g->node[i->node])) {
         zero_sums(l, i);
         return;
     }

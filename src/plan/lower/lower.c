@@ -132,12 +132,9 @@ static meg_status check_tags(const meg_station *t, meg_error *e)
 }
 
 /* Whoever computes a loss outside wants all outputs before it gives a gradient. */
-static meg_status check_order(const meg_plan *p, const meg_entry *entry, meg_error *e)
+static meg_status check_order(const meg_entry *entry, meg_error *e)
 {
     bool back = false;
-    MEG_CHECK(
-        e, p->options.feed == MEG_FEED_EACH || !meg_graph_late(entry->graph), MEG_EUNSUPPORTED,
-        "feed=reader: with a loss outside each rank takes its part of the batch: use feed=each");
     for (int i = 0; i < entry->lines && entry->train && meg_graph_late(entry->graph); i++) {
         bool forward = entry->line[i].block == MEG_BLOCK_FORWARD;
         back = back || entry->line[i].block > MEG_BLOCK_FORWARD;
@@ -181,7 +178,7 @@ static meg_status finish(meg_plan *p, meg_error *e, meg_entry *out)
     int tags = meg_entry_tags(out);
     if (tags > p->tags) p->tags = tags;
     write_lines(p, out);
-    MEG_TRY(e, check_order(p, out, e));
+    MEG_TRY(e, check_order(out, e));
     return meg_entry_check(out, e);
 }
 

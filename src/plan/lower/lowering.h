@@ -137,6 +137,9 @@ bool meg_lower_wants(const meg_lower *l, const meg_node *v, meg_pass pass); /* a
 /* X and Y operands that the node's backward passes read. */
 meg_mask meg_lower_back_reads(const meg_lower *l, const meg_node *v);
 bool meg_lower_remakes(const meg_lower *l, const meg_node *v); /* can it be run again? */
+/* The input whose gradient the plan keeps (input_grads=1), and as which nodes of a segment read this value; -1: it
+ * is none. */
+int meg_lower_input(const meg_lower *l, int value);
 /* Does the node contribute to the gradient of a value that it reads? */
 bool meg_lower_gives(const meg_lower *l, const meg_node *v, int value);
 
@@ -221,6 +224,8 @@ void meg_lower_run_again(meg_lower *l,
 void meg_lower_contribute(meg_lower *l, int value, int slot, const meg_node *from);
 void meg_lower_some(meg_lower *l, int value); /* zeros, if nothing has been contributed */
 void meg_lower_gather(meg_lower *l, int value, int most);
+void meg_lower_keep_input(meg_lower *l,
+                          int value); /* its gradient, if it is asked for and complete */
 
 /* ---- messages.c ---- */
 
@@ -254,6 +259,7 @@ void meg_lower_finish(meg_lower *l);
 
 void meg_lower_begin(meg_lower *l);
 void meg_lower_forward(meg_lower *l);
+void meg_lower_state_first(meg_lower *l); /* states that go on before the first forward */
 void meg_lower_backward(meg_lower *l);
 void meg_lower_idle(meg_lower *l); /* leaves what concerns other ranks */
 

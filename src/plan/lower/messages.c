@@ -90,7 +90,7 @@ static void add_move(meg_lower *l, const meg_node *v)
     meg_transfer t = meg_entry_transfer(l->pool, e, y, l->out->direction, to_whom);
     meg_exchange exchange = {
         .from = x, .to = y, .tag = meg_tag_of_exchange(e, e->exchange_number[y])};
-    exchange.back = returns(l, y);
+    exchange.back = returns(l, y) && l->grad[x]; /* what a reader feeds has none */
     pick(l, &exchange, &t, from->stage == to->stage);
     add_exchange(l, exchange, &l->moved[y]);
 }

@@ -76,7 +76,7 @@ void meg_lower_states(meg_lower *l)
     for (int i = 0; i < l->g->nodes && l->entry->train; i++) {
         const meg_node *v = &l->g->node[i];
         meg_mask writes = meg_op_writes(v->op, MEG_STATE_PASS);
-        if (!l->mine[i] || !meg_op_has(v->op, MEG_STATE_PASS)) continue;
+        if (!l->mine[i] || !meg_op_has(v->op, MEG_STATE_PASS) || v->op->state_first) continue;
         for (int k = 0; k < v->inputs; k++) {
             int segment = l->entry->segment_of[i];
             if (!(writes & MEG_BIT(MEG_X + k))) continue;
@@ -154,7 +154,8 @@ static bool joins(meg_lower *l, int value)
     bool before = own;
     meg_team its = sharers(l, value, &own);
     bool alike = l->read_in[l->settled[l->bucket_first]] == l->read_in[value];
-    alike = alike && !meg_lower_scattered(l, value);
+    alike = alike && !meg_lower_scattered(l, value) &&
+            !meg_lower_scattered(l, l->settled[l->bucket_first]);
     return before && own && alike && meg_lower_same_team(&theirs, &its) && next->offset >= end &&
            next->offset < end + MEG_ALIGN && end - first->offset < l->plan->options.bucket;
 }

@@ -35,21 +35,34 @@ bool meg_lower_gives(const meg_lower *l, const meg_node *v, int value)
     return false;
 }
 
-/* A gradient flows where a parameter comes in, and matters where a loss goes out. Some inputs get
- * none at all: what a loss compares with. */
+int meg_lower_input(const meg_lower *l, int value)
+{
+    const meg_graph *g = l->g;
+    int maker = g->value[value].maker, leaf = value;
+    if (!l->plan->options.input_grads) return -1;
+    if (maker >= 0 && meg_is_move(&g->node[maker])) { /* a reader's, as it came to this segment */
+        int feed = g->value[g->node[maker].in[0]].maker;
+        if (feed >= 0 && meg_is_feed(&g->node[feed])) leaf = g->node[feed].in[0];
+    }
+    const meg_value *x = &g->value[leaf];
+    return x->kind == MEG_INPUT && x->dtype != MEG_I32 ? leaf : -1;
+}
+
+/* A gradient flows where a parameter comes in, or an input that is asked for, and matters where a loss goes out.
+ * Some inputs get none at all: what a loss compares with. */
 static void find_gradients(meg_lower *l)
 {
     const meg_graph *g = l->g;
     bool *wanted = meg_pool_alloc(l->pool, (size_t)g->values + 1);
     for (int i = 0; i < g->values; i++)
-        l->grad[i] = g->value[i].kind == MEG_PARAMETER;
+        l->grad[i] = g->value[i].kind == MEG_PARAMETER || meg_lower_input(l, i) >= 0;
     for (int i = 0; i < g->nodes; i++) {
         const meg_node *v = &g->node[i];
         bool any = false;
         for (int k = 0; k < v->inputs; k++)
             any = any || l->grad[v->in[k]];
         for (int k = 0; k < v->outputs; k++)
-            l->grad[v->out[k]] = any && !v->op->no_gradient;
+            l->grad[v->out[k]] = (any && !v->op->no_gradient) || meg_lower_input(l, v->out[k]) >= 0;
     }
     for (int i = 0; i < g->losses; i++)
         wanted[g->loss[i].value] = true;

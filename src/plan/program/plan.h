@@ -57,6 +57,7 @@ typedef struct meg_plan_options {
     int feed;                  /* meg_feeding */
     int goal;                  /* meg_goal: of a search; the plan itself does not look at it */
     bool keep_grads;           /* gradients stay readable after the step */
+    bool input_grads;          /* so do gradients by the inputs */
     bool predict;              /* evaluation keeps the network's outputs */
     bool phases; /* reducing operators as several nodes, as a plan that cuts them has them */
     char optimizer[MEG_TEXT];

@@ -112,11 +112,17 @@ static void print_slot(const meg_station *t, int id, FILE *out)
     else if (s->role == MEG_ROLE_AUX || s->role == MEG_ROLE_SCRATCH)
         name = s->value >= 0 ? g->node[s->value].name : "";
     else if (s->role != MEG_ROLE_BUCKET) name = g->value[s->value].name;
-    static const char *const mark[] = {
-        [MEG_ROLE_VALUE] = "",           [MEG_ROLE_GRADIENT] = "d:", [MEG_ROLE_AUX] = "aux:",
-        [MEG_ROLE_SCRATCH] = "scratch:", [MEG_ROLE_STATE] = "opt:",  [MEG_ROLE_SCALARS] = "",
-        [MEG_ROLE_SEED] = "seed:",       [MEG_ROLE_TOTAL] = "sum:",  [MEG_ROLE_BUCKET] = "bucket",
-        [MEG_ROLE_OUTPUT] = "out:"};
+    static const char *const mark[] = {[MEG_ROLE_VALUE] = "",
+                                       [MEG_ROLE_GRADIENT] = "d:",
+                                       [MEG_ROLE_AUX] = "aux:",
+                                       [MEG_ROLE_SCRATCH] = "scratch:",
+                                       [MEG_ROLE_STATE] = "opt:",
+                                       [MEG_ROLE_SCALARS] = "",
+                                       [MEG_ROLE_SEED] = "seed:",
+                                       [MEG_ROLE_TOTAL] = "sum:",
+                                       [MEG_ROLE_BUCKET] = "bucket",
+                                       [MEG_ROLE_OUTPUT] = "out:",
+                                       [MEG_ROLE_INPUT_GRADIENT] = "in:"};
     fprintf(out, " %s%s.%d", mark[s->role], name, id);
     if (s->format != MEG_FORMAT_PLAIN) fprintf(out, "/%s", meg_format_name(s->format));
 }

@@ -50,7 +50,8 @@ typedef enum meg_role {
     MEG_ROLE_SEED,    /* the weight of a loss: where backward starts */
     MEG_ROLE_TOTAL,   /* a per-step sum over micro-batches: counts, losses */
     MEG_ROLE_BUCKET,  /* several gradients or states that are reduced at once */
-    MEG_ROLE_OUTPUT   /* of the network, of the whole step; index: which of the graph's */
+    MEG_ROLE_OUTPUT,  /* of the network, of the whole step; index: which of the graph's */
+    MEG_ROLE_INPUT_GRADIENT /* likewise: a share of the gradient by an input; index: the input's number among values */
 } meg_role;
 
 typedef struct meg_slot {

@@ -2,6 +2,7 @@
 #include "plan/replay/actor.h"
 #include "machine/prices.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +53,8 @@ void meg_actor_make(const meg_plan *p, int entry, meg_actor *out)
                        .threads = head->threads,
                        .issue = head->rates.issue,
                        .post = head->rates.post,
-                       .wake = head->rates.step};
+                       .wake = head->rates.step,
+                       .resume = fmax(head->rates.step, head->rates.resume)};
     meg_events_of(p, entry, &out->events);
     list_heirs(out);
     copy_teams(&p->entry[entry], out);

@@ -16,7 +16,8 @@ typedef struct meg_actor { /* what a replay must know of a rank, or of one of se
     int64_t number_bytes; /* of what is summed */
     int threads;          /* of its device */
     double issue, post;   /* seconds of the host's thread for a kernel, for a message or sum */
-    double wake; /* seconds until a device that has nothing to do begins with what it is given */
+    double wake;   /* seconds until a device that has nothing to do begins with what it is given, */
+    double resume; /* and where it stood still for a message or sum */
 } meg_actor;
 
 void meg_actor_make(const meg_plan *p, int entry, meg_actor *out);

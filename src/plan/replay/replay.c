@@ -349,6 +349,7 @@ static void go_on(replay *r, int who)
 {
     actor *a = &r->actor[who];
     const meg_events *v = a->events;
+    double wake = a->waits >= 0 ? a->is->resume : a->is->wake;
     while (!a->finished) {
         if (a->waits >= 0 && a->item[a->waits].state != DONE) break;
         a->waits = -1;
@@ -367,7 +368,7 @@ static void go_on(replay *r, int who)
         if (step >= 0) post(r, who, step);
         else a->waits = -1 - step;
     }
-    begin_work(r, who, a->is->wake);
+    begin_work(r, who, wake);
 }
 
 static void finish_step(replay *r, int who)

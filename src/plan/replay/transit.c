@@ -89,7 +89,8 @@ meg_transit meg_transit_of_sum(const meg_machine *m, const meg_transit_sum *s)
     meg_allreduce first = {.ranks = s->ranks, .rank = 0, .count = s->count, .groups = groups};
     int64_t message = message_of(&known, &first);
     double memory = m->bandwidth > 0 ? m->bandwidth : MEMORY;
-    meg_allreduce_rates still = {.alpha = {m->inside.latency, m->between.latency}}, rates = still;
+    meg_allreduce_rates still = {.alpha = {meg_link_hop(&m->inside), meg_link_hop(&m->between)}},
+                        rates = still;
     rates.beta[0] = 1 / meg_link_bandwidth(&m->inside, message);
     rates.beta[1] = 1 / meg_link_bandwidth(&m->between, message);
     rates.gamma = ADDING / memory;

@@ -266,11 +266,12 @@ meg_status meg_evaluate_batch(meg_trainer *t, int count, const meg_tensor tensor
     return MEG_OK;
 }
 
-/* In training, or in evaluation, which may go another way. */
+/* In training, of the last batch of an epoch, too, or in evaluation, which may go another way. */
 bool meg_plan_reads(const meg_plan *p, int64_t index)
 {
     int64_t part = p->entry[MEG_ENTRY_EVAL].batch;
     if (index < 0 || index >= p->entry[MEG_ENTRY_TRAIN].batch) return false;
     return meg_wants_sample(p, MEG_ENTRY_TRAIN, index) ||
+           meg_wants_sample(p, MEG_ENTRY_TRAIN_TAIL, index) ||
            (part > 0 && meg_wants_sample(p, MEG_ENTRY_EVAL, index % part));
 }

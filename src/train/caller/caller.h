@@ -18,8 +18,9 @@ meg_status meg_caller_share(meg_context *ctx, void *data, int64_t bytes);
 
 /* ---- outputs.c ---- */
 
-typedef struct meg_output { /* of the network, as the caller sees it */
-    int index;              /* in the entries' graphs */
+typedef struct meg_output { /* of the network, as the caller sees it, or the gradient by an input */
+    meg_role role;          /* MEG_ROLE_OUTPUT, MEG_ROLE_INPUT_GRADIENT */
+    int index;              /* as the engine knows it (exec/engine.h) */
     const meg_value *value; /* of the source */
     bool last;              /* its channels come last, as in the file that the network is from */
 } meg_output;
@@ -33,7 +34,8 @@ typedef struct meg_sample_range { /* where samples of a step go to */
     int64_t first, count;         /* of the tensor: the step's first, and how many count */
 } meg_sample_range;
 
-/* Collective. Brings what the last step of an entry left of an output to rank 0's tensor. */
+/* Collective. Brings what the last step of an entry left of an output to rank 0's tensor; of gradients by inputs, the
+ * sum of all shares. */
 meg_status meg_output_gather(meg_trainer *t, int entry, const meg_output *o, meg_tensor *to,
                              meg_sample_range range);
 

@@ -1,5 +1,5 @@
 /* Outputs of the network, as a step leaves them: each rank has boxes of them, rank 0 puts them together in the
- * caller's tensor (see caller.h).
+ * caller's tensor (see caller.h). Gradients by inputs likewise: their boxes may overlap, and add up.
  *
  *     rank 0    how many boxes?   places its own    box, numbers   box, numbers ...
  *     rank 1    2                                   ^
@@ -17,7 +17,7 @@ static meg_output output_of(const meg_trainer *t, int index)
     const meg_graph *g = t->plan->source;
     int value[MEG_OUTPUTS];
     meg_graph_results(g, value);
-    meg_output out = {.index = index, .value = &g->value[value[index]]};
+    meg_output out = {MEG_ROLE_OUTPUT, index, &g->value[value[index]], false};
     for (int i = 0; i < g->outputs; i++)
         if (g->output[i] == value[index]) out.last = g->last[i];
     return out;
@@ -90,6 +90,7 @@ static void place(const gathering *g, const meg_box *box, const void *data)
 {
     int64_t stride[MEG_AXES], p[MEG_AXES], at = 0, run = meg_extent(box, MEG_W);
     meg_dtype real = meg_engine_real(g->trainer->engine);
+    bool adds = g->output->role == MEG_ROLE_INPUT_GRADIENT;
     meg_box rows = *box;
     rows.hi[MEG_W] = rows.lo[MEG_W] + 1;
     strides_of(g->output, stride);
@@ -98,9 +99,11 @@ static void place(const gathering *g, const meg_box *box, const void *data)
         if (p[MEG_N] >= g->range.count) continue; /* was filled up */
         for (int a = 0; a < MEG_AXES; a++)
             to += p[a] * stride[a];
-        for (int64_t i = 0; i < run; i++)
-            meg_number_set(g->to->data, g->to->dtype, to + i * stride[MEG_W],
-                           meg_number_at(data, real, at + i));
+        for (int64_t i = 0; i < run; i++, to += stride[MEG_W]) {
+            double before = adds ? meg_number_at(g->to->data, g->to->dtype, to) : 0;
+            meg_number_set(g->to->data, g->to->dtype, to,
+                           before + meg_number_at(data, real, at + i));
+        }
     }
 }
 
@@ -178,12 +181,12 @@ static meg_status gather(gathering *g, int entry, int64_t *boxes)
 {
     meg_context *ctx = g->trainer->ctx;
     meg_engine *x = g->trainer->engine;
-    int index = g->output->index;
-    meg_engine_output(x, entry, index, count_box, g);
+    const meg_kept what = {entry, g->output->role, g->output->index};
+    meg_engine_kept(x, &what, count_box, g);
     if (meg_ranks(ctx) > 1)
         MEG_TRY(&ctx->error,
                 meg_comm_gather(ctx->comm, &ctx->error, &g->boxes, sizeof *boxes, boxes));
-    meg_engine_output(x, entry, index, meg_rank(ctx) == 0 ? place_box : send_box, g);
+    meg_engine_kept(x, &what, meg_rank(ctx) == 0 ? place_box : send_box, g);
     MEG_TRY(&ctx->error, g->status);
     for (int r = 1; r < meg_ranks(ctx) && meg_rank(ctx) == 0; r++)
         for (int64_t i = 0; i < boxes[r]; i++)

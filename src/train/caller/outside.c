@@ -3,6 +3,7 @@
  *
  *     meg_forward    inputs -> every rank's own part;  outputs -> rank 0, and who wants them
  *     meg_backward   gradients of rank 0 -> all ranks; gradients of weights, update
+ *     meg_input_gradient   every rank's share of the gradient by an input -> rank 0, and who wants it
  */
 #include "train/caller/caller.h"
 
@@ -17,6 +18,7 @@ struct meg_outside { /* the step that waits; of the trainer's pool */
     void *target[MEG_LOSSES]; /* (batch of the plan, c, d, h, w), as the engine takes them */
     int entry;
     int64_t batch;
+    bool done; /* it has gone back */
 };
 
 /* ---- inputs ---- */
@@ -154,6 +156,7 @@ static meg_status make_ready(meg_trainer *t, const lists *l)
     prepare(t);
     meg_outside *o = t->outside;
     o->inputs = 0;
+    o->done = false;
     o->batch = l->input[0].shape[0];
     MEG_TRY(e, find_entry(t, o->batch, &o->entry));
     for (int i = 0; i < g->values; i++)
@@ -164,17 +167,29 @@ static meg_status make_ready(meg_trainer *t, const lists *l)
     return check_outputs(t, l->outputs, l->output);
 }
 
-static meg_status deliver(meg_trainer *t, meg_tensor *to)
+static int64_t bytes_of(const meg_tensor *t)
+{
+    int64_t bytes = meg_dtype_bytes(t->dtype);
+    for (int i = 0; i < t->rank; i++)
+        bytes *= t->shape[i];
+    return bytes;
+}
+
+static meg_status deliver(meg_trainer *t, const meg_output *o, meg_tensor *to)
+{
+    int64_t batch = t->outside->batch;
+    meg_tensor like = meg_output_tensor(t, o, batch);
+    like.dtype = to->dtype;
+    MEG_TRY(&t->ctx->error,
+            meg_output_gather(t, t->outside->entry, o, to, (meg_sample_range){0, batch}));
+    return meg_caller_share(t->ctx, to->data, bytes_of(&like));
+}
+
+static meg_status deliver_output(meg_trainer *t, meg_tensor *to)
 {
     meg_output o;
-    int64_t bytes = meg_dtype_bytes(to->dtype), batch = t->outside->batch;
     MEG_TRY(&t->ctx->error, meg_output_find(t, to->name, &o));
-    MEG_TRY(&t->ctx->error,
-            meg_output_gather(t, t->outside->entry, &o, to, (meg_sample_range){0, batch}));
-    meg_tensor like = meg_output_tensor(t, &o, batch);
-    for (int i = 0; i < like.rank; i++)
-        bytes *= like.shape[i];
-    return meg_caller_share(t->ctx, to->data, bytes);
+    return deliver(t, &o, to);
 }
 
 meg_status meg_forward(meg_trainer *t, int inputs, const meg_tensor input[], int outputs,
@@ -192,7 +207,7 @@ meg_status meg_forward(meg_trainer *t, int inputs, const meg_tensor input[], int
     o->feed.step = (uint64_t)t->step;
     MEG_TRY(e, meg_context_end(t->ctx, meg_engine_forward(t->engine, e, o->entry, &o->feed)));
     for (int i = 0; i < outputs; i++)
-        MEG_TRY(e, deliver(t, &output[i]));
+        MEG_TRY(e, deliver_output(t, &output[i]));
     return MEG_OK;
 }
 
@@ -237,5 +252,53 @@ meg_status meg_backward(meg_trainer *t, int outputs, const meg_tensor gradient[]
     MEG_TRY(e, meg_context_end(t->ctx, meg_engine_backward(t->engine, e)));
     MEG_TRY(e, meg_context_end(t->ctx, meg_engine_outcome(t->engine, e, &ignored)));
     t->step++;
+    t->outside->done = true;
     return MEG_OK;
+}
+
+/* ---- gradients by inputs ---- */
+
+static const meg_value *input_of(const meg_graph *g, const char *name)
+{
+    for (int i = 0; i < g->values; i++)
+        if (g->value[i].kind == MEG_INPUT && (!name || strcmp(g->value[i].name, name) == 0))
+            return &g->value[i];
+    return NULL;
+}
+
+static meg_status find_gradient(const meg_trainer *t, const meg_tensor *to, meg_output *out)
+{
+    meg_error *e = &t->ctx->error;
+    const meg_outside *o = t->outside;
+    const meg_value *x = input_of(t->plan->source, to->name);
+    MEG_CHECK(e, t->plan->options.input_grads, MEG_EARG,
+              "%s was planned without memory for gradients by its inputs: make the plan with "
+              "input_grads=1",
+              t->plan->source->name);
+    MEG_CHECK(e, x, MEG_EARG, "%s has no input '%s'", t->plan->source->name, to->name);
+    MEG_CHECK(e, x->dtype != MEG_I32, MEG_EARG,
+              "'%s' takes whole numbers, by which there is no gradient", x->name);
+    MEG_CHECK(
+        e, o && o->done && !meg_engine_paused(t->engine) && meg_engine_last(t->engine) == o->entry,
+        MEG_EARG,
+        "there is no gradient by '%s': meg_backward comes first, and nothing else that runs "
+        "the network in between",
+        x->name);
+    MEG_CHECK(e, to->data || meg_rank(t->ctx) > 0, MEG_EARG,
+              "%s: rank 0 has no memory for its numbers", x->name);
+    *out = (meg_output){MEG_ROLE_INPUT_GRADIENT,
+                        meg_graph_find_value(t->plan->entry[o->entry].graph, x->name), x, false};
+    meg_tensor like = meg_output_tensor(t, out, o->batch);
+    return to->data ? meg_caller_check(e, to, &like, t->plan->source->name) : MEG_OK;
+}
+
+meg_status meg_input_gradient(meg_trainer *t, meg_tensor *gradient)
+{
+    meg_output o;
+    meg_token same = {"another type of numbers", (uint64_t)gradient->dtype};
+    MEG_TRY(&t->ctx->error, meg_context_same(t->ctx, &same, 1));
+    MEG_TRY(&t->ctx->error, meg_context_agree(t->ctx, find_gradient(t, gradient, &o)));
+    if (gradient->data)
+        memset(gradient->data, 0, (size_t)bytes_of(gradient)); /* shares are added */
+    return deliver(t, &o, gradient);
 }

@@ -95,7 +95,9 @@ static bool reads(const meg_station *t, int64_t n)
     for (int v = 0; v < g->values; v++) {
         const meg_box *box = &t->box[v];
         bool leaf = g->value[v].kind == MEG_INPUT || g->value[v].kind == MEG_LABEL;
-        if (leaf && !meg_box_empty(box) && box->lo[MEG_N] <= n && n < box->hi[MEG_N]) return true;
+        if (leaf && !meg_graph_awaits(g, v) && !meg_box_empty(box) && box->lo[MEG_N] <= n &&
+            n < box->hi[MEG_N])
+            return true;
     }
     return false;
 }

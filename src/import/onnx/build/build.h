@@ -106,7 +106,7 @@ meg_status meg_onnx_name_all(meg_onnx_build *b);
 
 meg_onnx_symbol *meg_onnx_symbol_of(const meg_onnx_build *b, meg_bytes name); /* NULL: unknown */
 
-/* A new symbol, of a name that nothing else has; there is room for two of each node. */
+/* A new symbol, of a name that nothing else has; there is room for three of each node. */
 meg_status meg_onnx_define(meg_onnx_build *b, meg_bytes name, int maker,
                            const meg_onnx_tensor *constant);
 

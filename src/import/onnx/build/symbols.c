@@ -46,7 +46,8 @@ meg_status meg_onnx_name_all(meg_onnx_build *b)
     size_t count = f->tensors + f->inputs, outputs = 0;
     for (size_t i = 0; i < f->nodes; i++)
         outputs += (size_t)f->node[i].outputs;
-    count += outputs + 2 * f->nodes; /* those that PyTorch merged are parted again */
+    count += outputs +
+             3 * f->nodes; /* those that PyTorch merged are parted again; what readers make up */
     b->symbol_room = (int)count + 1;
     for (b->places = 16; b->places < 2 * count; b->places *= 2)
         continue;

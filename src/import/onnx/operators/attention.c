@@ -277,8 +277,8 @@ static bool judge(const meg_onnx_build *b, const meg_onnx_attention *a, judgemen
 /* ---- building ---- */
 
 /* An operand as (n, heads x features, tokens) */
-static meg_status arrange(meg_onnx_build *b, const meg_onnx_node *n, const meg_onnx_symbol *s,
-                          bool turned, int *out)
+meg_status meg_onnx_arrange_tokens(meg_onnx_build *b, const meg_onnx_node *n,
+                                   const meg_onnx_symbol *s, bool turned, int *out)
 {
     meg_onnx_view v = meg_onnx_view_of(b, s);
     int order[MEG_ONNX_ATOMS] = {0}, lead = v.axes - 2;
@@ -298,7 +298,7 @@ static meg_status arrange(meg_onnx_build *b, const meg_onnx_node *n, const meg_o
 }
 
 /* The output's axes: those of q, whose last two are tokens and features. */
-static meg_onnx_view view_like(const meg_onnx_build *b, const meg_onnx_view *q, int value)
+meg_onnx_view meg_onnx_view_like(const meg_onnx_build *b, const meg_onnx_view *q, int value)
 {
     const meg_value *y = &b->graph->value[value];
     meg_onnx_view v = {.value = value, .atoms = 1, .axes = q->axes, .lazy = true};
@@ -346,13 +346,13 @@ meg_status meg_onnx_read_attention(meg_onnx_build *b, const meg_onnx_attention *
     for (int i = 0; i < rank - 2; i++)
         heads *= dims[i];
     heads /= q.extent[0];
-    MEG_TRY(b->error, arrange(b, a->last, j.q, false, &l.in[0]));
-    MEG_TRY(b->error, arrange(b, a->last, j.k, true, &l.in[1]));
-    MEG_TRY(b->error, arrange(b, a->last, j.v, false, &l.in[2]));
+    MEG_TRY(b->error, meg_onnx_arrange_tokens(b, a->last, j.q, false, &l.in[0]));
+    MEG_TRY(b->error, meg_onnx_arrange_tokens(b, a->last, j.k, true, &l.in[1]));
+    MEG_TRY(b->error, meg_onnx_arrange_tokens(b, a->last, j.v, false, &l.in[2]));
     meg_onnx_attr(&l, "heads=%lld causal=%d scale=%.17g", (long long)heads, j.causal, j.scale);
     MEG_TRY(b->error, meg_onnx_add(b, a->last, &l));
     meg_onnx_symbol *y = meg_onnx_symbol_of(b, a->last->out[0]);
-    meg_onnx_view made = view_like(b, &q, y->value);
+    meg_onnx_view made = meg_onnx_view_like(b, &q, y->value);
     *done = true;
     return meg_onnx_view_bind(b, a->last, &made);
 }

@@ -12,7 +12,7 @@
 extern const meg_onnx_row meg_onnx_layers[], meg_onnx_products[], meg_onnx_norms[],
     meg_onnx_points[], meg_onnx_functions[], meg_onnx_masks[], meg_onnx_shapes[],
     meg_onnx_constants[], meg_onnx_helpers[], meg_onnx_reduces[], meg_onnx_blocks[],
-    meg_onnx_einsums[];
+    meg_onnx_einsums[], meg_onnx_attentions[];
 
 /* Those of operators with a file of their own. */
 #define MEG_ONNX(name) extern const meg_onnx_row meg_onnx_reads_##name[];
@@ -37,6 +37,12 @@ void meg_onnx_find_attention(meg_onnx_build *b);
  * wait for the last, by number; -1: no more. */
 meg_status meg_onnx_read_attention(meg_onnx_build *b, const meg_onnx_attention *a, bool *done);
 int meg_onnx_waiting(const meg_onnx_attention *a, int i);
+
+/* What the file has as (.., tokens, features), turned: (.., features, tokens), as attention takes it: (n, features of all
+ * heads, tokens); and what attention makes, with the axes of q. */
+meg_status meg_onnx_arrange_tokens(meg_onnx_build *b, const meg_onnx_node *n,
+                                   const meg_onnx_symbol *s, bool turned, int *out);
+meg_onnx_view meg_onnx_view_like(const meg_onnx_build *b, const meg_onnx_view *q, int value);
 
 /* ---- nodes that read views ---- */
 

@@ -12,10 +12,15 @@
 
 #include <string.h>
 
-static const char *const OWN[] = {
-    "attention",    "adaptive_avgpool", "gather", "max_unpool", "maxpool", "layernorm", "groupnorm",
-    "instancenorm", "dropout",          "peak",   "roll",       "take",    "lift",      "lstm",
-    "gru",          "weightnorm"};
+static const char *const OWN[] = {"attention",   "adaptive_avgpool",
+                                  "gather",      "max_unpool",
+                                  "maxpool",     "layernorm",
+                                  "groupnorm",   "instancenorm",
+                                  "dropout",     "peak",
+                                  "roll",        "take",
+                                  "lift",        "lstm",
+                                  "gru",         "weightnorm",
+                                  "spectralnorm"};
 
 static bool in_domain(const meg_onnx_node *n)
 {

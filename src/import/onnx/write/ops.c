@@ -518,6 +518,7 @@ static const meg_onnx_writer WRITERS[] = {
     {"slice", "Slice", write_slice},
     {"softmax", "Softmax", write_softmax},
     {"softplus", "Softplus", NULL},
+    {"spectralnorm", "Div", meg_onnx_write_spectralnorm},
     {"sqrt", "Sqrt", NULL},
     {"sub", "Sub", write_pair},
     {"sum", "ReduceSum", write_reduce},

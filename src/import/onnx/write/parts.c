@@ -8,6 +8,7 @@
  *     roll               along each axis two slices, joined the other way round
  *     take               Gather, by whole numbers
  *     weightnorm         ReduceL2, Div, Mul
+ *     spectralnorm       MatMul, MatMul, Div
  *     lstm, gru          LSTM, GRU, whose gates come in another order, of an input that already is what theirs
  *                        adds to them: it is multiplied with ones
  */
@@ -285,7 +286,7 @@ meg_status meg_onnx_write_gru(meg_onnx_out *o, const meg_node *v, meg_onnx_made 
     return write_cell(o, v, m, &c);
 }
 
-/* ---- weight normalisation ---- */
+/* ---- normalised weights ---- */
 
 /* y = x g / |v|; channels are axis 1 of x. */
 meg_status meg_onnx_write_weightnorm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
@@ -299,6 +300,20 @@ meg_status meg_onnx_write_weightnorm(meg_onnx_out *o, const meg_node *v, meg_onn
     meg_made_int(&length, "keepdims", 0);
     const char *scale = put_pair(o, v, "Div", m->in[2], put(o, v, length));
     m->in[1] = put_reshape(o, v, scale, x->rank, dims);
+    m->inputs = 2;
+    return MEG_OK;
+}
+
+/* y = x / (u' W v) */
+meg_status meg_onnx_write_spectralnorm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m)
+{
+    const meg_axes *shape = meg_onnx_word(v, "shape");
+    const int64_t *dim = meg_onnx_word(v, "dim"), front[] = {1, 0, 2, 3, 4};
+    int64_t matrix[] = {shape->at[*dim], -1};
+    meg_onnx_note_own(o, v, m);
+    const char *w = *dim ? put_transpose(o, v, m->in[1], shape->count, front) : m->in[1];
+    const char *column = put_pair(o, v, "MatMul", put_reshape(o, v, w, 2, matrix), m->in[3]);
+    m->in[1] = put_pair(o, v, "MatMul", m->in[2], column);
     m->inputs = 2;
     return MEG_OK;
 }

@@ -29,6 +29,7 @@ meg_status meg_onnx_write_lstm(meg_onnx_out *o, const meg_node *v, meg_onnx_made
 meg_status meg_onnx_write_lift(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 meg_status meg_onnx_write_roll(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 meg_status meg_onnx_write_take(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
+meg_status meg_onnx_write_spectralnorm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 meg_status meg_onnx_write_weightnorm(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 meg_status meg_onnx_write_unpool(meg_onnx_out *o, const meg_node *v, meg_onnx_made *m);
 
