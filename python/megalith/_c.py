@@ -40,9 +40,10 @@ class Lazy(Structure):
 Status, Handle, Out = c_int, c_void_p, POINTER(c_void_p)
 Tensors, Reports = POINTER(Tensor), POINTER(Report)
 
-# name: (what it returns, what it takes); optional ones may be missing in an older library
+# name: (what it returns, what it takes)
 SIGNATURES = {
     "meg_open": (Status, [c_char_p, Out]),
+    "meg_open_on": (Status, [c_char_p, c_int, Out]),
     "meg_close": (None, [Handle]),
     "meg_abort": (None, [Handle, c_char_p]),
     "meg_rank": (c_int, [Handle]),
@@ -87,10 +88,7 @@ SIGNATURES = {
 
 
 def declare(library: ctypes.CDLL) -> None:
-    """Gives all functions that the library has their types."""
+    """Gives all functions their types."""
     for name, (result, arguments) in SIGNATURES.items():
-        try:
-            f = getattr(library, name)
-        except AttributeError:
-            continue
+        f = getattr(library, name)
         f.restype, f.argtypes = result, arguments

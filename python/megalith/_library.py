@@ -24,6 +24,14 @@ class Interrupted(MegalithError):
     """Asked to stop (Ctrl-C); the trainer is at a whole step."""
 
 
+class BadData(ValueError):
+    """Data that the network cannot take; the message says what it wants."""
+
+
+class AskedToStop(MegalithError):
+    """A rank was asked to stop, and said so in place of a step: nothing was done."""
+
+
 class NotFinite(MegalithError):
     """The loss is no number any more."""
 
@@ -53,12 +61,16 @@ def library() -> ctypes.CDLL:
         except OSError as e:
             tried.append(f"{path} ({e})")
             continue
-        _c.declare(found)
+        try:
+            _c.declare(found)
+        except AttributeError as e:
+            raise MegalithError(f"{path} is of another version than this package ({e}): build it anew (./do build)") from None
         return found
     raise MegalithError("libmegalith.so is not here: build it (./do build), install it, or set MEGALITH_LIBRARY to its path; "
                         "tried " + ", ".join(tried))
 
 
+STOP = "(asked to stop)"  # the name of an array that no network takes: all ranks are told of it
 KINDS = {"MEG_EINTERRUPTED": Interrupted, "MEG_ENAN": NotFinite}
 
 
@@ -67,12 +79,9 @@ def check(context: Any, status: int) -> None:
     if status == 0:
         return
     text = (library().meg_message(context) or b"").decode(errors="replace") or f"error {_c.STATUS[status]}"
+    if STOP in text:
+        raise AskedToStop("asked to stop")
     raise KINDS.get(_c.STATUS[status], MegalithError)(text)
-
-
-def has(name: str) -> bool:
-    """Does this library have the function?"""
-    return hasattr(library(), name)
 
 
 # ---- words

@@ -1,10 +1,10 @@
 """What is told, and asked, while `fit` runs: Keras' own way. Every rank has its callbacks and calls them at the same time;
 only rank 0 writes files.
 
-    class Mine(megalith.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs):
-            if logs["accuracy"] > 0.9:
-                self.model.stop_training = True
+    >>> class Mine(Callback):
+    ...     def on_epoch_end(self, epoch, logs):
+    ...         if logs["accuracy"] > 0.9:
+    ...             self.model.stop_training = True
 """
 from __future__ import annotations
 

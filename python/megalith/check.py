@@ -161,7 +161,9 @@ def check(module: Any, x: Any, y: Any, loss: Any = "cross_entropy", plan: Option
     """Compares one step on the batch (x, y) with PyTorch's: loss, every gradient, running statistics. Returns the largest
     error; raises Mismatch, with the worst tensors, where they are not the same. Dropout is left out. Collective.
 
-        megalith.check(net, x, y)
+    >>> import torch
+    >>> check(torch.nn.Linear(4, 3), torch.randn(8, 4), torch.arange(8) % 3) < 1e-4
+    True
     """
     from .model import Model
     quiet = silenced(module)

@@ -1,8 +1,9 @@
 """This process among those of the job. Opened when it is first needed, once: MPI can begin only once.
 
-    import megalith
-    megalith.init(threads=4, log="info")     # before anything else, if the defaults will not do
-    print(megalith.rank(), megalith.size())
+    >>> import megalith
+    >>> context = megalith.init()             # before anything else: threads=4, log="info", if the defaults will not do
+    >>> megalith.rank(), megalith.size()
+    (0, 1)
 
 Started by `megalith run -np 4 train.py` (or mpirun, srun) there are four such processes, each of which runs the whole
 script; plain `python train.py` is one, with all cores.
@@ -13,20 +14,28 @@ import atexit
 import ctypes
 import os
 import sys
+import time
 import traceback
 from typing import Any, Dict, Optional
 
 from . import _library
 from ._library import MegalithError, check, library, words
+from .interrupts import Stopped, be_interrupted
+
+
+SECONDS = 1.0  # that a rank waits with its traceback, for a lower one that may have the same, and end the job with it
 
 
 class Context:
     """An open library: meg_context."""
 
-    def __init__(self, **options: Any):
+    def __init__(self, comm: Any = None, **options: Any):
         self.handle = ctypes.c_void_p()
         self.options = options
-        status = library().meg_open(words(**options), ctypes.byref(self.handle))
+        if comm is None:
+            status = library().meg_open(words(**options), ctypes.byref(self.handle))
+        else:
+            status = library().meg_open_on(words(**options), comm.py2f(), ctypes.byref(self.handle))
         try:
             check(self.handle, status)
         except MegalithError:
@@ -51,6 +60,7 @@ class _Process:
     """The one context of this process."""
 
     context: Optional[Context] = None
+    hook: Any = None  # of exceptions, as it was before
 
 
 def launched() -> bool:
@@ -59,17 +69,36 @@ def launched() -> bool:
     return any(n in os.environ for n in names)
 
 
-def init(**options: Any) -> Context:
+MARKS = {"OMPI_COMM_WORLD_SIZE": "Open MPI", "PMI_RANK": "MPICH"}  # of launchers, as src/comm/open.c has them
+
+
+def _check_mpi4py() -> None:
+    """mpi4py that has begun another MPI than the launcher's would be alone, and so would we beside it."""
+    MPI = sys.modules.get("mpi4py.MPI")
+    wanted = next((name for mark, name in MARKS.items() if mark in os.environ), None)
+    if MPI is None or wanted is None or "MEGALITH_MPI" in os.environ:
+        return
+    name = MPI.get_vendor()[0]
+    if name in MARKS.values() and name != wanted:
+        word, abi = (n.replace(" ", "").lower() for n in (name, wanted))
+        raise MegalithError(f"mpi4py has loaded {name}, but {wanted}'s launcher started this job: set MPI4PY_MPIABI={abi}, or start it "
+                            f"with {name}'s (megalith run --mpi {word})")
+
+
+def init(comm: Any = None, **options: Any) -> Context:
     """Opens the library: device= (cpu, ref64), threads=, seed=, log= (quiet, warn, info), as in docs/cli.md. Nothing else
-    need be called; without it the first model opens it with the defaults."""
+    need be called; without it the first model opens it with the defaults. `comm`: a communicator of mpi4py, whose ranks train
+    together; without it, all do. MPI that mpi4py has begun is used, and left for it to end."""
     if _Process.context is not None:
         if options and options != _Process.context.options:
             raise MegalithError(f"already open, with {_Process.context.options}: call megalith.init before the first model")
         return _Process.context
-    _Process.context = Context(**options)
+    _check_mpi4py()
+    _Process.context = Context(comm, **options)
     atexit.register(_close)
+    _Process.hook, sys.excepthook = sys.excepthook, _end
     if _Process.context.size > 1:
-        sys.excepthook = _end_job
+        be_interrupted()
     return _Process.context
 
 
@@ -84,17 +113,24 @@ def _close() -> None:
         context.close()
 
 
-def _end_job(kind: Any, value: Any, trace: Any) -> None:
-    """An exception on one rank ends the whole job: others would wait for it for ever. A launcher ends the other
-    processes when one leaves with an error and without saying goodbye."""
-    rank = _Process.context.rank if _Process.context else 0
-    text = "".join(traceback.format_exception(kind, value, trace))
+def _end(kind: Any, value: Any, trace: Any) -> None:
+    """What nobody has caught. On many ranks an exception of one ends the whole job: others would wait for it for ever.
+    After Ctrl-C, all ranks are here; a sentence will do."""
     sys.stdout.flush()
-    if _Process.context and _library.has("meg_abort"):
-        library().meg_abort(_Process.context.handle, text.rstrip().encode())
-    sys.stderr.write("".join(f"[rank {rank}] {line}\n" for line in text.rstrip().splitlines()))
-    sys.stderr.flush()
-    os._exit(1)
+    context = _Process.context
+    if isinstance(value, Stopped):
+        if context is None or context.rank == 0:
+            print(f"megalith: {value}", file=sys.stderr, flush=True)
+        _close()
+        os._exit(130)
+    if context is None or context.size == 1:
+        _Process.hook(kind, value, trace)
+        return
+    if isinstance(value, KeyboardInterrupt):
+        os._exit(130)
+    time.sleep(SECONDS * min(context.rank, 3))
+    text = "".join(traceback.format_exception(kind, value, trace))
+    library().meg_abort(context.handle, text.rstrip().encode())
 
 
 def rank() -> int:

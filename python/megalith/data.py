@@ -9,17 +9,18 @@ the same seeds.
 from __future__ import annotations
 
 import math
-import random
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
+
+from ._library import BadData
+from .loaders import distribute, seed_all
 
 Arrays = Dict[str, np.ndarray]
 Batch = Tuple[List[np.ndarray], List[np.ndarray]]  # inputs, targets
 
 
-class BadData(ValueError):
-    """Data that the network cannot take; the message says what it wants."""
+NO_LABEL = -100  # PyTorch's own: where no class counts
 
 
 # ---- arrays
@@ -44,6 +45,9 @@ def to_arrays(value: Any) -> List[np.ndarray]:
     return [to_array(v) for v in value] if isinstance(value, (tuple, list)) else [to_array(value)]
 
 
+WIDER = {"float16": np.float32, "int8": np.int32, "int16": np.int32, "uint16": np.int32, "uint32": np.int64, "uint64": np.int64}
+
+
 def as_input(array: np.ndarray, name: str, dtype: str) -> np.ndarray:
     """Of a type that the library reads; whole numbers must stay whole."""
     wants_whole = dtype.startswith("int") or dtype == "bool"
@@ -51,19 +55,32 @@ def as_input(array: np.ndarray, name: str, dtype: str) -> np.ndarray:
         raise BadData(f"the input '{name}' takes whole numbers (ids), but got {array.dtype}: give int32 or int64")
     if not wants_whole and array.dtype.kind in "iub":
         raise BadData(f"the input '{name}' takes real numbers, but got {array.dtype}: convert them, e.g. x.float() / 255")
-    if array.dtype in (np.float16,):
-        array = array.astype(np.float32)
-    return np.ascontiguousarray(array)
+    if array.dtype.kind not in "fiub":
+        raise BadData(f"the input '{name}' takes {dtype}, but got {array.dtype}: give numbers")
+    return np.ascontiguousarray(array, WIDER.get(str(array.dtype)))
 
 
 def as_target(array: np.ndarray, kind: str) -> np.ndarray:
     """Classes are whole numbers, real targets real ones."""
     if kind == "label":
-        if array.dtype.kind == "f":
+        if array.dtype.kind not in "iub":
             raise BadData(f"labels are classes, whole numbers, but got {array.dtype}: give int64, or a loss of real targets "
                           "(mse)")
         return np.ascontiguousarray(array, np.int32)
+    if array.dtype.kind not in "fiub":
+        raise BadData(f"targets are real numbers, but got {array.dtype}: give float32")
     return np.ascontiguousarray(array, np.float64 if array.dtype == np.float64 else np.float32)
+
+
+def check_labels(labels: np.ndarray, classes: int, ignored: int) -> None:
+    """Classes are 0 to classes - 1; `ignored` may stand where none counts.
+
+    >>> check_labels(np.array([0, 2, -100]), 3, -100)
+    """
+    bad = labels[((labels < 0) | (labels >= classes)) & (labels != ignored)]
+    if bad.size:
+        raise BadData(f"a label is {int(bad[0])}, but the model has {classes} classes: labels are 0 to {classes - 1}"
+                      + (f", or {ignored} where none counts" if ignored != NO_LABEL else ""))
 
 
 # ---- sources
@@ -112,16 +129,6 @@ class ArraySource(Source):
             yield [take(a) for a in self.inputs], [take(a) for a in self.targets]
 
 
-def seed_all(*key: int) -> None:
-    """Of Python, numpy and, where it is there, PyTorch."""
-    number = int(np.random.SeedSequence(key).generate_state(1)[0])
-    random.seed(number)
-    np.random.seed(number)
-    import sys
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(number)
-
-
 class DatasetSource(Source):
     """dataset[i] -> (inputs.., target), read by those ranks that want sample i."""
 
@@ -151,7 +158,7 @@ class LoaderSource(Source):
     """Anything that gives (inputs, targets), batch by batch, each time it is iterated: DataLoader, tf.data, a list."""
 
     def __init__(self, loader: Any, seed: int):
-        self.loader, self.seed = loader, seed
+        self.loader, self.seed = distribute(loader, seed), seed
         self.batch = getattr(loader, "batch_size", None)
         dataset = getattr(loader, "dataset", None)
         if dataset is not None and hasattr(dataset, "__len__"):
@@ -164,7 +171,7 @@ class LoaderSource(Source):
             return None
 
     def batches(self, batch: int, epoch: int, wanted: Callable[[int], bool]) -> Iterator[Batch]:
-        seed_all(self.seed, epoch)
+        self.loader.set_epoch(epoch)
         for item in self.loader:
             if not isinstance(item, (tuple, list)) or len(item) < 2:
                 raise BadData("a batch of the loader must be (inputs, targets)")

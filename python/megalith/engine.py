@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 import numpy as np
 
 from . import _c
-from ._library import as_tensor, check, library, tensor_array, words
+from ._library import STOP, AskedToStop, as_tensor, check, library, tensor_array, words
 from .context import Context, current
 
 
@@ -140,6 +140,16 @@ class Trainer(_Held):
         check(self.context.handle, library().meg_step(self.handle, len(tensors), tensors, ctypes.byref(report)))
         return report
 
+    def ask_to_stop(self, arrays: Mapping[str, np.ndarray], output: Any = None) -> None:
+        """In place of `step` with these arrays, or of `forward` to the output. What is wrong on one rank is an error of all,
+        and nothing is done: an array, or an output, that no network has tells every rank that one was asked to stop."""
+        if self.context.size == 1:
+            raise AskedToStop("asked to stop")
+        if output is None:
+            self.step({**arrays, STOP: np.zeros(len(next(iter(arrays.values()))), np.float32)})
+        else:
+            self.forward(arrays, output, STOP.encode())
+
     def evaluate(self, data: Data) -> _c.Report:
         report = _c.Report()
         check(self.context.handle, library().meg_evaluate(self.handle, data.handle, ctypes.byref(report)))
@@ -156,11 +166,11 @@ class Trainer(_Held):
         check(self.context.handle, library().meg_predict(self.handle, data.handle, ctypes.byref(tensor)))
         return y if here else None
 
-    def forward(self, arrays: Mapping[str, np.ndarray], output: Any) -> np.ndarray:
+    def forward(self, arrays: Mapping[str, np.ndarray], output: Any, name: Optional[bytes] = None) -> np.ndarray:
         """The first output (a Port) of a batch, in training mode, on all ranks. The arrays must stay until `backward`."""
         y = np.empty((len(next(iter(arrays.values()))), *output.shape[1:]), np.float32)
         tensor, inputs = as_tensor(output.name, y), self._tensors(arrays)
-        tensor.name = None
+        tensor.name = name
         check(self.context.handle, library().meg_forward(self.handle, len(inputs), inputs, 1, ctypes.byref(tensor)))
         return y
 

@@ -24,6 +24,7 @@ class Loss:
     class_weights: Optional[np.ndarray] = None
     one_hot: bool = False     # the user's classes are rows with a single 1
     smoothing: float = 0.0    # of real targets, 0 and 1, towards one half
+    ignored: int = -100       # stands where no class counts
     head: str = ""            # what Keras wants the network to end with: softmax, sigmoid, logits; "": not said
 
     def targets(self, t: np.ndarray) -> np.ndarray:
@@ -39,6 +40,9 @@ class Loss:
                                  "sparse_categorical_crossentropy; targets in between are not supported")
             return t.argmax(-1).astype(np.int32)
         return np.asarray(t) * (1 - self.smoothing) + 0.5 * self.smoothing if self.smoothing else t
+
+
+OUTSIDE = Loss("outside", "")  # it runs in Python: own_loss.py
 
 
 class UnknownLoss(ValueError):
@@ -66,11 +70,12 @@ def _cross_entropy(loss: Any) -> Loss:
     words = "softmax_xent"
     if getattr(loss, "label_smoothing", 0):
         words += f" smoothing={loss.label_smoothing:.9g}"
-    if getattr(loss, "ignore_index", -100) >= 0:
-        words += f" ignore={loss.ignore_index}"
+    ignored = int(getattr(loss, "ignore_index", -100))
+    if ignored >= 0:
+        words += f" ignore={ignored}"
     if getattr(loss, "weight", None) is not None:
-        return Loss(words + " weighted=1", CLASSES, np.asarray(loss.weight.detach().cpu(), np.float32))
-    return Loss(words, CLASSES)
+        return Loss(words + " weighted=1", CLASSES, np.asarray(loss.weight.detach().cpu(), np.float32), ignored=ignored)
+    return Loss(words, CLASSES, ignored=ignored)
 
 
 def _bce(loss: Any) -> Loss:
@@ -87,7 +92,8 @@ def _head(loss: Any, head: str) -> str:
 
 def _sparse_keras(loss: Any) -> Loss:
     ignored = getattr(loss, "ignore_class", None)
-    return Loss("softmax_xent" + (f" ignore={ignored}" if ignored is not None else ""), CLASSES, head=_head(loss, "softmax"))
+    words = "softmax_xent" + (f" ignore={ignored}" if ignored is not None else "")
+    return Loss(words, CLASSES, ignored=-100 if ignored is None else int(ignored), head=_head(loss, "softmax"))
 
 
 def _categorical_keras(loss: Any) -> Loss:

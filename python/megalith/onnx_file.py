@@ -142,43 +142,42 @@ def kinds(net: Net) -> str:
 # ---- the file
 
 def _outside(net: Net, inside: int) -> List[Weight]:
-    """The weights that get a place in the second file."""
-    return [w for w in net.weights.values() if w.kind != CONSTANT] if net.bytes() > inside else []
+    """The weights that get a place in the second file: all, where they are many or have no numbers."""
+    return [w for w in net.weights.values() if w.kind != CONSTANT] if net.bytes() > inside or net.meta else []
 
 
-def _places(weights: List[Weight]) -> Dict[str, int]:
+def _places(weights: List[Weight]) -> Tuple[Dict[str, int], int]:
+    """Where each begins, and where all end."""
     places, at = {}, 0
     for w in weights:
         places[w.name] = at
         at += -(-int(np.prod(w.shape, dtype=np.int64)) * itemsize(w.dtype) // ALIGN) * ALIGN
-    return places
+    return places, at
 
 
-def _write_data(out: BinaryIO, weights: List[Weight], places: Dict[str, int]) -> None:
+def _write_data(out: BinaryIO, weights: List[Weight], places: Dict[str, int], end: int) -> None:
+    """What has no numbers stays a hole in the file, which takes no place on the disk and reads as zeros."""
     for w in weights:
-        assert w.array is not None
-        out.write(b"\0" * (places[w.name] - out.tell()))
-        out.write(raw(w.array))
+        if w.array is not None:
+            out.seek(places[w.name])
+            out.write(raw(w.array))
+    out.truncate(end)
 
 
 def write(net: Net, path: "str | os.PathLike[str]", inside: Optional[int] = None) -> None:
     """Writes `net` to `path` (NAME.onnx), and its weights to NAME.onnx.data where they are more than `inside` bytes."""
     path = os.fspath(path)
-    empty = [w.name for w in net.weights.values() if w.array is None]
-    if empty:
-        raise ValueError(f"'{empty[0]}' and {len(empty) - 1} more have no numbers, since the model is on the meta device")
     outside = _outside(net, INSIDE if inside is None else inside)
-    places, data = _places(outside), os.path.basename(path) + ".data"
+    (places, end), data = _places(outside), os.path.basename(path) + ".data"
     graph = [message(1, node(n, name)) for n, name in zip(net.nodes, node_names(net))]
     graph.append(text(2, net.name))
     for w in net.weights.values():
-        assert w.array is not None
         graph.append(message(5, tensor_outside(w, data, places[w.name]) if w.name in places else tensor(w.name, w.array)))
     graph += [message(11, port(p, net.batch)) for p in net.inputs] + [message(12, port(p, net.batch)) for p in net.outputs]
     graph.append(entry(16, "megalith.kinds", kinds(net)))
     if outside:
         with open(path + ".data", "wb") as out:
-            _write_data(out, outside, places)
+            _write_data(out, outside, places, end)
     with open(path, "wb") as out:
         out.write(integer(1, IR) + text(2, "megalith") + text(3, "python") + message(7, b"".join(graph))
                   + message(8, text(1, "") + integer(2, OPSET)) + message(8, text(1, "megalith") + integer(2, 1)))

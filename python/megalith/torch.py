@@ -1,12 +1,13 @@
 """The user's own loop, loss and optimizer: `megalith.torch.Module` computes a module's forward and backward by the C library.
 
-    model = megalith.torch.Module(net, example=x)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
-    for x, y in loader:
-        loss = my_loss(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    >>> net, loader = torch.nn.Linear(4, 1), [(torch.randn(8, 4), torch.ones(8, 1)) for _ in range(3)]
+    >>> model = Module(net, example=torch.zeros(1, 4))
+    >>> optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    >>> for x, y in loader:
+    ...     loss = (model(x) - y).abs().mean()
+    ...     optimizer.zero_grad()
+    ...     loss.backward()
+    ...     optimizer.step()
 
 Parameters are those of `net`: the library gets a copy before each step, and its gradients come back as `.grad`. On many ranks
 all have the outputs and the gradients, so that every rank computes the same loss and the same update.
@@ -24,6 +25,7 @@ import torch
 from . import data, onnx_file
 from .capture.torch import Captured, to_numpy
 from .engine import Data, Graph, Plan, Trainer
+from .own_optimizer import PLAN
 
 
 class _Step(torch.autograd.Function):
@@ -48,6 +50,9 @@ class Module(torch.nn.Module):
         self.module = module
         self.captured = Captured(module, example)
         self.net, self.plan_words = self.captured.net, dict(plan or {})
+        if self.net.meta:
+            raise ValueError("the module is on the meta device, and its parameters, which your optimizer updates, have no numbers: use "
+                             "megalith.Model, or module.to_empty(device='cpu')")
         if len(self.net.outputs) != 1:
             raise ValueError(f"the module has {len(self.net.outputs)} outputs: return one")
         self.names: List[str] = [k for k, p in module.named_parameters() if p.requires_grad and k in self.net.weights]
@@ -64,7 +69,7 @@ class Module(torch.nn.Module):
         self.unwrap()
         path = os.path.join(self._folder, "network.onnx")
         onnx_file.write(self.net, path)
-        words = {"batch": batch, "optimizer": "sgd", "keep_grads": 1, "predict": 1, **self.plan_words}
+        words = {**PLAN.words, "batch": batch, "keep_grads": 1, "predict": 1, **self.plan_words}
         plan = Plan(Graph(path, loss="outside"), None, **words)
         self._trainer, self._batch = Trainer(plan, None, lr=0.0), batch
         self._trainer.set(self.captured.state())

@@ -17,7 +17,7 @@ from onnx_nets import CLASSES, VOCABULARY, Net, vision  # noqa: E402
 
 
 class UNet(nn.Module):
-    """Two levels, transposed convolutions, batch normalisation."""
+    """Two levels, transposed convolutions, biases in front of batch normalisation, whose true gradient is zero."""
 
     def __init__(self, width: int = 6):
         super().__init__()
@@ -29,8 +29,8 @@ class UNet(nn.Module):
 
     @staticmethod
     def block(a: int, b: int) -> nn.Module:
-        return nn.Sequential(nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU(inplace=True),
-                             nn.Conv2d(b, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU(inplace=True))
+        return nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU(inplace=True),
+                             nn.Conv2d(b, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU(inplace=True))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         a = self.down1(x)

@@ -16,7 +16,7 @@ IN_FLOAT = ("resnet18", "vgg11", "mobilenet_v2", "vit", "unet", "nanogpt", "cosm
 
 
 def steps(name, device, words=()):
-    """(Megalith's step, PyTorch's in double, PyTorch's in float)"""
+    """(Megalith's step, PyTorch's in double, PyTorch's in float with one thread and with two)"""
     torch.set_num_threads(1)
     net, model = NETS[name], onnx_nets.build(name)
     x, y = onnx_nets.batches(name, 1)
@@ -29,7 +29,11 @@ def steps(name, device, words=()):
         assert torch.equal(t, before[k]), f"capturing changed {k}"
     whole = x.numpy() if x.is_floating_point() else x.int().numpy()
     ours = check.megalith_step(captured, [whole], y.int().numpy(), device, words=words)
-    return ours, check.torch_step(model, [x], y, loss), check.torch_step(model, [x], y, loss, double=False)
+    judge, floats = check.torch_step(model, [x], y, loss), []
+    for threads in (1, 2) if device == "cpu" else ():
+        torch.set_num_threads(threads)
+        floats.append(check.torch_step(model, [x], y, loss, double=False))
+    return ours, judge, floats
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -40,6 +44,6 @@ def test_double(name):
 
 @pytest.mark.parametrize("name", IN_FLOAT)
 def test_float(name):
-    ours, judge, single = steps(name, "cpu")
-    print(f"{name}: {check.compare(ours, judge, [single], FLOAT):.1e}")
+    ours, judge, floats = steps(name, "cpu")
+    print(f"{name}: {check.compare(ours, judge, floats, FLOAT):.1e}")
     assert not np.isnan(ours.loss)

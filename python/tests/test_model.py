@@ -8,9 +8,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import megalith  # noqa: E402
-from megalith import _library  # noqa: E402
 
-pytestmark = pytest.mark.skipif(not _library.has("meg_step"), reason="this library has no meg_step yet")
 SAME = 1e-4  # after ten steps in float, relative by norm; or three times what PyTorch's own float is off its double
 
 
@@ -83,9 +81,8 @@ def test_evaluate_predict_and_state_dict():
     loss = float(nn.functional.cross_entropy(want, y))
     assert model.evaluate(x, y)["loss"] == pytest.approx(loss, rel=1e-5)
     assert history.history["val_loss"][-1] == pytest.approx(loss, rel=1e-5)
-    if _library.has("meg_predict"):
-        np.testing.assert_allclose(model.predict(x), want.numpy(), atol=1e-5)
-        np.testing.assert_allclose(model.predict(x[:13]), want[:13].numpy(), atol=1e-5)
+    np.testing.assert_allclose(model.predict(x), want.numpy(), atol=1e-5)
+    np.testing.assert_allclose(model.predict(x[:13]), want[:13].numpy(), atol=1e-5)
 
 
 class Samples(torch.utils.data.Dataset):
@@ -185,7 +182,12 @@ def test_bad_data():
     for given, error, words in (
             ((x.double().numpy().astype("int64"), y), megalith.BadData, "takes real numbers"),
             ((x, y.float()), megalith.BadData, "labels are classes"),
-            ((x, y + 1), megalith.BadData, "a label is 5, but the model has 5 classes"),
+            ((x, y + 1), megalith.BadData, "a label is 5, but the model has 5 classes: labels are 0 to 4"),
+            ((x, y - 1), megalith.BadData, "a label is -1"),
+            ((x * float("nan"), y), megalith.BadData, "of the batch has numbers that are not finite"),
+            ((x.numpy().astype("complex64"), y), megalith.BadData, "but got complex64: give numbers"),
+            ((x, y.numpy().astype("complex64")), megalith.BadData, "whole numbers, but got complex64"),
+            ((x, np.array(["a"] * 40)), megalith.BadData, "whole numbers, but got"),
             ((x[:, :, :4], y), megalith.BadData, "captured for 2x8x8"),
             ((x[:5], y), megalith.BadData, "5 and 40 samples"),
             ((x, None), megalith.BadData, "y= is missing")):
@@ -199,11 +201,50 @@ def test_bad_words():
         fitted(x, y, loss="hinge")
     with pytest.raises(ValueError, match="use one of sgd"):
         megalith.Model(network(), example=x[:1]).compile("adagrad")
-    with pytest.raises(ValueError, match="torch.optim.SGD"):
-        model = network()
-        megalith.Model(model, example=x[:1]).compile(torch.optim.Adagrad(model.parameters()))
-    with pytest.raises(megalith.MegalithError):
-        fitted(x * float("nan"), y, batch_size=8)
+    with pytest.raises(ValueError, match="is no optimizer: use one of"):
+        megalith.Model(network(), example=x[:1]).compile(3)
+    model = megalith.Model(nn.Linear(4, 1), example=torch.zeros(1, 4))
+    model.compile("sgd", "mse")
+    with pytest.raises(megalith.NotFinite, match="use a smaller lr"):
+        model.fit(torch.ones(8, 4), torch.full((8, 1), 1e30), batch_size=8, verbose=0)
+
+
+def test_no_class_counts():
+    """PyTorch's -100, and another number, stand where no class counts."""
+    x, y = samples(8)
+    for ignored in (-100, 255):
+        given = y.clone()
+        given[::2] = ignored
+        loss = nn.CrossEntropyLoss(ignore_index=ignored)
+        got = fitted(x, given, loss=loss, batch_size=8, shuffle=False).history["loss"][0]
+        assert got == pytest.approx(float(loss(network()(x), given).detach()), rel=1e-5)
+
+
+class Pixels(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 3, 1)
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+def test_labels_of_pixels():
+    x, _ = samples(4)
+    model = megalith.Model(Pixels(), example=x[:1])
+    model.compile("sgd", "cross_entropy")
+    with pytest.raises(megalith.BadData, match="a label is 3, but the model has 3 classes"):
+        model.fit(x, torch.full((4, 8, 8), 3), batch_size=4, verbose=0)
+
+
+def test_ids_of_any_width():
+    model = megalith.Model(nn.Sequential(nn.Embedding(9, 4), nn.Flatten(), nn.Linear(20, 3)), example=torch.zeros(1, 5, dtype=torch.long))
+    model.compile("sgd", "cross_entropy")
+    ids = np.arange(20).reshape(4, 5) % 9
+    got = [model.predict(ids.astype(kind)) for kind in ("int64", "int16", "uint8", "uint32")]
+    assert all(np.array_equal(got[0], y) for y in got[1:])
+    with pytest.raises(megalith.BadData, match="takes whole numbers"):
+        model.predict(ids.astype("float32"))
 
 
 class Twisted(torch.autograd.Function):

@@ -7,9 +7,6 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from megalith import _library  # noqa: E402
-
-pytestmark = pytest.mark.skipif(not _library.has("meg_forward"), reason="this library has no meg_forward yet")
 STEPS = 30
 
 

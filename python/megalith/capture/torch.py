@@ -18,12 +18,13 @@ has, so that code which computes with the batch size is found, and refused.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch.utils import _pytree as pytree
 
 from ..net import BUFFER, CONSTANT, PARAMETER, CaptureError, Net
+from .meta import first_numbers, is_meta, materialise
 
 PRIMES = (97, 101, 103, 107, 109, 113, 127, 131, 137, 139)
 
@@ -148,9 +149,10 @@ def _checked_example(example: Any) -> Tuple[torch.Tensor, ...]:
     return values
 
 
-def _stretched(example: Sequence[torch.Tensor], count: int) -> Tuple[torch.Tensor, ...]:
-    """As many samples as stand for the batch. Nobody looks at their numbers: the memory is not even touched."""
-    return tuple(torch.empty((count, *t.shape[1:]), dtype=t.dtype, device=t.device) for t in example)
+def _stretched(example: Sequence[torch.Tensor], count: int, meta: bool) -> Tuple[torch.Tensor, ...]:
+    """As many samples as stand for the batch, where the model is. Nobody looks at their numbers: the memory is not even
+    touched."""
+    return tuple(torch.empty((count, *t.shape[1:]), dtype=t.dtype, device="meta" if meta else t.device) for t in example)
 
 
 def _explain(error: Exception) -> CaptureError:
@@ -194,7 +196,7 @@ class Capture:
         self.tensors = _tensors(module)
         self.first = _first_names(self.tensors)
         self.batch = _batch_number(self.tensors, example)
-        self.program = _export(module, _stretched(example, self.batch))
+        self.program = _export(module, _stretched(example, self.batch, is_meta(module)))
         self.net = Net(type(module).__name__)
         self.net.batch = self.batch
         self.env: Dict[torch.fx.Node, Any] = {}
@@ -478,12 +480,19 @@ class Captured:
         tensors = _tensors(self.model)
         return {k: tensors[k] for k, w in self.net.weights.items() if k in tensors and w.kind != CONSTANT}
 
+    def first_numbers(self, seed: int, here: bool) -> Iterator[Dict[str, Any]]:
+        """Of a model on the meta device: see meta.py."""
+        return first_numbers(self.model, self.net, seed, here)
+
     def state(self) -> Dict[str, Any]:
         """The module's numbers now."""
+        if is_meta(self.model):
+            raise CaptureError("the model is on the meta device and has no numbers: it gets them in fit, evaluate or predict")
         return {k: to_numpy(t) for k, t in self._own().items()}
 
     def unwrap(self, arrays: Dict[str, Any]) -> torch.nn.Module:
         """Puts the numbers into the user's module, and returns it. Shared weights are one tensor already."""
+        materialise(self.model, arrays)
         with torch.no_grad():
             for name, t in self._own().items():
                 if name in arrays:
@@ -502,4 +511,6 @@ class Captured:
         for name, t in out.items():
             if first.get(name, name) in arrays:
                 out[name] = torch.from_numpy(arrays[first.get(name, name)]).reshape(t.shape).to(t.dtype)
+            elif t.is_meta:
+                out[name] = torch.zeros(t.shape, dtype=t.dtype)
         return out

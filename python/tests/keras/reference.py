@@ -1,6 +1,6 @@
 """One step of Keras itself, on whichever back end runs: loss, gradients, running statistics."""
 import contextlib
-from typing import Any
+from typing import Any, Iterator
 
 import keras
 import numpy as np
@@ -29,11 +29,21 @@ def _gelu(x, approximate=True):
     return 0.5 * x * (1 + tf.math.erf(x / tf.constant(np.sqrt(2), x.dtype)))
 
 
+def _plain_kernel():
+    from torch.nn import attention
+
+    return attention.sdpa_kernel(attention.SDPBackend.MATH)
+
+
 @contextlib.contextmanager
 def exact():
     """Doubles throughout. Keras on TensorFlow (attention on JAX, too) rounds to float inside of attention, of gelu and of
     slopes: the first two are written out, slopes of test networks are powers of 2. On PyTorch and JAX whatever two
-    types meet becomes float."""
+    types meet becomes float.
+
+    PyTorch's fused attention keeps of a query's scores the logarithm of the sum of their exponentials. Where Keras' mask hides all
+    keys, that is -2e38 + log(keys) = -2e38, so that in backward each key has the share 1, not 1 / keys: the plain kernel
+    has it right."""
     from keras.src import backend, ops
     from keras.src.backend.common import dtypes
 
@@ -46,7 +56,8 @@ def exact():
     if keras.config.floatx() == "float64" and keras.backend.backend() == "tensorflow":
         backend.nn.gelu = _gelu
     try:
-        yield
+        with _plain_kernel() if keras.backend.backend() == "torch" else contextlib.nullcontext():
+            yield
     finally:
         ops.dot_product_attention, backend.nn.gelu = own
         dtypes.BIT64_TO_BIT32_DTYPE.update(table)
@@ -103,6 +114,21 @@ def step(model: Any, captured: Any, x: np.ndarray, y: np.ndarray, loss: Any) -> 
     running = {names[id(v)]: array(v) for v in model.non_trainable_variables
                if id(v) in names and v.path.rsplit("/", 1)[-1].startswith("moving_")}
     return Step(float(array(value)), of, running)
+
+
+def thread_counts() -> Iterator[int]:
+    """With one thread and with two, where the back end's count can be changed: the rule of megalith/comparison.py wants
+    the framework's float in both."""
+    if keras.backend.backend() != "torch":
+        yield 0
+        return
+    import torch
+
+    before = torch.get_num_threads()
+    for count in (1, 2):
+        torch.set_num_threads(count)
+        yield count
+    torch.set_num_threads(before)
 
 
 def degenerate(step: Step) -> str:

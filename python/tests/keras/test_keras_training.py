@@ -14,7 +14,7 @@ import reference  # noqa: E402
 from keras import layers as L  # noqa: E402
 
 import megalith  # noqa: E402
-from megalith import _library, check, losses, onnx_file, optimizers  # noqa: E402
+from megalith import check, losses, onnx_file, optimizers  # noqa: E402
 from megalith.capture.keras import capture  # noqa: E402
 
 O, STEPS, BATCH = keras.optimizers, 20, 8
@@ -123,7 +123,6 @@ def test_losses(kind):
     np.testing.assert_allclose(got, want, rtol=SAME)
 
 
-@pytest.mark.skipif(not _library.has("meg_step"), reason="this library has no meg_step yet")
 @pytest.mark.parametrize("end", ["softmax", None])
 def test_predict(end):
     """What the loss took from the end of the network is there again."""
@@ -132,6 +131,42 @@ def test_predict(end):
     ours.compile("sgd", K.SparseCategoricalCrossentropy(from_logits=end is None))
     want = reference.array(model(keras.ops.convert_to_tensor(x[:16]), training=False))
     np.testing.assert_allclose(ours.predict(x[:16]), want, rtol=1e-4, atol=1e-5)
+
+
+def own_loss(target, output):
+    """One that the library does not have; a number for each sample."""
+    return keras.ops.mean(keras.ops.square(output - keras.ops.one_hot(target, 5)), axis=-1)
+
+
+OWN = {
+    "loss": (lambda: O.SGD(0.5), own_loss),
+    "optimizer": (lambda: O.Adagrad(0.02), "sparse_categorical_crossentropy"),
+    "both": (lambda: O.Adagrad(0.05), own_loss),
+}
+
+
+@pytest.mark.parametrize("which", OWN)
+def test_own_parts(which, capsys):
+    """A loss, an optimizer that the library does not have run in Python: the losses are Keras'."""
+    optimizer, loss = OWN[which]
+    model, (x, y) = network(end="softmax"), samples()
+    start = [reference.array(v) for v in model.weights]
+    ours = megalith.Model(model)
+    ours.compile(optimizer(), loss, metrics=["accuracy"])
+    said = capsys.readouterr().err
+    assert ("loss own_loss is not one" in said, "optimizer Adagrad is not one" in said) == (which != "optimizer", which != "loss")
+    got = [ours.fit(x, y, batch_size=BATCH, epochs=1, shuffle=False, verbose=0).history["loss"][0] for _ in range(2)]
+    trained = [reference.array(v) for v in ours.unwrap().weights]
+    for v, a in zip(model.weights, start):
+        v.assign(a)
+    own = keras.losses.get(loss)
+    rule = optimizer()
+    want = [np.mean(keras_losses(model, rule, lambda t, p: keras.ops.mean(own(t, p)), x, y)) for _ in range(2)]
+    assert want[1] < 0.99 * want[0], "the reference hardly moves"
+    np.testing.assert_allclose(got, want, rtol=SAME)
+    for a, v in zip(trained, model.weights):
+        if v.path.endswith(("kernel", "gamma")):
+            np.testing.assert_allclose(a, reference.array(v), atol=2e-3, err_msg=v.path)
 
 
 def test_refused():

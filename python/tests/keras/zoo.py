@@ -30,7 +30,7 @@ def mobilenet():
 def unet(width=4, depth=2, size=20):
     def twice(x, filters):
         for _ in range(2):
-            x = L.ReLU()(L.BatchNormalization()(L.Conv2D(filters, 3, padding="same", use_bias=False)(x)))
+            x = L.ReLU()(L.BatchNormalization()(L.Conv2D(filters, 3, padding="same")(x)))
         return x
 
     x = given = keras.Input((size, size, 3))

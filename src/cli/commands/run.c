@@ -56,11 +56,14 @@ static char **put_first(const meg_arguments *a, char *first)
     return out;
 }
 
-/* A command of megalith stands for megalith with this command, train.py for Python with this script. */
+/* A command of megalith stands for megalith with this command, train.py for Python with this script, which the
+ * package lets stop in order (python/megalith/interrupts.py). */
 static meg_status program_of(const meg_arguments *a, meg_error *e, char ***out, meg_care *care)
 {
     const meg_command *c = meg_command_find(a->rest[0]);
-    *out = is_script(a->rest[0]) ? put_first(a, python_of(a)) : a->rest;
+    bool script = is_script(a->rest[0]);
+    *out = script ? put_first(a, python_of(a)) : a->rest;
+    care->stops = script;
     if (!c) return MEG_OK;
     MEG_CHECK(e, !c->hands_on, MEG_EARG, "run: what should run run?");
     *care = care_of(a, c);

@@ -124,6 +124,9 @@ class Seen(NamedTuple):
     rate: float  # of dropout
 
 
+NEVER = -0.7 * float(np.finfo(np.float32).max)  # Keras' own: any product that it is added to becomes it
+
+
 def _head(c: Context, x: Value, turned: bool = False) -> str:
     """(n, t, heads, size) -> (n, heads, t, size), or (n, heads, size, t)"""
     return c.emit("Transpose", [x.keras()], perm=[0, 2, 3, 1] if turned else [0, 2, 1, 3])
@@ -152,6 +155,28 @@ def _fused(c: Context, q: Value, k: Value, v: Value, words: str) -> str:
     return c.emit("Attention", [x.first() for x in flat], notes=notes)
 
 
+def _hidden(c: Context, x: str, masks: Sequence[str], number: float) -> str:
+    """x where all masks are true, else the number."""
+    for mask in masks:
+        x = c.emit("Where", [mask, x, c.net.constant(number)])
+    return x
+
+
+def _shares(c: Context, scores: str, masks: Sequence[str], rate: float) -> str:
+    """Of each key in what a query gets. Keras has three ways, which differ for queries that see no key at all:
+
+        with dropout            they get nothing
+        PyTorch                 the mean of all values; a number is added to hidden scores, through which gradients flow
+        TensorFlow, JAX         the mean of all values; hidden scores are replaced, no gradient flows
+    """
+    if masks and rate > 0:
+        return _hidden(c, c.emit("Softmax", [_hidden(c, scores, masks, NEVER)], axis=-1), masks, 0.0)
+    if masks and keras.backend.backend() == "torch":
+        nothing = c.emit("Mul", [scores, c.net.constant(0.0)])
+        return c.emit("Softmax", [c.emit("Add", [scores, _hidden(c, nothing, masks, NEVER)])], axis=-1)
+    return c.emit("Softmax", [_hidden(c, scores, masks, NEVER)], axis=-1)
+
+
 def attend(c: Context, q: Value, k: Value, v: Value, seen: Seen) -> Value:
     """softmax(scale q k') v of each head; values are (n, tokens, heads, size)."""
     heads, size, tokens = q.shape[2], v.shape[3], q.shape[1]
@@ -163,10 +188,8 @@ def attend(c: Context, q: Value, k: Value, v: Value, seen: Seen) -> Value:
     scores = c.emit("MatMul", [_head(c, q), _head(c, k, True)])
     scores = c.emit("Mul", [scores, c.net.constant(float(seen.scale))])
     earlier = [c.net.constant(_causal(tokens, k.shape[1])[None, None])] if seen.causal else []
-    for mask in [*earlier, *seen.masks]:
-        scores = c.emit("Where", [mask, scores, c.net.constant(-1e9)])
-    shares = c.made(c.emit("Softmax", [scores], axis=-1), KERAS, (None, heads, tokens, k.shape[1]))
-    shares = dropout(c, shares, seen.rate)
+    shares = _shares(c, scores, [*earlier, *seen.masks], seen.rate)
+    shares = dropout(c, c.made(shares, KERAS, (None, heads, tokens, k.shape[1])), seen.rate)
     y = c.emit("Transpose", [c.emit("MatMul", [shares.keras(), _head(c, v)])], perm=[0, 2, 1, 3])
     y = c.emit("Reshape", [y, c.net.whole(0, tokens, heads * size)])
     return c.made(y, KERAS, (None, tokens, heads * size))
@@ -181,9 +204,6 @@ def _multi_head(c: Context, op: Any, query: Value, value: Value, key: Optional[V
                  "call it without them")
     own = [query_mask, value_mask, key_mask, attention_mask]
     masks = [m if m is not None else c.masks.get(id(x)) for m, x in zip(own, (query, value, key, None))]
-    if any(m is not None for m in masks) and keras.backend.backend() == "torch":
-        c.refuse("a mask of tokens: on the torch back end gradients of hidden tokens were seen to differ",
-                 "use mask_zero=False, or another back end")
     q, k, v = (project(c, dense, x) for dense, x in ((op.query_dense, query), (op.key_dense, key or value), (op.value_dense, value)))
     y = attend(c, q, k, v, Seen(1 / math.sqrt(op.key_dim), _attention_masks(c, masks), use_causal_mask, op.dropout))
     y = _split_last(c, y, (q.shape[2], v.shape[3]))

@@ -1,0 +1,131 @@
+"""What tests/test_ranks.py runs on one rank and on several: `on_ranks.py WHAT FILE`; rank 0 writes numbers to the file."""
+import os
+import sys
+import time
+
+import numpy as np
+import torch
+from torch import nn
+
+import megalith
+
+what, file = sys.argv[1:3]
+torch.set_num_threads(1)
+
+
+def network():
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Conv2d(2, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6), nn.Tanh(), nn.Flatten(), nn.Linear(6 * 64, 5))
+
+
+def samples(count=32):
+    g = torch.Generator().manual_seed(5)
+    return torch.randn(count, 2, 8, 8, generator=g), torch.randint(0, 5, (count,), generator=g)
+
+
+def own_loss(y, target):
+    """None that the library has."""
+    return (nn.functional.cross_entropy(y, target) * 2 + (y ** 2).mean() * 0.1).sqrt()
+
+
+def write(**numbers):
+    if megalith.rank() == 0:
+        np.savez(file, size=megalith.size(), **numbers)
+
+
+def own_parts():
+    """A loss and an optimizer of which the library knows nothing."""
+    net, (x, y) = network(), samples()
+    model = megalith.Model(net, example=x[:1])
+    model.compile(torch.optim.Adagrad(net.parameters(), 0.02), own_loss)
+    history = model.fit(x, y, batch_size=8, epochs=3, verbose=0)
+    write(losses=history.history["loss"], evaluated=model.evaluate(x, y)["loss"], weight=model.state_dict()["4.weight"].numpy())
+
+
+def own_loop():
+    """The user's own loop, over a loader that shuffles; random numbers differ from rank to rank beforehand."""
+    import megalith.torch
+    net, (x, y) = network(), samples()
+    torch.manual_seed(megalith.rank() + 7)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=8, shuffle=True)
+    model = megalith.torch.Module(net, example=x[:1]) if os.environ.get("PLAIN") is None else net
+    optimizer, losses = torch.optim.AdamW(model.parameters(), 1e-3), []
+    batches = megalith.distribute(loader)
+    while len(losses) < 30:
+        for a, b in batches:
+            loss = own_loss(model(a), b)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(float(loss.detach()))
+    write(losses=losses[:30], weight=net.state_dict()["4.weight"].numpy())
+
+
+def small_batch():
+    model = megalith.Model(network(), example=samples(1)[0])
+    model.compile("sgd", "cross_entropy")
+    model.fit(*samples(), batch_size=1, verbose=0)
+
+
+def other_batches():
+    """Ranks whose loaders do not agree."""
+    x, y = samples()
+    model = megalith.Model(network(), example=x[:1])
+    model.compile("sgd", "cross_entropy")
+    model.fit([(x[:8 - megalith.rank()], y[:8 - megalith.rank()])], batch_size=8, verbose=0)
+
+
+def all_fail():
+    megalith.size()
+    raise ValueError("on purpose")
+
+
+def mpi4py_first():
+    from mpi4py import MPI
+    total = MPI.COMM_WORLD.allreduce(MPI.COMM_WORLD.rank + 1)
+    own_parts_size(total)
+    assert MPI.COMM_WORLD.allreduce(1) == megalith.size()  # still there
+
+
+def own_parts_size(total):
+    assert total == sum(range(1, megalith.size() + 1)) and megalith.size() > 1
+    own_parts()
+
+
+def mpi4py_later():
+    own_parts()
+    from mpi4py import MPI
+    assert MPI.COMM_WORLD.size == megalith.size() > 1
+
+
+def part_of_them():
+    """Two of three ranks train, on a communicator of mpi4py."""
+    from mpi4py import MPI
+    world = MPI.COMM_WORLD
+    part = world.Split(world.rank // 2)
+    megalith.init(comm=part)
+    if world.rank < 2:
+        own_parts()
+    world.Barrier()
+
+
+class Tell(megalith.callbacks.Callback):
+    """Says when training has begun, so that it can be interrupted."""
+
+    def on_epoch_end(self, epoch, logs):
+        if epoch == 0 and self.first_rank:
+            print("begun", flush=True)
+
+    def on_batch_end(self, batch, logs):
+        time.sleep(float(os.environ.get("SLOW", 0)))
+
+
+def long():
+    x, y = samples()
+    model = megalith.Model(network(), example=x[:1])
+    model.compile("sgd", os.environ.get("LOSS") and own_loss or "cross_entropy")
+    checkpoint = megalith.callbacks.ModelCheckpoint(os.path.join(file, "best"), "loss", save_best_only=True)
+    model.fit(x, y, batch_size=32, epochs=10 ** 9, callbacks=[Tell(), checkpoint], verbose=0)
+
+
+globals()[what]()
