@@ -53,7 +53,7 @@ static void test_prints_what_it_read(void **state)
     static const char *const texts[] = {
         "", "nodes=512 ranks=8 memory=16GiB inside=9us,50GB/s between=20us,12.5GB/s,all:12.5GB/s",
         "cores=3 inside=123.456ns,1:1MB/s,4096:1.7GB/s,1048576:3.3GB/s,all:5GB/s,cpu:1",
-        "nodes=3 memory=16GiB,1,2GB", "nodes=4 cores=2 all_cores=2", "between=1us,1GB/s,all:2GB/s,both:1.5GB/s,cpu:0.5",
+        "nodes=3 memory=16GiB,1,2GB", "nodes=4 cores=2 all_cores=2", "between=1us,1GB/s,all:2GB/s,both:1.5GB/s,cpu:0.5,hop:12us",
         "flops=1.23456789T bandwidth=1Mbit/s disk=3MB/s,1B/s launch=0.5ms"};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -102,6 +102,7 @@ static void test_refusals(void **state)
     refuse("inside=1us,1MiB:1GB/s,1KiB:2GB/s", "ascend");
     refuse("between=1us,1GB/s,cpu:x", "cores");
     refuse("inside=1us,1GB/s,both:1GB/s", "leave both:1GB/s out");
+    refuse("inside=1us,1GB/s,hop:fast", "write it like hop:12us");
     refuse("between=1us,1GB/s,all:0B/s", "no bandwidth");
     refuse("flops=1T", "give both");
     refuse("flops=nan bandwidth=1GB/s", "no such number");

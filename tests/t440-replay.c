@@ -153,6 +153,25 @@ static void test_sum(void **state)
              "inside=250ms,%.0fB/s ranks=2 cores=4 flops=1T bandwidth=%.0fB/s", bytes, 3 * bytes);
     outcome o = replay(1, "batch=8 replicas=2 allreduce=ring", 2, machine);
     expect(o.seconds, 3 + 2 * (0.25 + 0.5) + 0.5, "ring of two");
+    snprintf(machine, sizeof machine,
+             "inside=250ms,%.0fB/s,hop:1s ranks=2 cores=4 flops=1T bandwidth=%.0fB/s", bytes,
+             3 * bytes);
+    o = replay(1, "batch=8 replicas=2 allreduce=ring", 2, machine);
+    expect(o.seconds, 3 + 2 * (1 + 0.5) + 0.5, "ring of two whose steps take a second besides");
+}
+
+/* A device that stood still for a message takes a while to go on: each of two stages once, forward and backward. */
+static void test_resume(void **state)
+{
+    (void)state;
+    const char *words = "batch=8 level=layer stages=2 schedule=serial";
+    job j = make(2, words, 2, "inside=0s,1000000TB/s ranks=2 cores=4");
+    for (int r = 0; r < j.ranks; r++)
+        j.actor[r].wake = 0, j.actor[r].resume = 0.5;
+    meg_replay one = run(&j, NULL, NULL);
+    expect(one.seconds, 6 + 2 * 0.5, "going on behind messages");
+    free(one.times);
+    drop(&j);
 }
 
 /* What a link has for all is shared by messages at one moment; cores by kernels and copies. */
@@ -185,7 +204,8 @@ static void test_sharing(void **state)
     expect(replay(2, "batch=8 replicas=4", 4, links).seconds, 6, "nodes with their own cores");
     expect(replay(2, "batch=8 replicas=4", 4, pooled).seconds, 12, "nodes that share cores");
     /* Messages between them want those cores, too: both ends of a ring of two have one core together. */
-    snprintf(ring, sizeof ring, "nodes=2 ranks=1 cores=1 all_cores=1 between=0s,%.0fB/s,cpu:1", bytes);
+    snprintf(ring, sizeof ring, "nodes=2 ranks=1 cores=1 all_cores=1 between=0s,%.0fB/s,cpu:1",
+             bytes);
     expect(replay(1, "batch=8 replicas=2 allreduce=ring", 2, ring).seconds, 6 + 2,
            "messages between nodes that share a core");
     /* In a pipeline one works while the others wait: it has a core all the same. */
@@ -218,14 +238,16 @@ static void test_classes(void **state)
     static const struct {
         const char *model, *options, *words;
         int ranks;
-        double near; /* where peers of equal ranks differ (likes.h), who waits for whom is not known */
+        double
+            near; /* where peers of equal ranks differ (likes.h), who waits for whom is not known */
     } cases[] = {
         {"cnn", "width=4", "batch=64", 32, 0.01},
         {"gpt", "layers=4 width=16 heads=2 tokens=8 classes=64",
          "batch=64 stages=4 micro=4 schedule=1f1b", 32, 0.01},
         {"unet", "image=3x512x512 width=4", "batch=2 mesh=4x4", 32, 0.03},
         {"unet", "image=3x1024x512 width=4", "batch=2 mesh=16x1", 32, 0.03},
-        {"resnet-cifar", "depth=8 image=3x256x256", "batch=64 norm=1 stages=2 micro=4 mesh=2x2", 32, 0.01},
+        {"resnet-cifar", "depth=8 image=3x256x256", "batch=64 norm=1 stages=2 micro=4 mesh=2x2", 32,
+         0.01},
         {"vgg11", "image=3x32x32 width=4 hidden=64 classes=10", "batch=64 zero=3", 32, 0.01},
     };
     (void)state;
@@ -289,7 +311,8 @@ int main(void)
         cmocka_unit_test(test_one_rank), cmocka_unit_test(test_pipelines),
         cmocka_unit_test(test_gems),     cmocka_unit_test(test_messages),
         cmocka_unit_test(test_sum),      cmocka_unit_test(test_sharing),
-        cmocka_unit_test(test_spans),    cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_resume),   cmocka_unit_test(test_spans),
+        cmocka_unit_test(test_classes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

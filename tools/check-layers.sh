@@ -18,7 +18,7 @@ base | base/files
 exec | exec/meters | exec/probe
 cli/report | cli/page | cli | cli/launch | cli/commands
 train/checkpoint train/outlook train/step | train | train/caller
-plan/layout plan/schedule | plan/program | plan/partition plan/replay | plan/distribute | plan/lower | plan | plan/search
+plan/layout plan/schedule | plan/program | plan/events | plan/partition plan/replay | plan/distribute | plan/lower plan/classes | plan | plan/search
 comm | comm/allreduce
 import | import/safetensors import/onnx/wire | import/onnx/build import/onnx/write | import/onnx/fold | import/onnx/operators | import/onnx
 device | device/cpu/simd | device/cpu/simd/conv device/cpu/simd/norm device/cpu/simd/point device/cpu/simd/window | device/cpu/common | device/cpu/onednn device/cpu/own | device/cpu

@@ -345,10 +345,10 @@ void meg_lower_state_first(meg_lower *l)
 {
     meg_block_kind here = l->block;
     l->block = MEG_BLOCK_BEGIN;
-    l->duplicates = 0;
+    meg_lower_forget(l, 0);
     for (int i = 0; i < l->g->nodes; i++)
         if (l->mine[i] && l->g->node[i].op->state_first && meg_lower_last(l))
             update_state(l, &l->g->node[i]);
-    l->duplicates = 0;
+    meg_lower_forget(l, 0);
     l->block = here;
 }
