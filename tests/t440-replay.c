@@ -154,10 +154,11 @@ static void test_sum(void **state)
     outcome o = replay(1, "batch=8 replicas=2 allreduce=ring", 2, machine);
     expect(o.seconds, 3 + 2 * (0.25 + 0.5) + 0.5, "ring of two");
     snprintf(machine, sizeof machine,
-             "inside=250ms,%.0fB/s,hop:1s ranks=2 cores=4 flops=1T bandwidth=%.0fB/s", bytes,
+             "inside=250ms,%.0fB/s,hop:400ms ranks=2 cores=4 flops=1T bandwidth=%.0fB/s", bytes,
              3 * bytes);
     o = replay(1, "batch=8 replicas=2 allreduce=ring", 2, machine);
-    expect(o.seconds, 3 + 2 * (1 + 0.5) + 0.5, "ring of two whose steps take a second besides");
+    expect(o.seconds, 3 + 2 * (0.4 + 0.5) + 0.5,
+           "ring of two whose steps take longer than messages");
 }
 
 /* A device that stood still for a message takes a while to go on: each of two stages once, forward and backward. */
