@@ -112,10 +112,10 @@ line "$self bench cnn"
 run 7 run -np 1 sh -c 'exit 7'
 run 0 run -np 1 version
 grep -q '^megalith [0-9]' out || fail "$what"
-run 0 plan cnn --ranks 2
+run 0 plan cnn --ranks 2 --prices builtin
 grep -q 'needs most\|all ranks need' out || fail "$what: no table"
 [ "$(grep -c '^ *[01]  *[01]  *0 ' out)" = 2 ] || fail "$what: not two ranks"
-run 0 plan cnn --ranks 3 --stages 3 --json
+run 0 plan cnn --ranks 3 --stages 3 --prices builtin --json
 grep -q '"ranks": 3' out || fail "$what"
 run 0 explain cnn --ranks 3 --stages 3 --rank 1
 grep -q 'send\|recv' out || fail "$what: a stage in the middle sends nothing"
