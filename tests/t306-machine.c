@@ -51,9 +51,12 @@ static void test_words(void **state)
 static void test_prints_what_it_read(void **state)
 {
     static const char *const texts[] = {
-        "", "nodes=512 ranks=8 memory=16GiB inside=9us,50GB/s between=20us,12.5GB/s,all:12.5GB/s",
+        "",
+        "nodes=512 ranks=8 memory=16GiB inside=9us,50GB/s between=20us,12.5GB/s,all:12.5GB/s",
         "cores=3 inside=123.456ns,1:1MB/s,4096:1.7GB/s,1048576:3.3GB/s,all:5GB/s,cpu:1",
-        "nodes=3 memory=16GiB,1,2GB", "nodes=4 cores=2 all_cores=2", "between=1us,1GB/s,all:2GB/s,both:1.5GB/s,cpu:0.5,hop:12us",
+        "nodes=3 memory=16GiB,1,2GB",
+        "nodes=4 cores=2 all_cores=2",
+        "between=1us,1GB/s,all:2GB/s,both:1.5GB/s,cpu:0.5,hop:12us,sum:64KiB:2GB/s,sum:1MiB:3GB/s",
         "flops=1.23456789T bandwidth=1Mbit/s disk=3MB/s,1B/s launch=0.5ms"};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

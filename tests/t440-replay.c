@@ -159,6 +159,12 @@ static void test_sum(void **state)
     o = replay(1, "batch=8 replicas=2 allreduce=ring", 2, machine);
     expect(o.seconds, 3 + 2 * (0.4 + 0.5) + 0.5,
            "ring of two whose steps take longer than messages");
+    /* Steps of sums were measured: so many bytes a second, adding included. */
+    snprintf(machine, sizeof machine,
+             "inside=250ms,%.0fB/s,sum:1KiB:%.0fB/s ranks=2 cores=4 flops=1T bandwidth=%.0fB/s",
+             bytes, bytes / 2, 3 * bytes);
+    o = replay(1, "batch=8 replicas=2 allreduce=ring", 2, machine);
+    expect(o.seconds, 3 + 2 * (0.25 + 1), "ring of two whose steps were measured");
 }
 
 /* A device that stood still for a message takes a while to go on: each of two stages once, forward and backward. */

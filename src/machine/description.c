@@ -78,10 +78,15 @@ static meg_status load_osu(meg_error *e, const char *folder, const char *name, m
 /* ---- links ---- */
 
 enum {
-    LINK_TEXT = 96 * (MEG_LINK_POINTS + 3) /* more than a link takes when it is written */
+    LINK_TEXT = 96 * (2 * MEG_LINK_POINTS + 4) /* more than a link takes when it is written */
 };
 
-static meg_status add_point(meg_error *e, const char *what, const char *item, meg_link *l)
+typedef struct points {
+    meg_link_point *at;
+    int *count;
+} points;
+
+static meg_status add_point(meg_error *e, const char *what, const char *item, points p)
 {
     const char *colon = strchr(item, ':');
     char size[32] = "0";
@@ -93,12 +98,11 @@ static meg_status add_point(meg_error *e, const char *what, const char *item, me
               "%s: '%s' is no bandwidth: write it like 8GB/s, 1Gbit/s, or 64KiB:2GB/s for messages "
               "of that size",
               what, item);
-    MEG_CHECK(e, l->points < MEG_LINK_POINTS, MEG_EDATA, "%s: more than %d bandwidths", what,
+    MEG_CHECK(e, *p.count < MEG_LINK_POINTS, MEG_EDATA, "%s: more than %d bandwidths", what,
               MEG_LINK_POINTS);
-    MEG_CHECK(e, l->points == 0 || bytes > l->at[l->points - 1].bytes, MEG_EDATA,
+    MEG_CHECK(e, *p.count == 0 || bytes > p.at[*p.count - 1].bytes, MEG_EDATA,
               "%s: sizes of messages must ascend, but '%s' does not", what, item);
-    l->at[l->points].bytes = bytes;
-    l->at[l->points++].bandwidth = rate;
+    p.at[(*p.count)++] = (meg_link_point){bytes, rate};
     return MEG_OK;
 }
 
@@ -128,7 +132,9 @@ static meg_status add_item(meg_error *e, const char *what, const char *item, meg
                   "%s: '%s' is no time: write it like hop:12us", what, item);
         return MEG_OK;
     }
-    return add_point(e, what, item, l);
+    if (strncmp(item, "sum:", 4) == 0)
+        return add_point(e, what, item + 4, (points){l->sum, &l->sums});
+    return add_point(e, what, item, (points){l->at, &l->points});
 }
 
 typedef struct place { /* where a description stands */
@@ -156,7 +162,8 @@ static meg_status next_item(const place *p, const char *name, const char **text,
 static bool is_extra(const char *item)
 {
     return strncmp(item, "all:", 4) == 0 || strncmp(item, "both:", 5) == 0 ||
-           strncmp(item, "cpu:", 4) == 0 || strncmp(item, "hop:", 4) == 0;
+           strncmp(item, "cpu:", 4) == 0 || strncmp(item, "hop:", 4) == 0 ||
+           strncmp(item, "sum:", 4) == 0;
 }
 
 /* "lat.txt,bw.txt,cpu:1": of benchmarks, and what is known besides. */
@@ -184,6 +191,8 @@ static meg_status read_benchmarks(const place *p, const char *name, const char *
     l.both = extra.both;
     l.cpu = extra.cpu;
     l.hop = extra.hop;
+    l.sums = extra.sums;
+    memcpy(l.sum, extra.sum, sizeof l.sum);
     *out = l;
     return MEG_OK;
 }
@@ -230,19 +239,34 @@ void meg_link_print(const meg_link *l, char *out, size_t size)
         print(l->hop, SECONDS, number, sizeof number);
         snprintf(out + strlen(out), size - strlen(out), ",hop:%s", number);
     }
+    for (int i = 0; i < l->sums; i++) {
+        print(l->sum[i].bandwidth, RATES, number, sizeof number);
+        snprintf(out + strlen(out), size - strlen(out), ",sum:%" PRId64 ":%s", l->sum[i].bytes,
+                 number);
+    }
 }
 
 /* Between two sizes the seconds, not the rates, are on a line. */
-double meg_link_bandwidth(const meg_link *l, int64_t bytes)
+static double rate_at(const meg_link_point *at, int count, int64_t bytes)
 {
     int i = 0;
-    while (i + 1 < l->points && l->at[i + 1].bytes <= bytes)
+    while (i + 1 < count && at[i + 1].bytes <= bytes)
         i++;
-    if (bytes <= l->at[0].bytes || i + 1 == l->points) return l->at[i].bandwidth;
-    double lo = (double)l->at[i].bytes, hi = (double)l->at[i + 1].bytes;
-    double begin = lo / l->at[i].bandwidth, end = hi / l->at[i + 1].bandwidth;
+    if (bytes <= at[0].bytes || i + 1 == count) return at[i].bandwidth;
+    double lo = (double)at[i].bytes, hi = (double)at[i + 1].bytes;
+    double begin = lo / at[i].bandwidth, end = hi / at[i + 1].bandwidth;
     double share = ((double)bytes - lo) / (hi - lo);
     return (double)bytes / (begin + share * (end - begin));
+}
+
+double meg_link_bandwidth(const meg_link *l, int64_t bytes)
+{
+    return rate_at(l->at, l->points, bytes);
+}
+
+double meg_link_sum(const meg_link *l, int64_t bytes)
+{
+    return l->sums ? rate_at(l->sum, l->sums, bytes) : 0;
 }
 
 double meg_link_seconds(const meg_link *l, int64_t bytes)

@@ -26,17 +26,22 @@ enum {
     MEG_MACHINE_TEXT_MAX = 1 << 16 /* bytes of a description */
 };
 
+typedef struct meg_link_point {
+    int64_t bytes;
+    double bandwidth; /* bytes a second of one such message alone, without the latency */
+} meg_link_point;
+
 typedef struct meg_link { /* the way of messages, inside a node or between nodes */
     double latency;       /* seconds */
     int points;
-    struct {
-        int64_t bytes;
-        double bandwidth;  /* bytes a second of one such message alone, without the latency */
-    } at[MEG_LINK_POINTS]; /* ascending */
-    double all;            /* bytes a second of all messages of a node, each way; 0: no limit */
-    double both;           /* likewise, of both ways together; 0: no less than twice that */
-    double cpu;            /* cores that each end keeps busy while a message moves */
-    double hop; /* seconds of a step of a sum besides its bytes; 0: the latency, no more */
+    meg_link_point at[MEG_LINK_POINTS]; /* ascending */
+    double all;  /* bytes a second of all messages of a node, each way; 0: no limit */
+    double both; /* likewise, of both ways together; 0: no less than twice that */
+    double cpu;  /* cores that each end keeps busy while a message moves */
+    double hop;  /* seconds of a step of a sum besides its bytes; 0: the latency, no more */
+    int sums;
+    meg_link_point sum[MEG_LINK_POINTS]; /* of a step of a sum that sends so much, adding included;
+                                            none: as messages, and adding by itself */
 } meg_link;
 
 /* Seconds of a step of a sum besides its bytes. */
@@ -79,6 +84,8 @@ void meg_link_print(const meg_link *l, char *out, size_t size);
 int64_t meg_machine_memory(const meg_machine *m, int64_t node);
 
 /* Bytes a second of one message of this size. */
+/* Of a step of a sum that sends so many bytes; 0: not known. */
+double meg_link_sum(const meg_link *l, int64_t bytes);
 double meg_link_bandwidth(const meg_link *l, int64_t bytes);
 
 /* Seconds of one message alone. */

@@ -19,7 +19,7 @@ typedef struct line {
     double latency, hop;
     int64_t pairs;
     bool both;
-    char at[MEG_TEXT];
+    char at[MEG_TEXT], sums[MEG_TEXT];
 } line;
 
 static const meg_param PARAMS[] = {
@@ -28,29 +28,28 @@ static const meg_param PARAMS[] = {
     {"pairs", MEG_PARAM_INT, offsetof(line, pairs), "1", "at once", NULL, 1, 1 << 20},
     {"both", MEG_PARAM_BOOL, offsetof(line, both), "no", "ways at once", NULL, 0, 0},
     {"at", MEG_PARAM_TEXT, offsetof(line, at), NULL, "bytes:rate,...", NULL, 0, 0},
+    {"sums", MEG_PARAM_TEXT, offsetof(line, sums), "", "bytes:rate,...", NULL, 0, 0},
     {0}};
 
-static meg_status read_points(meg_error *e, const char *text, meg_link *l)
+static meg_status read_points(meg_error *e, const char *text, meg_link_point at[], int *points)
 {
-    l->points = 0;
-    for (const char *at = text; *at;) {
+    *points = 0;
+    for (const char *from = text; *from;) {
         char *end;
-        double bytes = strtod(at, &end);
-        MEG_CHECK(e, *end == ':' && end > at && bytes >= 0 && bytes < 1e15, MEG_EDATA,
+        double bytes = strtod(from, &end);
+        MEG_CHECK(e, *end == ':' && end > from && bytes >= 0 && bytes < 1e15, MEG_EDATA,
                   "at=%s: bytes:rate, one behind the other with commas", text);
         const char *second = end + 1;
         double rate = strtod(second, &end);
         MEG_CHECK(e, end > second && (*end == ',' || !*end) && rate > 0 && isfinite(rate),
                   MEG_EDATA, "at=%s: %s is no rate", text, second);
-        MEG_CHECK(e, l->points < MEG_LINK_POINTS, MEG_EDATA, "at=%s: more than %d sizes", text,
+        MEG_CHECK(e, *points < MEG_LINK_POINTS, MEG_EDATA, "at=%s: more than %d sizes", text,
                   MEG_LINK_POINTS);
-        bool ascends = !l->points || (int64_t)bytes > l->at[l->points - 1].bytes;
+        bool ascends = !*points || (int64_t)bytes > at[*points - 1].bytes;
         MEG_CHECK(e, ascends, MEG_EDATA, "at=%s: sizes ascend", text);
-        l->at[l->points].bytes = (int64_t)bytes;
-        l->at[l->points++].bandwidth = rate;
-        at = *end ? end + 1 : end;
+        at[(*points)++] = (meg_link_point){(int64_t)bytes, rate};
+        from = *end ? end + 1 : end;
     }
-    MEG_CHECK(e, l->points > 0, MEG_EDATA, "at=%s has no sizes", text);
     return MEG_OK;
 }
 
@@ -89,7 +88,9 @@ meg_status meg_links_read(meg_error *e, const meg_prices *book, meg_machine *m)
         const char *text = meg_prices_link_at(book, i);
         if (strncmp(text, "inside ", 7) != 0 && strncmp(text, "between ", 8) != 0) continue;
         MEG_TRY(e, read_line(e, text, &w));
-        MEG_TRY(e, read_points(e, w.at, &read));
+        MEG_TRY(e, read_points(e, w.at, read.at, &read.points));
+        MEG_CHECK(e, read.points > 0, MEG_EDATA, "at=%s has no sizes", w.at);
+        MEG_TRY(e, read_points(e, w.sums, read.sum, &read.sums));
         meg_link *l = w.inside ? &m->inside : &m->between;
         bool alone = w.pairs == 1 && !w.both;
         if (!alone) {

@@ -39,7 +39,7 @@ typedef struct probing {
     meg_comm *comm;
     meg_error *error;
     bool inside;
-    double hop;    /* seconds */
+    meg_link sums; /* of these only */
     int pairs;     /* at once */
     int partner;   /* -1: this rank looks on */
     bool first;    /* of the two */
@@ -222,7 +222,7 @@ static meg_status probe_pairs(probing *p, meg_prices *book)
     }
     bool alone = p->pairs == 1 && !p->both;
     char hop[32] = "";
-    if (alone && p->hop > 0) snprintf(hop, sizeof hop, " hop=%.3g", p->hop);
+    if (alone && p->sums.hop > 0) snprintf(hop, sizeof hop, " hop=%.3g", p->sums.hop);
     int used = snprintf(line, LINE,
                         "%s latency=%.3g%s pairs=%d%s at=", p->inside ? "inside" : "between",
                         latency, hop, p->pairs, p->both ? " both=yes" : "");
@@ -231,6 +231,10 @@ static meg_status probe_pairs(probing *p, meg_prices *book)
         used += snprintf(line + used, (size_t)(LINE - used), "%s%lld:%.3g", i > 1 ? "," : "",
                          (long long)SIZES[i], rate);
     }
+    for (int i = 0; i < p->sums.sums && alone; i++)
+        used += snprintf(line + used, (size_t)(LINE - used), "%s%lld:%.3g",
+                         i ? "," : " sums=", (long long)p->sums.sum[i].bytes,
+                         p->sums.sum[i].bandwidth);
     meg_prices_add_link(book, line);
     return MEG_OK;
 }
@@ -240,7 +244,8 @@ static meg_status probe_kind(probing *p, meg_prices *book)
 {
     int most = most_pairs(p->comm, p->inside);
     p->both = false;
-    MEG_TRY(p->error, meg_sums_probe(p->comm, p->error, p->inside, &p->hop));
+    p->sums = (meg_link){0};
+    MEG_TRY(p->error, meg_sums_probe(p->comm, p->error, p->inside, &p->sums));
     for (p->pairs = 1; p->pairs < most; p->pairs *= 2)
         MEG_TRY(p->error, probe_pairs(p, book));
     p->pairs = most;

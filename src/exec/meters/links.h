@@ -5,7 +5,8 @@
  *     between latency=2e-05 pairs=4 at=...                             of ranks on two nodes
  *
  * A message of so many bytes takes latency + bytes / bandwidth, where at= has the bandwidth of each of
- * the pairs at this size; each step of a sum takes hop instead of the latency (sums.h).
+ * the pairs at this size; each step of a sum takes hop instead of the
+ * latency, and its bytes go, and are added, as sums= has it (sums.h).
  */
 #ifndef MEG_EXEC_METERS_LINKS_H
 #define MEG_EXEC_METERS_LINKS_H

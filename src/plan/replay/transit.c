@@ -56,16 +56,16 @@ static volume volume_of(const meg_machine *m, const meg_transit_sum *s, const me
     return v;
 }
 
-/* The largest message that the algorithm's first rank sends, at most a piece. */
+/* The most that the algorithm's first rank sends in a step. */
 static int64_t message_of(const meg_transit_sum *s, const meg_allreduce *first)
 {
     meg_allreduce_step step;
     int64_t most = 1;
-    if (!s->kind->step) return s->piece;
+
     for (int k = 0; s->kind->step(first, k, &step); k++)
         if (step.to >= 0 && step.send.count * s->element_bytes > most)
             most = step.send.count * s->element_bytes;
-    return most < s->piece ? most : s->piece;
+    return most;
 }
 
 static meg_topology *nodes_of(const meg_machine *m, const meg_transit_sum *s)
@@ -77,6 +77,14 @@ static meg_topology *nodes_of(const meg_machine *m, const meg_transit_sum *s)
     meg_topology *t = meg_topology_new(s->ranks, node);
     free(node);
     return t;
+}
+
+/* What a byte of a step takes on a link, with its addition where that was measured together. */
+static double byte_of(const meg_link *l, int64_t message, int64_t piece, double adding)
+{
+    double sum = meg_link_sum(l, message);
+    int64_t at_once = message < piece ? message : piece;
+    return sum > 0 ? fmax(1 / sum - adding, 0) : 1 / meg_link_bandwidth(l, at_once);
 }
 
 /* The library's own allreduce is taken to be as good as the best of ours: halving and doubling. */
@@ -91,9 +99,9 @@ meg_transit meg_transit_of_sum(const meg_machine *m, const meg_transit_sum *s)
     double memory = m->bandwidth > 0 ? m->bandwidth : MEMORY;
     meg_allreduce_rates still = {.alpha = {meg_link_hop(&m->inside), meg_link_hop(&m->between)}},
                         rates = still;
-    rates.beta[0] = 1 / meg_link_bandwidth(&m->inside, message);
-    rates.beta[1] = 1 / meg_link_bandwidth(&m->between, message);
     rates.gamma = ADDING / memory;
+    rates.beta[0] = byte_of(&m->inside, message, s->piece, rates.gamma / 2);
+    rates.beta[1] = byte_of(&m->between, message, s->piece, rates.gamma / 2);
     double latency = known.kind->cost(&first, s->element_bytes, &still);
     meg_transit t = {.latency = latency,
                      .seconds = known.kind->cost(&first, s->element_bytes, &rates) - latency};
