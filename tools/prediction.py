@@ -32,12 +32,12 @@ PASSES = 2    # of probing all cases: prices average over moments that lie minut
 
 # name, words, whether batch norm asks for norm= in pipelines
 LARGE = [
-    ("resnet50", "resnet50 --image 3x112x112 --batch 4", True),
-    ("vgg19", "vgg19 --image 3x64x64 --batch 4", False),
-    ("unet", "unet --image 3x64x64 --batch 4", False),
-    ("cosmoflow", "cosmoflow --image 4x64x64x64 --pools 4 --batch 4", False),
-    ("vit_b_32", "vit_b_32 --image 3x160x160 --layers 5 --batch 4", False),
-    ("amoebanet-d", "amoebanet-d --image 3x96x96 --batch 4 --layers 6", True),
+    ("resnet50", "resnet50 --image 3x128x128 --batch 16", True),
+    ("vgg19", "vgg19 --image 3x96x96 --batch 8", False),
+    ("unet", "unet --image 3x96x96 --batch 8", False),
+    ("cosmoflow", "cosmoflow --image 4x64x64x64 --pools 4 --batch 16", False),
+    ("vit_b_32", "vit_b_32 --image 3x160x160 --layers 5 --batch 16", False),
+    ("amoebanet-d", "amoebanet-d --image 3x96x96 --batch 16 --layers 6", True),
 ]
 SMALL = [
     ("alexnet", "alexnet --image 3x96x96 --batch 8 --classes 100", False),

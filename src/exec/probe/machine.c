@@ -10,6 +10,7 @@
 #include "exec/meters/median.h"
 #include "exec/meters/rates.h"
 #include "exec/probe/run.h"
+#include "exec/probe/waits.h"
 #include "exec/profile.h"
 #include "machine/links.h"
 #include "zoo/zoo.h"
@@ -22,10 +23,12 @@
 
 static const double ROW = 0.03;   /* of the seconds are for the steps of a network */
 static const double REST = 0.8;   /* of the seconds are for links and disk */
+static const double SLOW = 0.2;   /* of the seconds may go for the messages of one network */
 static const double PATIENCE = 4; /* times as long may a probe take where others have the cores */
 
 enum {
-    LEAST = 3, /* steps */
+    LEAST = 3,  /* steps, */
+    WARMUP = 2, /* behind so many that do not count */
     MOST = 24,
     LOOPS = 6,     /* of */
     BUNCHES = 3,   /* of turns of the reference loop */
@@ -120,6 +123,15 @@ static meg_status leave_out(const probing *p)
     return MEG_OK;
 }
 
+/* Over slow links the steps of some rows would take minutes, nearly all of them messages, which are timed by
+ * themselves. The first rank decides. */
+static meg_status find_slow(const probing *p, const meg_plan *plan, bool *slow)
+{
+    double messages = meg_waits_of(plan, MEG_ENTRY_TRAIN, &p->machine).seconds;
+    *slow = messages * (LEAST + WARMUP) > SLOW * p->seconds;
+    return meg_comm_share(p->comm, p->error, 0, slow, sizeof *slow);
+}
+
 static meg_status probe_row(probing *p, const row *r, meg_probe_host *host)
 {
     meg_graph *g = NULL;
@@ -138,8 +150,11 @@ static meg_status probe_row(probing *p, const row *r, meg_probe_host *host)
     meg_status status = meg_zoo_build(p->error, r->model, r->words, &g);
     if (status == MEG_OK)
         status = meg_plan_make_for(g, p->error, &profile, &world, words, 0, &plan);
-    if (status == MEG_OK) status = meg_probe_plan(plan, p->error, &site, p->timings, NULL);
-    else if (mark) status = leave_out(p);
+    bool slow = false;
+    if (status != MEG_OK && mark) status = leave_out(p);
+    else if (status == MEG_OK && mark) status = find_slow(p, plan, &slow);
+    if (status == MEG_OK && plan && !slow)
+        status = meg_probe_plan(plan, p->error, &site, p->timings, NULL);
     meg_plan_destroy(plan);
     meg_graph_destroy(g);
     return status;
