@@ -5,6 +5,7 @@
 #include "exec/meters/links.h"
 #include "exec/probe/machine.h"
 #include "exec/probe/run.h"
+#include "exec/probe/tempo.h"
 #include "exec/profile.h"
 #include "scratch.h"
 #include "zoo/zoo.h"
@@ -41,7 +42,7 @@ static void a_step_costs_what_it_took(void **unused)
         meg_plan *p = plan_of(g, d, NULL);
         meg_timings *t = meg_timings_new();
         int kernels = 0;
-        meg_probe_site site = {d, NULL, 0.05, 3, 5, NULL, NULL, NULL, 0};
+        meg_probe_site site = {.device = d, .seconds = 0.05, .least = 3, .most = 5};
         if (meg_probe_plan(p, &e, &site, t, &kernels) != MEG_OK) fail_msg("%s", e.message);
         meg_prices *book = meg_prices_new(&head);
         meg_timings_prices(t, book);
@@ -102,13 +103,63 @@ static void disturbed_steps_do_not_count(void **unused)
             meg_device_launch(d, k, (void *[MEG_OPERANDS]){[MEG_Y] = &seconds}, &moment);
         meg_device_wait(d);
     }
-    meg_timings_end(t, 1, &kernels);
+    meg_timings_end(t, NULL, 1, &kernels);
     meg_prices *book = meg_prices_new(&head);
     meg_timings_prices(t, book);
     assert_int_equal(kernels, 3);
     assert_int_equal(meg_timings_count(t), 1);
     double price = meg_prices_at(book, 0)->seconds;
     assert_true(price >= 0.0019 && price < 0.15);
+    k->own = NULL;
+    meg_prices_free(book);
+    meg_timings_free(t);
+    meg_prepared_free(k);
+    meg_device_close(d);
+}
+
+/* Others come at the third look and leave behind the fourth: steps 2 to 7 of 10 are at another pace. Their looks do not count,
+ * either; the pace is that of a look a hundredth slower than the book's. */
+static void steps_at_another_pace_do_not_count(void **unused)
+{
+    (void)unused;
+    double look[] = {1.01, 1.01, 1.8, 1.7, 1.01, 1.01};
+    bool keep[10], other[10];
+    meg_tempo p = {look, 6, 2, 1};
+    assert_int_equal(meg_tempo_keep(&p, 10, keep), 4);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(keep[i], i < 2 || i >= 8);
+    assert_float_equal(meg_tempo_quicker(&p, 10, keep), 1 / 1.01, 1e-9);
+    p.looks = 5; /* the last look has not been taken yet */
+    assert_int_equal(meg_tempo_keep(&p, 10, NULL), 2);
+    p.turn = 0;
+    assert_int_equal(meg_tempo_keep(&p, 10, other), 10);
+    assert_float_equal(meg_tempo_quicker(&p, 10, other), 1, 0);
+}
+
+/* Kernels of steps that are not kept have no price, however quick. */
+static void steps_that_are_not_kept_have_no_price(void **unused)
+{
+    (void)unused;
+    meg_device *d = open_device("ref", 2);
+    meg_request r = instruction(MEG_ZERO, meg_box_of(1, 1, 1, 1, 1), MEG_F32);
+    meg_prepared *k = prepare(d, &r);
+    meg_timings *t = meg_timings_new();
+    bool keep[5];
+    double seconds;
+    k->run = nap;
+    k->own = &seconds;
+    meg_timings_begin(t, d);
+    for (int i = 0; i < 5; i++) {
+        meg_timings_next(t);
+        keep[i] = i == 1 || i == 3;
+        seconds = keep[i] ? 0.02 : 0.001;
+        meg_device_launch(d, k, (void *[MEG_OPERANDS]){[MEG_Y] = &seconds}, &moment);
+        meg_device_wait(d);
+    }
+    meg_timings_end(t, keep, 2, NULL);
+    meg_prices *book = meg_prices_new(&head);
+    meg_timings_prices(t, book);
+    assert_true(meg_prices_at(book, 0)->seconds >= 0.04);
     k->own = NULL;
     meg_prices_free(book);
     meg_timings_free(t);
@@ -237,6 +288,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_costs_what_it_took),
         cmocka_unit_test(disturbed_steps_do_not_count),
+        cmocka_unit_test(steps_at_another_pace_do_not_count),
+        cmocka_unit_test(steps_that_are_not_kept_have_no_price),
         cmocka_unit_test(a_machine_has_a_book),
         cmocka_unit_test(links_are_measured),
         cmocka_unit_test(it_is_kept_in_the_cache_folder),

@@ -56,7 +56,13 @@ static meg_status probe_model(meg_session *s, const settings *o)
 {
     meg_context *ctx = s->ctx;
     meg_timings *t = meg_timings_new();
-    meg_probe_site site = {ctx->device, ctx->comm, o->seconds, LEAST, MOST, NULL, NULL, NULL, 0};
+    meg_probe_seen seen = {0};
+    meg_probe_site site = {.device = ctx->device,
+                           .comm = ctx->comm,
+                           .seconds = o->seconds,
+                           .least = LEAST,
+                           .most = MOST,
+                           .seen = &seen};
     int kernels = 0;
     site.turn_work = meg_prices_head_of(ctx->prices)->rates.turn_work;
     meg_status status = meg_drift_new(ctx->device, ctx->comm, s->error, &site.drift);
@@ -69,8 +75,8 @@ static meg_status probe_model(meg_session *s, const settings *o)
         meg_timings_prices(t, ctx->prices);
         meg_timings_models(t, ctx->prices, false);
         if (meg_session_speaks(s))
-            printf("%s: %d kernels a step, %d kinds of them\n", s->graph->name, kernels,
-                   meg_timings_count(t));
+            printf("%s: %d kernels a step, %d kinds of them; %d of %d steps at the book's pace\n",
+                   s->graph->name, kernels, meg_timings_count(t), seen.kept, seen.steps);
     }
     meg_timings_free(t);
     meg_drift_free(site.drift);

@@ -4,11 +4,18 @@
 #include "exec/meters/median.h"
 #include "exec/meters/panel.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static const double SAME = 0.08; /* of one pace; others differ by a quarter and more */
 
 enum {
     PANELS = 1500,     /* of each thread, in a turn */
     LARGE = 1 << 19,   /* floats of each of the triad's arrays: beyond a core's own cache */
+    APART = 1 << 8,    /* more of them lie between the arrays, which would be at the same places of the cache */
+    PAGE = 1 << 21,    /* bytes of a large one */
     MESSAGE = 1 << 16, /* bytes */
     TAG = 0
 };
@@ -18,7 +25,7 @@ struct meg_drift {
     meg_comm *comm; /* NULL: alone */
     int threads, partner;
     bool first;       /* of a pair */
-    float *x, *y, *z; /* (LARGE) */
+    float *triad;    /* three arrays (LARGE) */
     char *message;
     double work;           /* seconds of computing so far */
     double *walls, *works; /* (looks) */
@@ -33,6 +40,17 @@ static void find_partner(meg_drift *x)
     x->first = rank % 2 == 0;
 }
 
+/* In large pages: in small ones it takes twice as long in one process as in another, as they happen to lie. */
+static float *triad_memory(void)
+{
+    size_t bytes = (sizeof(float) * 3 * (LARGE + APART) + PAGE - 1) / PAGE * PAGE;
+    float *memory = aligned_alloc(PAGE, bytes);
+    if (!memory) return NULL;
+    madvise(memory, bytes, MADV_HUGEPAGE); /* a wish */
+    memset(memory, 0, bytes);
+    return memory;
+}
+
 meg_status meg_drift_new(meg_device *d, meg_comm *c, meg_error *e, meg_drift **out)
 {
     meg_drift *x = calloc(1, sizeof *x);
@@ -41,12 +59,10 @@ meg_status meg_drift_new(meg_device *d, meg_comm *c, meg_error *e, meg_drift **o
     *x = (meg_drift){.device = d,
                      .comm = many ? c : NULL,
                      .threads = meg_device_threads(d),
-                     .x = calloc(LARGE, sizeof *x->x),
-                     .y = calloc(LARGE, sizeof *x->y),
-                     .z = calloc(LARGE, sizeof *x->z),
+                     .triad = triad_memory(),
                      .message = calloc(1, MESSAGE)};
     find_partner(x);
-    if (x->x && x->y && x->z && x->message) {
+    if (x->triad && x->message) {
         *out = x;
         return MEG_OK;
     }
@@ -57,9 +73,7 @@ meg_status meg_drift_new(meg_device *d, meg_comm *c, meg_error *e, meg_drift **o
 void meg_drift_free(meg_drift *x)
 {
     if (!x) return;
-    free(x->x);
-    free(x->y);
-    free(x->z);
+    free(x->triad);
     free(x->message);
     free(x->walls);
     free(x->works);
@@ -71,9 +85,33 @@ meg_comm *meg_drift_comm(const meg_drift *x)
     return x->comm;
 }
 
-meg_drift_time meg_drift_usual(const meg_drift *x)
+bool meg_drift_same(double turn, double other)
 {
-    return (meg_drift_time){meg_median(x->walls, x->looks), meg_median(x->works, x->looks)};
+    return fabs(other - turn) <= SAME * turn;
+}
+
+double meg_drift_calm(const meg_drift *x)
+{
+    size_t room = 0;
+    double *work = meg_grow(NULL, &room, x->looks, sizeof *work);
+    memcpy(work, x->works, x->looks * sizeof *work);
+    qsort(work, x->looks, sizeof *work, meg_ascending);
+    double calm = work[x->looks / 4];
+    free(work);
+    return calm;
+}
+
+meg_drift_time meg_drift_usual(const meg_drift *x, double turn)
+{
+    size_t room = 0, kept = 0;
+    double *wall = meg_grow(NULL, &room, 2 * x->looks, sizeof *wall), *work = wall + x->looks;
+    for (int all = 0; all < 2 && kept == 0; all++)
+        for (size_t i = 0; i < x->looks; i++)
+            if (all || meg_drift_same(turn, x->works[i]))
+                wall[kept] = x->walls[i], work[kept++] = x->works[i];
+    meg_drift_time usual = {meg_median(wall, kept), meg_median(work, kept)};
+    free(wall);
+    return usual;
 }
 
 static void keep(meg_drift *x, const meg_drift_time *t)
@@ -95,8 +133,8 @@ static void multiply_add(void)
 
 static void triad(const meg_drift *x)
 {
-    float *restrict z = x->z;
-    const float *restrict a = x->x, *restrict b = x->y;
+    float *restrict z = x->triad;
+    const float *restrict a = z + LARGE + APART, *restrict b = a + LARGE + APART;
 #pragma omp parallel for num_threads(x->threads)
     for (int i = 0; i < LARGE; i++)
         z[i] = a[i] + 0.5f * b[i];

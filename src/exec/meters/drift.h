@@ -34,7 +34,14 @@ typedef struct meg_drift_time { /* seconds of a turn, somewhat less than a milli
 /* Collective. The mean of the turns of so many bunches, the same on all ranks. */
 meg_status meg_drift_look(meg_drift *x, meg_error *e, int bunches, meg_drift_time *out);
 
-/* The median over all looks so far, of which there is one at least: the machine as it usually was. */
-meg_drift_time meg_drift_usual(const meg_drift *x);
+/* A machine that others use has several paces: where two processors are one core for a while, all takes half as long
+ * again. Whether two figures of `work` are of one pace. */
+bool meg_drift_same(double turn, double other);
+
+/* Of all looks so far, of which there is one at least: the pace that a quarter of them had, or a quicker one. */
+double meg_drift_calm(const meg_drift *x);
+
+/* The medians of the looks at this pace; where there was none, of all. */
+meg_drift_time meg_drift_usual(const meg_drift *x, double turn);
 
 #endif

@@ -23,6 +23,7 @@
 
 static const double ROW = 0.03;   /* of the seconds are for the steps of a network */
 static const double REST = 0.8;   /* of the seconds are for links and disk */
+static const double LOOK = 0.03;  /* of the seconds are for the first looks at the pace */
 static const double SLOW = 0.2;   /* of the seconds may go for the messages of one network */
 static const double PATIENCE = 4; /* times as long may a probe take where others have the cores */
 
@@ -30,7 +31,7 @@ enum {
     LEAST = 3,  /* steps, */
     WARMUP = 2, /* behind so many that do not count */
     MOST = 24,
-    LOOPS = 6,     /* of */
+    LOOPS = 6,     /* at least, of */
     BUNCHES = 3,   /* of turns of the reference loop */
     MOST_RANKS = 8 /* that run a row together: its layers are not cut into more parts */
 };
@@ -141,7 +142,7 @@ static meg_status probe_row(probing *p, const row *r, meg_probe_host *host)
     meg_profile profile = meg_profile_of(p->device);
     meg_probe_site site = {
         p->device, mark ? p->comm : NULL, ROW * p->seconds, LEAST, MOST, host, &p->machine,
-        p->drift,  p->rates.turn_work};
+        p->drift,  p->rates.turn_work, NULL};
     meg_world world = {mark ? meg_comm_rank(p->comm) : 0, mark ? ranks_of(p) : 1};
     int before = (int)(mark ? mark - r->plan : (ptrdiff_t)strlen(r->plan));
     snprintf(words, sizeof words, "%.*s", before, r->plan);
@@ -188,18 +189,20 @@ static meg_status agree(const probing *p, meg_status status)
     return meg_comm_agree(p->comm, p->error);
 }
 
-/* The median of some, to which rows are scaled for now. */
+/* Looks for a while: rows are measured at the pace that the machine has when others leave it alone. */
 static meg_status probe_loop(probing *p)
 {
-    double work[LOOPS];
     if (!meg_device_kind_of(p->device)->describe) return MEG_OK;
     MEG_TRY(p->error, agree(p, meg_drift_new(p->device, p->comm, p->error, &p->drift)));
-    for (int i = 0; i < LOOPS; i++) {
+    double begin = meg_clock();
+    bool more = true;
+    for (int i = 0; more; i++) {
         meg_drift_time now;
         MEG_TRY(p->error, meg_drift_look(p->drift, p->error, BUNCHES, &now));
-        work[i] = now.work;
+        more = i + 1 < LOOPS || meg_clock() - begin < LOOK * p->seconds;
+        if (many(p)) MEG_TRY(p->error, meg_comm_share(p->comm, p->error, 0, &more, sizeof more));
     }
-    p->rates.turn_work = meg_median(work, LOOPS);
+    p->rates.turn_work = meg_drift_calm(p->drift);
     return MEG_OK;
 }
 
@@ -219,11 +222,12 @@ static void settle_host(const probing *p, meg_rates *r)
     r->resume = resume_of(t);
 }
 
-/* Prices are those of the machine as it usually was meanwhile, not of its first moment. */
+/* Prices are those of the machine as it usually was meanwhile, not of its first moment; of several paces, of the one
+ * that was looked for. */
 static void settle_pace(probing *p)
 {
     if (!p->drift) return;
-    meg_drift_time usual = meg_drift_usual(p->drift);
+    meg_drift_time usual = meg_drift_usual(p->drift, p->rates.turn_work);
     meg_timings_scale(p->timings, usual.work / p->rates.turn_work);
     p->rates.turn = usual.wall;
     p->rates.turn_work = usual.work;

@@ -2,6 +2,7 @@
 #include "exec/probe/run.h"
 #include "base/clock.h"
 #include "exec/meters/median.h"
+#include "exec/probe/tempo.h"
 #include "exec/probe/waits.h"
 
 #include <math.h>
@@ -9,7 +10,8 @@
 #include <string.h>
 
 enum {
-    BUNCHES = 30 /* of turns of the reference loop, in one look, at most */
+    BUNCHES = 30, /* of turns of the reference loop, in one look, at most */
+    LONGER = 4    /* times as many steps, until enough of them are at the book's pace */
 };
 
 static const double SHARE = 0.2; /* of the time of steps, for the loop beside them */
@@ -73,22 +75,23 @@ static meg_status make_samples(const meg_plan *p, meg_error *e, samples *out)
     return MEG_OK;
 }
 
-typedef struct looks { /* at the loop; at steps */
-    double *work;
+typedef struct list {
+    double *seconds;
     size_t count, room;
-} looks;
+} list;
 
-static void add_look(looks *l, double seconds)
+static void add(list *l, double seconds)
 {
-    l->work = meg_grow(l->work, &l->room, l->count + 1, sizeof *l->work);
-    l->work[l->count++] = seconds;
+    l->seconds = meg_grow(l->seconds, &l->room, l->count + 1, sizeof *l->seconds);
+    l->seconds[l->count++] = seconds;
 }
 
 typedef struct measured {
     meg_engine *engine;
     meg_feed feed;
-    double busy; /* seconds of the thread that issues, without waiting for messages */
-    looks idle;  /* seconds of a step in which neither it nor the device worked */
+    list looks; /* at the loop: before, between and behind the steps */
+    list busy;  /* of each step: the thread that issues, without waiting for messages */
+    list idle;  /* neither it nor the device worked */
 } measured;
 
 static meg_status one_step(measured *m, meg_error *e, double *wall)
@@ -127,68 +130,105 @@ static meg_status set_course(const meg_probe_site *site, meg_error *e, double fi
     return c ? meg_comm_share(c, e, 0, out, sizeof *out) : MEG_OK;
 }
 
-/* How much quicker the machine was when the book's loop was measured: by the median of what was seen of the loop before,
- * between and after the steps. A single look is of some milliseconds, in which anything can happen. */
-static double quicker(const meg_probe_site *site, const looks *seen)
-{
-    double now = seen->count ? meg_median(seen->work, seen->count) : 0;
-    return site->drift && site->turn_work > 0 && now > 0 ? site->turn_work / now : 1;
-}
-
-static meg_status look_at_machine(const meg_probe_site *site, meg_error *e, int bunches,
-                                  looks *seen)
+static meg_status look_at_machine(measured *m, meg_error *e, const meg_probe_site *site, int bunches)
 {
     meg_drift_time now;
     if (!site->drift) return MEG_OK;
     MEG_TRY(e, meg_drift_look(site->drift, e, bunches, &now));
-    add_look(seen, now.work);
+    add(&m->looks, now.work);
+    return MEG_OK;
+}
+
+static meg_tempo tempo_of(const measured *m, const meg_probe_site *site, const course *c)
+{
+    return (meg_tempo){m->looks.seconds, (int)m->looks.count, c->every,
+                      site->drift ? site->turn_work : 0};
+}
+
+/* The same on all ranks, as the looks are. */
+static bool goes_on(const measured *m, const meg_probe_site *site, const course *c, int steps)
+{
+    meg_tempo p = tempo_of(m, site, c);
+    return steps < c->steps ||
+           (steps < LONGER * c->steps && meg_tempo_keep(&p, steps, NULL) < site->least);
+}
+
+static meg_status timed_step(measured *m, meg_error *e, meg_timings *t)
+{
+    double wall;
+    meg_timings_next(t);
+    double busy = meg_clock_thread() - meg_engine_exposed(m->engine);
+    MEG_TRY(e, one_step(m, e, &wall));
+    busy = meg_clock_thread() - meg_engine_exposed(m->engine) - busy;
+    add(&m->busy, busy);
+    add(&m->idle, wall - busy - meg_timings_now(t));
     return MEG_OK;
 }
 
 static meg_status timed_steps(measured *m, meg_error *e, const meg_probe_site *site,
-                              const course *c, meg_timings *t, looks *seen)
+                              const course *c, meg_timings *t)
 {
-    double wall;
-    for (int i = 0; i < c->steps; i++) {
-        if (i % c->every == 0) MEG_TRY(e, look_at_machine(site, e, c->bunches, seen));
-        meg_timings_next(t);
-        double busy = meg_clock_thread() - meg_engine_exposed(m->engine);
-        MEG_TRY(e, one_step(m, e, &wall));
-        busy = meg_clock_thread() - meg_engine_exposed(m->engine) - busy;
-        m->busy += busy;
-        add_look(&m->idle, wall - busy - meg_timings_now(t));
+    for (int i = 0; goes_on(m, site, c, i); i++) {
+        if (i % c->every == 0) MEG_TRY(e, look_at_machine(m, e, site, c->bunches));
+        MEG_TRY(e, timed_step(m, e, t));
     }
-    return look_at_machine(site, e, c->bunches, seen);
+    return look_at_machine(m, e, site, c->bunches);
 }
 
-static void tell_host(measured *m, const meg_probe_site *site, int kernels, int steps)
+/* Those of steps that are kept, at the front. */
+static void only(list *l, const bool *keep)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < l->count; i++)
+        if (keep[i]) l->seconds[kept++] = l->seconds[i];
+    l->count = kept;
+}
+
+static void tell_host(measured *m, const meg_probe_site *site, int kernels, const bool *keep)
 {
     meg_probe_host *out = site->host;
     meg_waits w = meg_waits_of(meg_engine_plan(m->engine), MEG_ENTRY_TRAIN, site->machine);
-    out->seconds += m->busy;
-    out->kernels += (int64_t)kernels * steps;
-    out->notes += (int64_t)w.notes * steps;
-    out->idle += meg_median(m->idle.work, m->idle.count) * steps;
-    out->waits += (int64_t)w.waits * steps;
-    out->known += w.seconds * steps;
+    only(&m->busy, keep);
+    only(&m->idle, keep);
+    int64_t steps = (int64_t)m->busy.count;
+    for (int64_t i = 0; i < steps; i++)
+        out->seconds += m->busy.seconds[i];
+    out->kernels += kernels * steps;
+    out->notes += w.notes * steps;
+    out->idle += meg_median(m->idle.seconds, m->idle.count) * (double)steps;
+    out->waits += w.waits * steps;
+    out->known += w.seconds * (double)steps;
+}
+
+/* Of steps at the book's pace, if there are enough. */
+static void settle(measured *m, const meg_probe_site *site, const course *c, meg_timings *out,
+                   int *kernels)
+{
+    int steps = (int)m->busy.count, issued = 0;
+    meg_tempo p = tempo_of(m, site, c);
+    bool *keep = calloc((size_t)steps + 1, sizeof *keep);
+    if (!keep) abort();
+    int kept = meg_tempo_keep(&p, steps, keep);
+    for (int i = 0; i < steps && kept < site->least; i++)
+        keep[i] = true;
+    meg_timings_end(out, keep, meg_tempo_quicker(&p, steps, keep), &issued);
+    if (kernels) *kernels = issued;
+    if (site->host) tell_host(m, site, issued, keep);
+    if (site->seen) *site->seen = (meg_probe_seen){steps, kept};
+    free(keep);
 }
 
 static meg_status some_steps(measured *m, meg_error *e, const meg_probe_site *site,
                              meg_timings *out, int *kernels)
 {
     double wall;
-    int issued = 0;
     course c;
-    looks seen = {0};
     MEG_TRY(e, one_step(m, e, &wall)); /* pages, threads, code: all for the first time */
     if (site->least > 1) MEG_TRY(e, one_step(m, e, &wall));
     MEG_TRY(e, set_course(site, e, wall, &c));
     meg_timings_begin(out, site->device);
-    meg_status status = timed_steps(m, e, site, &c, out, &seen);
-    meg_timings_end(out, quicker(site, &seen), &issued);
-    free(seen.work);
-    if (kernels) *kernels = issued;
-    if (site->host && m->busy > 0) tell_host(m, site, issued, c.steps);
+    meg_status status = timed_steps(m, e, site, &c, out);
+    settle(m, site, &c, out, kernels);
     return status;
 }
 
@@ -215,7 +255,9 @@ meg_status meg_probe_plan(meg_plan *p, meg_error *e, const meg_probe_site *site,
         status = some_steps(&m, e, site, out, kernels);
     }
     meg_engine_free(m.engine);
-    free(m.idle.work);
+    free(m.looks.seconds);
+    free(m.busy.seconds);
+    free(m.idle.seconds);
     samples_free(&s);
     return status;
 }

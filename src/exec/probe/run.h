@@ -15,16 +15,21 @@ typedef struct meg_probe_host { /* of the thread that issues, summed over steps 
     double known;  /* seconds that these take by the links */
 } meg_probe_host;
 
+typedef struct meg_probe_seen {
+    int steps, kept; /* in all; at the book's pace (exec/probe/tempo.h) */
+} meg_probe_seen;
+
 typedef struct meg_probe_site {
     meg_device *device;
     meg_comm *comm;             /* NULL: alone */
-    double seconds;             /* that the steps may take together */
+    double seconds;             /* that the steps may take together, at the book's pace */
     int least, most;            /* steps */
     meg_probe_host *host;       /* is added to; may be NULL */
     const meg_machine *machine; /* its links, where there is a host */
     meg_drift
         *drift; /* kernels are priced as if the machine were as it was when a turn of the loop */
     double turn_work; /* took so long; NULL: as it is */
+    meg_probe_seen *seen; /* is set; may be NULL */
 } meg_probe_site;
 
 /* Collective. Adds the train entry's kernels to `out`; *kernels: how many a step has, may be NULL. The

@@ -107,6 +107,22 @@ double meg_timings_now(const meg_timings *t)
 
 /* ---- one number of many ---- */
 
+static void only(meg_timings *t, const bool *keep)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->launches; i++)
+        if (keep[t->log[i].step]) t->log[kept++] = t->log[i];
+    t->launches = kept;
+}
+
+static double median_above_zero(double *x, size_t count)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (x[i] > 0) x[kept++] = x[i];
+    return kept ? meg_median(x, kept) : 0;
+}
+
 /* Steps do the same work: those that took much longer than the median were disturbed. */
 static void undisturbed(meg_timings *t)
 {
@@ -116,7 +132,7 @@ static void undisturbed(meg_timings *t)
     for (size_t i = 0; i < t->launches; i++)
         total[t->log[i].step] += t->log[i].seconds;
     memcpy(total + steps, total, steps * sizeof *total);
-    double middle = meg_median(total + steps, steps);
+    double middle = median_above_zero(total + steps, steps);
     for (size_t i = 0; i < t->launches; i++)
         if (total[t->log[i].step] <= DISTURBED * middle) t->log[kept++] = t->log[i];
     t->launches = kept;
@@ -179,13 +195,14 @@ static void join(meg_timings *t, bool by_median)
 
 /* A kernel that runs several times in a step (micro-batches) counts as often in the mean of its key:
  * the price of a step is then what its kernels took. */
-void meg_timings_end(meg_timings *t, double scale, int *kernels)
+void meg_timings_end(meg_timings *t, const bool *keep, double scale, int *kernels)
 {
     size_t all = t->launches, steps = (size_t)t->steps + 1, room = 0;
     meg_device_observe(t->device, NULL, NULL);
     meg_device_clock(t->device, NULL);
     if (kernels) *kernels = steps ? (int)(all / steps) : 0;
     if (all == 0) return;
+    if (keep) only(t, keep);
     undisturbed(t);
     double seen = 0;
     for (size_t i = 0; i < t->launches; i++)

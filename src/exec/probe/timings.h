@@ -14,13 +14,14 @@ meg_timings *meg_timings_new(void);
 void meg_timings_free(meg_timings *t);
 
 /* Watches the device from begin to end; `next` before each step. Kernels of one thread are timed by
- * the worker's own clock, so that others on the machine do not count. `end` adds what was seen, times
- * `scale` (how the machine was at the book's time against now, drift.h): of each kernel the median over the steps
- * that were not disturbed, of kernels with one key their mean. *kernels (may be NULL): how many a step has. */
+ * the worker's own clock, so that others on the machine do not count. `end` adds what was seen in the steps to keep
+ * (NULL: all), times `scale` (how the machine was at the book's time against now, tempo.h): of each kernel the median
+ * over the steps that were not disturbed, of kernels with one key their mean. *kernels (may be NULL): how many a step
+ * has. */
 void meg_timings_begin(meg_timings *t, meg_device *d);
 void meg_timings_next(meg_timings *t);
 double meg_timings_now(const meg_timings *t); /* seconds of the step's kernels, when it is done */
-void meg_timings_end(meg_timings *t, double scale, int *kernels);
+void meg_timings_end(meg_timings *t, const bool *keep, double scale, int *kernels);
 
 /* As if all had been measured at another pace. */
 void meg_timings_scale(meg_timings *t, double factor);
