@@ -1,5 +1,6 @@
 /* Descriptions of machines: what is read, what is refused, and that what is printed reads back. */
 #include "machine/description.h"
+#include "machine/links.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -96,6 +97,28 @@ static void test_bandwidth_by_size(void **state)
     assert_true(meg_link_seconds(&m.inside, 0) == 1e-6);
 }
 
+/* Two pairs do not fill the network, four do; inside a node two do. */
+static void test_links_of_a_book(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {"between latency=3e-05 pairs=1 at=1024:1e7,1048576:1e8",
+                                        "between latency=3e-05 pairs=2 at=1024:1e7,1048576:1e8",
+                                        "between latency=3e-05 pairs=4 at=1024:1e7,1048576:6e7",
+                                        "inside latency=1e-06 pairs=1 at=1048576:4e9",
+                                        "inside latency=1e-06 pairs=2 at=1048576:3e9"};
+    static const double between[] = {1e8, 2e8, 2.4e8, 2.4e8, 2.4e8}, inside[] = {0, 0, 0, 0, 6e9};
+    meg_prices *book = meg_prices_new(&(meg_prices_head){1, 1, "avx2", {0}});
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        meg_error e = {0};
+        meg_machine m = meg_machine_default;
+        meg_prices_add_link(book, lines[i]);
+        if (meg_links_read(&e, book, &m) != MEG_OK) fail_msg("%s", e.message);
+        assert_true(fabs(m.between.all - between[i]) < 1);
+        if (i > 3) assert_true(fabs(m.inside.all - inside[i]) < 1);
+    }
+    meg_prices_free(book);
+}
+
 static void refuse(const char *text, const char *says)
 {
     meg_error e = {0};
@@ -133,6 +156,7 @@ int main(void)
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_prints_what_it_read),
         cmocka_unit_test(test_bandwidth_by_size),
+        cmocka_unit_test(test_links_of_a_book),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -248,12 +248,12 @@ static void links_are_measured(void **unused)
     enum {
         LINES = 5
     };
-    static const char *const lines[LINES] = {"inside latency=", "inside latency=",
-                                             "between latency=", "between latency=",
-                                             "between latency="};
-    static const char *const pairs[LINES] = {" pairs=1 at=1024:", " pairs=1 both=yes at=1024:",
-                                             " pairs=1 at=1024:", " pairs=2 at=1024:",
-                                             " pairs=2 both=yes at=1024:"};
+    static const char *const lines[LINES] = {
+        "inside latency=", "inside latency=", "between latency=", "between latency=",
+        "between latency="};
+    static const char *const pairs[LINES] = {
+        " pairs=1 at=1024:", " pairs=1 both=yes at=1024:", " pairs=1 at=1024:", " pairs=2 at=1024:",
+        " pairs=2 both=yes at=1024:"};
     meg_error e = {0};
     meg_comm *comm[RANKS];
     rank r[RANKS] = {{0}};

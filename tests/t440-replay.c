@@ -247,6 +247,7 @@ static void test_classes(void **state)
         int ranks;
         double
             near; /* where peers of equal ranks differ (likes.h), who waits for whom is not known */
+        const char *machine; /* NULL: one node */
     } cases[] = {
         {"cnn", "width=4", "batch=64", 32, 0.01},
         {"gpt", "layers=4 width=16 heads=2 tokens=8 classes=64",
@@ -256,6 +257,14 @@ static void test_classes(void **state)
         {"resnet-cifar", "depth=8 image=3x256x256", "batch=64 norm=1 stages=2 micro=4 mesh=2x2", 32,
          0.01},
         {"vgg11", "image=3x32x32 width=4 hidden=64 classes=10", "batch=64 zero=3", 32, 0.01},
+        /* The middle of 24 has both neighbours on its node, the ends of nodes have not. */
+        {"unet", "image=3x1536x256 width=4", "batch=2 mesh=24x1", 24, 0.05,
+         "nodes=3 ranks=8 inside=2us,40GB/s between=500us,50MB/s"},
+        {"unet", "image=3x1536x256 width=4", "batch=8 mesh=8x1", 24, 0.05,
+         "nodes=3 ranks=8 inside=2us,40GB/s between=500us,50MB/s"},
+        {"gpt", "layers=4 width=64 heads=2 tokens=64 classes=64",
+         "batch=24 stages=4 micro=4 schedule=1f1b", 24, 0.05,
+         "nodes=4 ranks=6 inside=2us,40GB/s between=100us,50MB/s"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -265,8 +274,9 @@ static void test_classes(void **state)
         meg_whole whole, sketch;
         meg_replay few, many, fewest;
         meg_actor actor[32];
-        assert_int_equal(meg_machine_read(&e, "test", "ranks=32 cores=32 inside=2us,4GB/s", &m),
-                         MEG_OK);
+        const char *machine = cases[i].machine ? cases[i].machine
+                                               : "ranks=32 cores=32 inside=2us,4GB/s";
+        assert_int_equal(meg_machine_read(&e, "test", machine, &m), MEG_OK);
         if (meg_zoo_build(&e, cases[i].model, cases[i].options, &g) != MEG_OK)
             fail_msg("%s", e.message);
         meg_plan_input in = {&meg_profile_plain, &(meg_world){0, cases[i].ranks}, cases[i].words, 0,

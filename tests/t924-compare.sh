@@ -74,6 +74,12 @@ for mpi in openmpi mpich; do
     compare --top 3 --candidates 'auto'
     has err 'top=3 has no effect'
 
+    echo "== turns at another pace are made again, as many count as without"
+    compare --reference --json --top 2
+    [ $code = 0 ] || fail "$what: exit code $code"
+    has out '"final": true, .*"turns": 6, "turns_repeated": [0-9]*, "turns_uneven": [0-9]*,'
+    [ "$(records '"round"')" = 6 ] || fail "$what: $(records '"round"') rounds, not 6"
+
     echo "== with too little memory for all of them at once, each is opened for its turn"
     export MEGALITH_MEMORY=2MiB # the ranks of a plan need 0.4 to 0.8 together
     compare

@@ -36,7 +36,7 @@ WAIT = 60     # seconds at most
 SHORT = 0.02  # seconds: below, a factor of 1.3 is asked
 FEWEST = 7    # rounds; until they are there, a case is run again,
 ATTEMPTS = 8  # so often, all others in between
-PASSES = 2    # of probing all cases: prices average over moments that lie minutes apart
+PASSES = 1    # of probing all cases
 AGAIN = 4     # a probe that saw another pace
 
 # name, words, whether batch norm asks for norm= in pipelines
@@ -352,7 +352,7 @@ def order(folder, only, rounds):
             continue
         guess = next(c["models"] for c in json.load(open(os.path.join(folder, "predicted.json")))
                      if c["case"] == name + ", data 2") or 0.1
-        said = megalith("compare", f"{words} --threads 1 --momentum 0.9 --rounds {rounds} --json "
+        said = megalith("compare", f"{words} --threads 1 --momentum 0.9 --rounds {rounds} --reference --json "
                         f"--steps {max(1, round(0.3 / guess))} --prices {book(folder, 2, 'models')}", 2,
                         ["--candidates", "; ".join(["auto"] + rivals)])
         if "refused" in said:
@@ -360,6 +360,8 @@ def order(folder, only, rounds):
             continue
         plans = [x for x in map(json.loads, said["lines"]) if "words" in x]
         auto, best = plans[said["auto_plan"]], plans[said["best_plan"]]
+        if said.get("turns_uneven"):
+            print(f"{name}: {said['turns_uneven']} of {said['turns']} turns at another pace", flush=True)
         rows.append({"case": name, "auto": auto, "best": best, "most": said["auto_slower_most"],
                      "slower": said["auto_slower"]})
         print(f"| {name} | `{auto['words']}` | {auto['seconds_per_step']:.4g} | `{best['words']}` "

@@ -69,8 +69,8 @@ static double rate_of_large(const meg_link *l)
     return best;
 }
 
-/* What many messages have together, if that is less than as many alone. Inside a node both ways count,
- * between nodes each way for itself. */
+/* What many messages have together: inside a node a limit if it is less than as many alone, where both ways count; between
+ * nodes, each way for itself, what the network was seen to carry. */
 static void limit(const line *w, const meg_link *together, meg_link *l)
 {
     double messages = (double)w->pairs * (w->both && w->inside ? 2 : 1);
@@ -78,6 +78,7 @@ static void limit(const line *w, const meg_link *together, meg_link *l)
     if (w->both && !w->inside && rate_of_large(together) < SLOWER * rate_of_large(l))
         l->both = 2 * (double)w->pairs * rate_of_large(together);
     if (messages > 1 && all < SLOWER * messages * rate_of_large(l)) l->all = all;
+    else if (!w->inside) l->all = fmax(l->all, all);
 }
 
 meg_status meg_links_read(meg_error *e, const meg_prices *book, meg_machine *m)

@@ -11,15 +11,22 @@
 #include "base/random.h"
 #include "cli/contest.h"
 #include "cli/trial.h"
+#include "exec/meters/drift.h"
 #include "machine/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+enum {
+    BUNCHES = 4, /* of turns of the reference loop, in a look */
+    LOOKS = 8,   /* before the pace is known */
+    TRIES = 6    /* of a turn, until it is at that pace */
+};
+
 typedef struct settings {
     int64_t top, steps, rounds, warmup;
     char candidates[MEG_TEXT];
-    bool json;
+    bool reference, json;
 } settings;
 
 typedef struct entrant { /* a plan that takes part */
@@ -42,6 +49,9 @@ typedef struct job {
     int count;
     bool stay; /* trainers, from round to round */
     meg_march march;
+    meg_drift *drift; /* NULL: it is not asked for */
+    int turns, repeated,
+        uneven; /* that counted; that were made again; at another pace to the last */
 } job;
 
 static const char NO_WORDS[] = "(replicas alone: no more words)";
@@ -200,17 +210,56 @@ static meg_status run_turn(job *j, entrant *x, bool counts)
     return status;
 }
 
-static void measure(job *j)
+static meg_status look_at_machine(job *j, double *work)
 {
+    meg_drift_time now;
+    MEG_TRY(j->s.error, meg_drift_look(j->drift, j->s.error, BUNCHES, &now));
+    *work = now.work;
+    return MEG_OK;
+}
+
+/* All have to be measured at one pace of the machine: a turn that was at another is made again. */
+static meg_status run_even_turn(job *j, entrant *x, bool counts)
+{
+    double before = 0, behind = 0;
+    if (!j->drift || !counts) return run_turn(j, x, counts);
+    for (int i = 0; i < TRIES; i++) {
+        size_t steps = x->trial.steps.count, rounds = x->rounds.count;
+        MEG_TRY(j->s.error, look_at_machine(j, &before));
+        MEG_TRY(j->s.error, run_turn(j, x, counts));
+        MEG_TRY(j->s.error, look_at_machine(j, &behind));
+        double calm = meg_drift_calm(j->drift);
+        bool even = meg_drift_same(calm, before) && meg_drift_same(calm, behind);
+        j->uneven += !even && i + 1 == TRIES;
+        if (even || i + 1 == TRIES) break;
+        x->trial.steps.count = steps;
+        x->rounds.count = rounds;
+        j->repeated++;
+    }
+    j->turns++;
+    return MEG_OK;
+}
+
+static meg_status measure(job *j)
+{
+    double work;
+    if (j->o->reference) {
+        meg_context *ctx = j->s.ctx;
+        meg_status status = meg_drift_new(ctx->device, ctx->comm, j->s.error, &j->drift);
+        MEG_TRY(j->s.error, meg_session_agree(&j->s, status));
+        for (int i = 0; i < LOOKS; i++)
+            MEG_TRY(j->s.error, look_at_machine(j, &work));
+    }
     j->march.total = j->count * (j->o->rounds * (j->o->warmup + j->o->steps) + j->o->warmup);
     meg_bar_begin(&j->march.bar, "compare: step", meg_session_speaks(&j->s));
     for (int64_t round = 0; round <= j->o->rounds; round++)
         for (int i = 0; i < j->count; i++) {
             entrant *x = &j->list[i];
             if (x->trouble) continue;
-            if (run_turn(j, x, round > 0) != MEG_OK) fails(j, x);
+            if (run_even_turn(j, x, round > 0) != MEG_OK) fails(j, x);
             if (x->trouble || !j->stay) leave(x);
         }
+    return MEG_OK;
 }
 
 /* ---- the end ---- */
@@ -225,6 +274,11 @@ static void tell(job *j, const meg_contest *c)
                c->count == 1 ? "" : "s", (int)o->rounds, (int)o->steps, o->steps == 1 ? "" : "s",
                j->stay ? "" : "; each is opened anew for its turn, for want of memory");
         meg_contest_print(c);
+        if (j->drift)
+            printf("pace: of %d turns %d were made again, since the machine was at another pace, "
+                   "and %d "
+                   "count that were at another to the last\n",
+                   j->turns, j->repeated, j->uneven);
         return;
     }
     meg_judgement v = meg_contest_judge(c);
@@ -237,6 +291,11 @@ static void tell(job *j, const meg_contest *c)
     meg_record_int(&r, "ranks", meg_ranks(s->ctx));
     meg_record_int(&r, "plans", c->count);
     meg_record_int(&r, "rounds", o->rounds);
+    if (j->drift) {
+        meg_record_int(&r, "turns", j->turns);
+        meg_record_int(&r, "turns_repeated", j->repeated);
+        meg_record_int(&r, "turns_uneven", j->uneven);
+    }
     meg_record_int(&r, "pairs", v.pairs);
     meg_record_int(&r, "pairs_as_predicted", v.right);
     meg_record_int(&r, "best_plan", v.best);
@@ -282,7 +341,7 @@ static meg_status compare(job *j)
     MEG_TRY(s->error, meg_session_graph(s));
     MEG_TRY(s->error, enter_all(j));
     MEG_TRY(s->error, make_plans(j));
-    measure(j);
+    MEG_TRY(s->error, measure(j));
     return conclude(j);
 }
 
@@ -300,6 +359,7 @@ static meg_status run(const meg_arguments *a, meg_error *e)
         meg_measure_free(&x->rounds);
     }
     free(j.list);
+    meg_drift_free(j.drift);
     meg_session_close(&j.s);
     return status;
 }
@@ -317,6 +377,9 @@ static const meg_param PARAMS[] = {
     {"steps", MEG_PARAM_INT, AT(steps), "3", "steps of a turn", NULL, 1, 1e6},
     {"warmup", MEG_PARAM_INT, AT(warmup), "1", "steps before those, which do not count", NULL, 1,
      1e6},
+    {"reference", MEG_PARAM_BOOL, AT(reference), "no",
+     "a reference loop around each turn: turns at another pace of the machine are made again", NULL,
+     0, 0},
     {"json", MEG_PARAM_BOOL, AT(json), "no", "every figure as JSON, one object a line", NULL, 0, 0},
     {0},
 };

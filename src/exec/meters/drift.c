@@ -12,9 +12,11 @@
 static const double SAME = 0.08; /* of one pace; others differ by a quarter and more */
 
 enum {
-    PANELS = 1500,     /* of each thread, in a turn */
-    LARGE = 1 << 19,   /* floats of each of the triad's arrays: beyond a core's own cache */
-    APART = 1 << 8,    /* more of them lie between the arrays, which would be at the same places of the cache */
+    PANELS = 1500,   /* of each thread, in a turn */
+    LARGE = 1 << 19, /* floats of each of the triad's arrays: beyond a core's own cache */
+    APART =
+        1
+        << 8, /* more of them lie between the arrays, which would be at the same places of the cache */
     PAGE = 1 << 21,    /* bytes of a large one */
     MESSAGE = 1 << 16, /* bytes */
     TAG = 0
@@ -24,8 +26,8 @@ struct meg_drift {
     meg_device *device;
     meg_comm *comm; /* NULL: alone */
     int threads, partner;
-    bool first;       /* of a pair */
-    float *triad;    /* three arrays (LARGE) */
+    bool first;   /* of a pair */
+    float *triad; /* three arrays (LARGE) */
     char *message;
     double work;           /* seconds of computing so far */
     double *walls, *works; /* (looks) */
@@ -154,6 +156,12 @@ static void compute(void *argument)
     x->work += clock() - begin;
 }
 
+static void warm(void *argument)
+{
+    triad(argument);
+    triad(argument);
+}
+
 static meg_status one_way(const meg_drift *x, meg_error *e, bool sends)
 {
     meg_letter *m = NULL;
@@ -173,6 +181,8 @@ static meg_status bunch(meg_drift *x, meg_error *e)
 
 meg_status meg_drift_look(meg_drift *x, meg_error *e, int bunches, meg_drift_time *out)
 {
+    meg_device_call(x->device, warm, x); /* what ran before has had the caches */
+    meg_device_wait(x->device);
     x->work = 0;
     if (x->comm) MEG_TRY(e, meg_comm_barrier(x->comm, e));
     double begin = meg_clock();

@@ -72,6 +72,10 @@ static const row spread[] = {
     {"alexnet", "image=3x64x64 classes=100", "batch=12 momentum=0.9 replicas=%d zero=3"},
     {"gpt", "tokens=64 classes=500 layers=1 width=256 heads=8", "batch=2 momentum=0.9 mesh=w%d"},
     {"relaynet", "image=1x32x32", "batch=2 momentum=0.9"},
+    {"relaynet", "image=1x64x32", "batch=2 momentum=0.9 mesh=h%d"},
+    {"unet", "image=3x32x32 width=16", "batch=2 momentum=0.9 mesh=c%d channels=filter"},
+    {"vit_b_32", "image=3x64x64 patch=16 layers=1 width=640 heads=10 mlp=2560 classes=100",
+     "batch=4 momentum=0.9"},
     {"inception-v3", "image=3x75x75 aux=0 classes=100", "batch=2 momentum=0.9"},
     {"cosmoflow", "image=4x48x48x48 pools=4", "batch=1 momentum=0.9"},
 };
@@ -140,9 +144,16 @@ static meg_status probe_row(probing *p, const row *r, meg_probe_host *host)
     char words[256];
     const char *mark = strstr(r->plan, "%d");
     meg_profile profile = meg_profile_of(p->device);
-    meg_probe_site site = {
-        p->device, mark ? p->comm : NULL, ROW * p->seconds, LEAST, MOST, host, &p->machine,
-        p->drift,  p->rates.turn_work, NULL};
+    meg_probe_site site = {p->device,
+                           mark ? p->comm : NULL,
+                           ROW * p->seconds,
+                           LEAST,
+                           MOST,
+                           host,
+                           &p->machine,
+                           p->drift,
+                           p->rates.turn_work,
+                           NULL};
     meg_world world = {mark ? meg_comm_rank(p->comm) : 0, mark ? ranks_of(p) : 1};
     int before = (int)(mark ? mark - r->plan : (ptrdiff_t)strlen(r->plan));
     snprintf(words, sizeof words, "%.*s", before, r->plan);

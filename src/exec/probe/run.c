@@ -130,7 +130,8 @@ static meg_status set_course(const meg_probe_site *site, meg_error *e, double fi
     return c ? meg_comm_share(c, e, 0, out, sizeof *out) : MEG_OK;
 }
 
-static meg_status look_at_machine(measured *m, meg_error *e, const meg_probe_site *site, int bunches)
+static meg_status look_at_machine(measured *m, meg_error *e, const meg_probe_site *site,
+                                  int bunches)
 {
     meg_drift_time now;
     if (!site->drift) return MEG_OK;
@@ -142,7 +143,7 @@ static meg_status look_at_machine(measured *m, meg_error *e, const meg_probe_sit
 static meg_tempo tempo_of(const measured *m, const meg_probe_site *site, const course *c)
 {
     return (meg_tempo){m->looks.seconds, (int)m->looks.count, c->every,
-                      site->drift ? site->turn_work : 0};
+                       site->drift ? site->turn_work : 0};
 }
 
 /* The same on all ranks, as the looks are. */

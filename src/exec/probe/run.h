@@ -28,7 +28,7 @@ typedef struct meg_probe_site {
     const meg_machine *machine; /* its links, where there is a host */
     meg_drift
         *drift; /* kernels are priced as if the machine were as it was when a turn of the loop */
-    double turn_work; /* took so long; NULL: as it is */
+    double turn_work;     /* took so long; NULL: as it is */
     meg_probe_seen *seen; /* is set; may be NULL */
 } meg_probe_site;
 

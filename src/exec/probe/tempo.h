@@ -8,7 +8,8 @@
 #include <stdbool.h>
 
 typedef struct meg_tempo {
-    const double *look; /* seconds of a turn: one before each `every` steps, and one behind the last */
+    const double
+        *look; /* seconds of a turn: one before each `every` steps, and one behind the last */
     int looks, every;
     double turn; /* the book's; 0: any pace is right */
 } meg_tempo;

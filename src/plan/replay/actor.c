@@ -32,6 +32,27 @@ static void list_heirs(meg_actor *a)
     free(at);
 }
 
+static void add_rows(meg_actor *a, const meg_segment *s, int first)
+{
+    int stride = s->size;
+    for (int i = 0; i < MEG_AXES; i++) {
+        stride /= s->dim[i];
+        if (s->dim[i] > 1) a->row[a->rows++] = (meg_actor_row){first, stride, s->dim[i]};
+    }
+}
+
+static void list_rows(const meg_plan *p, meg_actor *a)
+{
+    int at = a->rank % p->each, stages = (int)p->options.stages;
+    a->each = p->each;
+    a->row = zeroed((size_t)(2 * p->segments * MEG_AXES), sizeof *a->row);
+    for (int i = 0; i < 2 * p->segments; i++) {
+        const meg_segment *s = &p->segment[i / 2];
+        int first = p->place[i % 2 * stages + s->stage];
+        if (at >= first && at < first + s->size) add_rows(a, s, first);
+    }
+}
+
 static void copy_teams(const meg_entry *e, meg_actor *out)
 {
     out->teams = e->teams;
@@ -57,6 +78,7 @@ void meg_actor_make(const meg_plan *p, int entry, meg_actor *out)
                        .resume = fmax(head->rates.step, head->rates.resume)};
     meg_events_of(p, entry, &out->events);
     list_heirs(out);
+    list_rows(p, out);
     copy_teams(&p->entry[entry], out);
 }
 
@@ -66,6 +88,7 @@ void meg_actor_clear(meg_actor *a)
     for (int i = 0; i < a->teams; i++)
         free(a->team[i].rank);
     free(a->team);
+    free(a->row);
     free(a->heir);
     free(a->heirs);
     *a = (meg_actor){0};

@@ -6,10 +6,18 @@
 #include "plan/events/events.h"
 #include "plan/replay/transit.h"
 
+typedef struct meg_actor_row { /* ranks along an axis of a mesh: neighbours exchange halos */
+    int first;                 /* of the mesh, within a replica */
+    int stride, count;
+} meg_actor_row;
+
 typedef struct meg_actor { /* what a replay must know of a rank, or of one of several equal ones */
     int rank;
     meg_events events;
     int *heir, *heirs; /* notes that wait for note i: heir[heirs[i]] .. heir[heirs[i + 1] - 1] */
+    int each;          /* ranks of a replica */
+    int rows;
+    meg_actor_row *row; /* of all meshes that it is part of */
     int teams;
     meg_team *team; /* that sum with it, by number */
     const meg_allreduce_kind *allreduce;

@@ -4,6 +4,8 @@
  */
 #include "plan/replay/replay.h"
 #include "base/random.h"
+#include "plan/replay/crews.h"
+#include "plan/replay/crossing.h"
 #include "plan/replay/likes.h"
 #include "plan/replay/meetings.h"
 #include "plan/replay/resources.h"
@@ -38,9 +40,7 @@ typedef struct mark { /* something that happens when an actor has done so much w
 typedef struct actor {
     const meg_actor *is;
     const meg_events *events;
-    uint64_t *crew;   /* (teams) what the actors of a team are known by */
-    int *crew_actors; /* (teams) how many they are */
-    int **crew_who;   /* (teams) their numbers */
+    meg_crew *crew;   /* (teams) */
     int node, copies; /* ranks of it on its node, */
     int sharers;      /* and where its cores are */
     item *item;
@@ -74,6 +74,7 @@ typedef struct replay {
     meg_meetings *meetings;
     meg_likes
         *likes; /* where actors stand for several ranks: sides of messages begin each for itself */
+    meg_crossings *crossings; /* likewise */
     meg_resources resources;
     meg_transits sums;
     double now;
@@ -148,9 +149,25 @@ static double overlooked(const replay *r, const meg_meeting *m, const meg_transi
         most = fmax(most, overlooked_by(&r->actor[m->side[i].actor], t));
     if (!r->likes) return most;
     if (n->code != MEG_REDUCE) return fmax(most, overlooked_by(&r->actor[actor_of(r, n->peer)], t));
-    for (int i = 0; i < a->crew_actors[n->crew]; i++)
-        most = fmax(most, overlooked_by(&r->actor[a->crew_who[n->crew][i]], t));
+    const meg_crew *crew = &a->crew[n->crew];
+    for (int i = 0; i < crew->actors; i++)
+        most = fmax(most, overlooked_by(&r->actor[crew->who[i]], t));
     return most;
+}
+
+/* Of like messages that take the slowest link which one of them takes. */
+static meg_transit transit_of(const replay *r, meg_side s)
+{
+    const meg_machine *m = r->job->machine;
+    const meg_traffic_note *n = note_at(r, s);
+    int from = rank_of(r, s.actor), to = n->peer;
+    if (r->likes && from != to) {
+        bool crosses = meg_crossings_of(r->crossings, s.actor, to).out > 0;
+        from = 0;
+        to = crosses ? (int)m->ranks : 1;
+        if (!crosses && m->ranks == 1) to = from;
+    }
+    return meg_transit_message(m, from, to, n->bytes);
 }
 
 static void begin_traffic(replay *r, meg_meeting *m)
@@ -161,22 +178,24 @@ static void begin_traffic(replay *r, meg_meeting *m)
     if (sum)
         a.transit = meg_actor_sum(r->actor[m->side[0].actor].is, m->side[0].note, r->job->machine,
                                   &r->sums);
-    else
-        a.transit = meg_transit_message(r->job->machine, rank_of(r, m->side[0].actor), n->peer,
-                                        n->bytes);
+    else a.transit = transit_of(r, m->side[0]);
     for (int i = 0; i < m->sides; i++)
         r->actor[m->side[i].actor].item[m->side[i].note].state = MOVING;
     a.left = a.transit.latency;
     add_activity(r, &a);
 }
 
-/* How many like this are under way on the node at once: each rank that the actor stands for has a message of its own, but
- * those of one team have one sum together. */
+/* How many like this are under way on the node at once: each rank that the actor stands for has a message of its own, of which
+ * those that go elsewhere share what there is; but those of one team have one sum together. */
 static double beside(const replay *r, const meg_meeting *m)
 {
     const actor *from = &r->actor[m->side[0].actor];
     const meg_traffic_note *n = note_at(r, m->side[0]);
     int together = 0;
+    if (n->code != MEG_REDUCE && r->likes) {
+        meg_crossing c = meg_crossings_of(r->crossings, m->side[0].actor, n->peer);
+        return fmax(1, c.out ? c.out : c.inside);
+    }
     if (n->code != MEG_REDUCE) return from->copies;
     const meg_team *team = &from->is->team[n->crew];
     for (int i = 0; i < team->count; i++)
@@ -225,27 +244,10 @@ static uint64_t key_of(const replay *r, meg_side s)
     const meg_traffic_note *n = note_at(r, s);
     uint64_t key = meg_hash_word(meg_hash(n->code == MEG_REDUCE ? "sum" : "message"),
                                  (uint64_t)n->tag);
-    if (n->code == MEG_REDUCE) return meg_hash_word(key, r->actor[s.actor].crew[n->crew]);
+    if (n->code == MEG_REDUCE) return meg_hash_word(key, r->actor[s.actor].crew[n->crew].key);
     int peer = actor_of(r, n->peer), from = n->code == MEG_SEND ? s.actor : peer;
     int to = n->code == MEG_SEND ? peer : s.actor;
     return meg_hash_word(meg_hash_word(key, (uint64_t)from), (uint64_t)to);
-}
-
-/* Teams of equal ranks are equal, too: a team is known by its actors, and by how many ranks it has, since one of a
- * replica has the same actors as one of all replicas. */
-static void know_team(const replay *r, actor *a, int team, int *seen)
-{
-    const meg_team *t = &a->is->team[team];
-    a->crew[team] = (uint64_t)t->count;
-    int most = t->count < r->job->actors ? t->count : r->job->actors;
-    a->crew_who[team] = zeroed((size_t)most, sizeof(int));
-    for (int i = 0; i < t->count; i++) {
-        int who = actor_of(r, t->rank[i]);
-        if (seen[who] == team + 1) continue;
-        seen[who] = team + 1;
-        a->crew_who[team][a->crew_actors[team]++] = who;
-        a->crew[team] += meg_hash_word(meg_hash("team"), (uint64_t)who);
-    }
 }
 
 static void begin_alone(replay *r, meg_side s)
@@ -259,8 +261,9 @@ static bool meets_all(replay *r, meg_like_side s)
     const actor *a = &r->actor[s.actor];
     const meg_traffic_note *n = &a->events->note[s.note];
     if (n->code != MEG_REDUCE) return meg_likes_meet(r->likes, s, actor_of(r, n->peer));
-    for (int i = 0; i < a->crew_actors[n->crew]; i++)
-        if (!meg_likes_meet(r->likes, s, a->crew_who[n->crew][i])) return false;
+    const meg_crew *crew = &a->crew[n->crew];
+    for (int i = 0; i < crew->actors; i++)
+        if (!meg_likes_meet(r->likes, s, crew->who[i])) return false;
     return true;
 }
 
@@ -284,7 +287,7 @@ static void arrive(replay *r, meg_side s)
         return;
     }
     meg_meeting *m = meg_meetings_join(r->meetings, key_of(r, s), s, sums ? MEG_SIDE_SUMS : message,
-                                       sums ? r->actor[s.actor].crew_actors[n->crew] : 2);
+                                       sums ? r->actor[s.actor].crew[n->crew].actors : 2);
     if (m) begin_traffic(r, m);
 }
 
@@ -509,29 +512,20 @@ static void open_actor(replay *r, int who)
     a->copies = count_copies(r, who, a->node * (int)m->ranks, m->ranks);
     a->sharers = m->all_cores ? count_copies(r, who, 0, r->job->ranks) : a->copies;
     a->item = zeroed((size_t)is->events.notes, sizeof *a->item);
-    a->crew = zeroed((size_t)is->teams, sizeof *a->crew);
-    a->crew_actors = zeroed((size_t)is->teams, sizeof *a->crew_actors);
-    a->crew_who = zeroed((size_t)is->teams, sizeof *a->crew_who);
-    int *seen = zeroed((size_t)r->job->actors, sizeof *seen);
-    for (int i = 0; i < is->teams; i++)
-        know_team(r, a, i, seen);
-    free(seen);
+    a->crew = meg_crews_new(r->job, is);
 }
 
 static void close(replay *r)
 {
     for (int i = 0; i < r->job->actors; i++) {
         actor *a = &r->actor[i];
-        for (int k = 0; k < a->is->teams; k++)
-            free(a->crew_who[k]);
-        free(a->crew_who);
+        meg_crews_free(a->crew, a->is->teams);
         free(a->item);
-        free(a->crew);
-        free(a->crew_actors);
         free(a->marks);
     }
     meg_meetings_free(r->meetings);
     meg_likes_free(r->likes);
+    meg_crossings_free(r->crossings);
     free(r->actor);
     free(r->act);
     meg_resources_free(&r->resources);
@@ -564,7 +558,10 @@ meg_status meg_replay_run(const meg_replay_job *job, meg_error *e, meg_replay_ob
     if (!r->actor) abort();
     r->meetings = meg_meetings_new();
     r->resources = meg_resources_new(job->machine, job->ranks, job->actors);
-    if (job->actors < job->ranks) r->likes = meg_likes_new(job->actors, job->actor);
+    if (job->actors < job->ranks) {
+        r->likes = meg_likes_new(job->actors, job->actor);
+        r->crossings = meg_crossings_new(job);
+    }
     for (int i = 0; i < job->actors; i++)
         open_actor(r, i);
     for (int i = 0; i < job->actors; i++)
