@@ -249,22 +249,22 @@ static void test_classes(void **state)
             near; /* where peers of equal ranks differ (likes.h), who waits for whom is not known */
         const char *machine; /* NULL: one node */
     } cases[] = {
-        {"cnn", "width=4", "batch=64", 32, 0.01},
+        {"cnn", "width=4", "batch=64", 32, 0.01, NULL},
         {"gpt", "layers=4 width=16 heads=2 tokens=8 classes=64",
-         "batch=64 stages=4 micro=4 schedule=1f1b", 32, 0.01},
-        {"unet", "image=3x512x512 width=4", "batch=2 mesh=4x4", 32, 0.03},
-        {"unet", "image=3x1024x512 width=4", "batch=2 mesh=16x1", 32, 0.03},
+         "batch=64 stages=4 micro=4 schedule=1f1b", 32, 0.01, NULL},
+        {"unet", "image=3x512x512 width=4", "batch=2 mesh=4x4", 32, 0.03, NULL},
+        {"unet", "image=3x1024x512 width=4", "batch=2 mesh=16x1", 32, 0.03, NULL},
         {"resnet-cifar", "depth=8 image=3x256x256", "batch=64 norm=1 stages=2 micro=4 mesh=2x2", 32,
-         0.01},
-        {"vgg11", "image=3x32x32 width=4 hidden=64 classes=10", "batch=64 zero=3", 32, 0.01},
+         0.01, NULL},
+        {"vgg11", "image=3x32x32 width=4 hidden=64 classes=10", "batch=64 zero=3", 32, 0.01, NULL},
         /* The middle of 24 has both neighbours on its node, the ends of nodes have not. */
         {"unet", "image=3x1536x256 width=4", "batch=2 mesh=24x1", 24, 0.05,
-         "nodes=3 ranks=8 inside=2us,40GB/s between=500us,50MB/s"},
+         "nodes=3 ranks=8 inside=2us,40GB/s between=5ms,50MB/s"},
         {"unet", "image=3x1536x256 width=4", "batch=8 mesh=8x1", 24, 0.05,
-         "nodes=3 ranks=8 inside=2us,40GB/s between=500us,50MB/s"},
+         "nodes=3 ranks=8 inside=2us,40GB/s between=5ms,50MB/s"},
         {"gpt", "layers=4 width=64 heads=2 tokens=64 classes=64",
          "batch=24 stages=4 micro=4 schedule=1f1b", 24, 0.05,
-         "nodes=4 ranks=6 inside=2us,40GB/s between=100us,50MB/s"},
+         "nodes=4 ranks=6 inside=2us,40GB/s between=5ms,50MB/s"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -306,9 +306,9 @@ static void test_classes(void **state)
         if (!(fabs(few.seconds - many.seconds) <= cases[i].near * many.seconds))
             fail_msg("%s: %g s as classes, %g s as ranks", cases[i].words, few.seconds,
                      many.seconds);
-        /* One rank for all of a mesh: ends of the image have smaller halos than its middle,
+        /* One rank for all of a mesh: ends of the image have smaller halos than its middle, shards of few rows differ,
          * and where kernels are short, ranks that look late at messages make one another wait. */
-        if (!(fabs(fewest.seconds - many.seconds) <= 0.12 * many.seconds))
+        if (!(fabs(fewest.seconds - many.seconds) <= 0.15 * many.seconds))
             fail_msg("%s: %g s as a sketch, %g s as ranks", cases[i].words, fewest.seconds,
                      many.seconds);
         for (int r = 0; r < cases[i].ranks; r++)

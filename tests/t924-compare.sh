@@ -30,7 +30,7 @@ for mpi in openmpi mpich; do
     [ $code = 0 ] || fail "$what: exit code $code"
     has out '^auto: [0-9]* plans for 2 ranks'
     has out '^cnn on 2 ranks: 4 plans in turn, 3 rounds of 1 step'
-    has out '  0  auto  (replicas alone: no more words)$'
+    has out '  0  auto  \((replicas alone: no more words)\|recompute=none\)$'
     has out '  0        stages=2 '
     has out '  0        mesh=c2'
     has out '  0        mesh=h2'
@@ -61,7 +61,7 @@ for mpi in openmpi mpich; do
     [ "$(records '"words"')" = 5 ] || fail "$what: $(records '"words"') plans, not 5"
     has out '"words": "w2.plan", "predicted.*"steps": 3,'
     has out '"words": "stages=2 micro=2 norm=6", .*"steps": 3,'
-    has out '"words": "(replicas alone: no more words)", "auto": true'
+    has out '"words": "\((replicas alone: no more words)\|recompute=none\)", "auto": true'
     has out '"words": "stages=9", "predicted_seconds_per_step": null, .*"error": ".*stages=9'
     has out '"words": "weight_decay=1000000", .*"error": "the loss of step [0-9]* is '
     has out '"final": true, .*"plans": 5, .*"pairs": 3,'

@@ -6,7 +6,7 @@
 
 typedef struct known {
     int distance;
-    meg_crossing seen;
+    meg_crossing_ranks seen;
 } known;
 
 typedef struct list { /* of an actor */
@@ -58,14 +58,14 @@ static bool has_peer(const meg_actor *a, const meg_actor_row *row, int rank, int
     return at >= 0 && at < row->count;
 }
 
-static meg_crossing count(const meg_replay_job *j, int who, int distance)
+static meg_crossing_ranks count(const meg_replay_job *j, int who, int distance)
 {
     const meg_actor *a = &j->actor[who];
     const meg_actor_row *row = row_of(a, distance);
-    meg_crossing most = {0}, here = {0};
+    meg_crossing_ranks most = {0}, here = {0};
     for (int r = 0, node = 0; r < j->ranks; r++) {
         if (meg_machine_node(j->machine, r) != node)
-            here = (meg_crossing){0}, node = meg_machine_node(j->machine, r);
+            here = (meg_crossing_ranks){0}, node = meg_machine_node(j->machine, r);
         if (j->actor_of[r] != who || !has_peer(a, row, r, distance, j->ranks)) continue;
         if (meg_machine_node(j->machine, r + distance) == node) here.inside++;
         else here.out++;
@@ -75,7 +75,7 @@ static meg_crossing count(const meg_replay_job *j, int who, int distance)
     return most;
 }
 
-meg_crossing meg_crossings_of(meg_crossings *c, int actor, int peer)
+meg_crossing_ranks meg_crossings_of(meg_crossings *c, int actor, int peer)
 {
     list *l = &c->list[actor];
     int distance = peer - c->job->actor[actor].rank;

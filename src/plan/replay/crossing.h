@@ -7,9 +7,9 @@
 
 #include "plan/replay/replay.h"
 
-typedef struct meg_crossing { /* on the node that has most of them: */
-    int out, inside;          /* ranks whose peer is elsewhere; whose peer is there */
-} meg_crossing;
+typedef struct meg_crossing_ranks { /* on the node that has most of them: */
+    int out, inside;                /* ranks whose peer is elsewhere; whose peer is there */
+} meg_crossing_ranks;
 
 typedef struct meg_crossings meg_crossings;
 
@@ -17,6 +17,6 @@ meg_crossings *meg_crossings_new(const meg_replay_job *job);
 void meg_crossings_free(meg_crossings *c);
 
 /* Of messages between the actor's rank and this peer, and what is like them. */
-meg_crossing meg_crossings_of(meg_crossings *c, int actor, int peer);
+meg_crossing_ranks meg_crossings_of(meg_crossings *c, int actor, int peer);
 
 #endif

@@ -193,7 +193,7 @@ static double beside(const replay *r, const meg_meeting *m)
     const meg_traffic_note *n = note_at(r, m->side[0]);
     int together = 0;
     if (n->code != MEG_REDUCE && r->likes) {
-        meg_crossing c = meg_crossings_of(r->crossings, m->side[0].actor, n->peer);
+        meg_crossing_ranks c = meg_crossings_of(r->crossings, m->side[0].actor, n->peer);
         return fmax(1, c.out ? c.out : c.inside);
     }
     if (n->code != MEG_REDUCE) return from->copies;
