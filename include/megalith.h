@@ -182,10 +182,12 @@ void meg_data_free(meg_data *d);
 
 /* Collective. Plans the training of a graph on a data set (its count decides the last, partial
  * batch of an epoch; NULL: no such batch); pure, nothing runs. Options: batch=N micro=N norm=N
- * budget=BYTES recompute=auto|none|segments replicas=N stages=N schedule=NAME
- * level=layer|block|module balance=compute|memory assign=NAMES allreduce=NAME
- * optimizer=sgd|adam|adamw|rmsprop, and those of the optimizer. Each rank plans its own part. On many ranks, words about
- * ranks and memory that are not given are chosen: the quickest plan that fits (goal=given: they have their defaults). */
+ * budget=BYTES recompute=auto|none|segments replicas=N stages=N chunks=N schedule=NAME replications=N
+ * level=layer|block|module balance=compute|memory assign=NAMES mesh=MESH channels=auto|filter|channel wide=N zero=0|1|3
+ * allreduce=NAME bucket=BYTES feed=each|reader keep_grads=0|1 input_grads=0|1 predict=0|1 phases=0|1
+ * goal=time|memory|cost|given optimizer=sgd|adam|adamw|rmsprop, and those of the optimizer (docs/cli.md has them all, with their
+ * meaning). Each rank plans its own part. On many ranks, words about ranks and memory that are not given are chosen, by goal=:
+ * the quickest plan that fits, the one of the least memory, the least ranks x seconds; given: they have their defaults. */
 meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, meg_plan **out);
 /* Collective. The same, for a trainer with checkpoint=FOLDER: on as many ranks as the newest checkpoint there was made on,
  * and unless `options` say otherwise, with the words that were chosen then. The folder may be empty or missing. */

@@ -173,7 +173,8 @@ static void a_machine_has_a_book(void **unused)
     meg_error e = {0};
     meg_device *d = open_device("cpu", 1);
     meg_prices *p = NULL, *again = NULL;
-    if (meg_machine_probe(d, NULL, &e, 0.05, &p) != MEG_OK) fail_msg("%s", e.message);
+    const meg_probe_time time = {0.05, 4};
+    if (meg_machine_probe(d, NULL, &e, &time, &p) != MEG_OK) fail_msg("%s", e.message);
     assert_true(meg_prices_head_of(p)->rates.flops > 1e6);
     assert_true(meg_prices_head_of(p)->rates.step < 1);
     int models = 0;

@@ -36,6 +36,11 @@ for command in $commands; do
 done
 run 0 train cnn --help
 has out 'dropout=X'
+for command in train plan bench; do
+    run 0 help $command
+    has out '^On several ranks those of these that are not given are chosen'
+    has out '^  micro replicas stages chunks schedule replications balance assign mesh channels wide zero allreduce bucket recompute$'
+done
 run 0 --help
 run 0 --version
 has out '^megalith [0-9]*\.[0-9]*\.[0-9]*$'
@@ -99,6 +104,10 @@ has err 'cannot open machine=nowhere.txt'
 run 0 plan cnn --machine 'nodes=2 ranks=2' --alternatives
 has out '^auto: [0-9]* plans for 4 ranks'
 has out '^  bound '
+run 0 plan cnn --alternatives
+has err 'alternatives=yes has no effect: nothing is chosen for the ranks that are there; give --ranks or --machine'
+run 0 plan cnn --ranks 2 --alternatives --json
+has err 'alternatives=yes has no effect with --json'
 run 0 plan cnn --ranks 4 --mesh 2x2 --zero 3 --goal given
 has out 'micro-batch, sgd, mesh=2x2, zero=3$'
 run 0 plan cnn --ranks 2
@@ -130,7 +139,7 @@ run 0 plan cnn $small
 has out "predicted peak.* $bytes bytes"
 run 0 plan cnn $small --budget "$bytes"
 refuses 1 "needs $bytes bytes.* $((bytes - 100000)) bytes are missing" \
-    plan cnn $small --budget 100000
+    plan cnn $small --budget 100000 --goal given
 run 0 explain cnn $small
 has out 'fwd    conv conv1 :'
 has out 'the lower bound'
@@ -192,6 +201,25 @@ has out 'batch 8 in 2 micro-batches'
 refuses 1 'no safetensors file' train cnn --batch 8 --json $data --load ref.json
 refuses 1 'conv1.weight has another shape' train cnn --batch 8 --json $data --load cpu.safetensors
 refuses 1 'cannot write nowhere/x: No such file' train cnn $data --save nowhere/x
+
+echo "== ranks that are not here are as -np starts them"
+cores=$(nproc)
+threads=$((cores < 4 ? 1 : cores / 2))
+words="resnet-cifar --options depth=8 --batch 8 --goal given"
+run 0 plan $words --ranks 2 --json
+only_json
+bytes=$(value predicted_peak_bytes)
+[ "$(value threads)" = $threads ] || fail "$what: $(value threads) threads a rank, not $threads"
+run 0 plan $words --ranks 2 --threads 3 --json
+[ "$(value threads)" = 3 ] || fail "$what: --threads does not count"
+run 0 plan $words --ranks 1 --json
+[ "$(value threads)" = "$cores" ] || fail "$what: $(value threads) threads of one rank, not $cores"
+if command -v mpirun > /dev/null && [ $((cores % 2)) = 0 ]; then
+    what="train -np 2"
+    ASAN_OPTIONS=detect_leaks=0 "$megalith" train $words -np 2 --data synthetic:image=3x32x32 --steps 2 --no-test --json > out 2> err ||
+        fail "$what: exit code $?"
+    [ "$(value measured_peak_bytes)" = "$bytes" ] || fail "$what: $(value measured_peak_bytes) bytes, plan --ranks 2 said $bytes"
+fi
 
 echo "== onnx"
 run 0 train cnn --steps 2 --batch 8 --no-test --save net.onnx

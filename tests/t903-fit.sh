@@ -47,22 +47,22 @@ lacks out 'this machine has'
 # A small machine: what fits really fits.
 unet="unet --width 8 --image 3x128x128 --batch 1"
 export MEGALITH_MEMORY=8MiB
-says 0 'this machine has 8.00 MiB: [0-9]* bytes are missing' plan $unet
+says 0 'this machine has 8.00 MiB: [0-9]* bytes are missing' plan $unet --goal given
 has out '^  fits: .*--stages'
 has out '^  fits: .*--mesh'
 lacks out '^  fits: .*--micro'
 follow 8388608 $unet
 export MEGALITH_MEMORY=4MiB
-says 0 'this machine has 4.00 MiB: [0-9]* bytes are missing' plan cnn --batch 32
+says 0 'this machine has 4.00 MiB: [0-9]* bytes are missing' plan cnn --batch 32 --goal given
 has out '^  fits: --micro'
 follow 4194304 cnn --batch 32
-says 0 '"machine_bytes": 4194304, "machines": 0' plan cnn --batch 32 --json
+says 0 '"machine_bytes": 4194304, "machines": 0' plan cnn --batch 32 --json --goal given
 export MEGALITH_MEMORY=20MiB
 says 0 '"machines": 1' plan cnn --batch 32 --json
-says 0 '2 machines like this one (20.00 MiB) hold these ranks' plan cnn --batch 64 --ranks 2
+says 0 '2 machines like this one (20.00 MiB) hold these ranks' plan cnn --batch 64 --ranks 2 --threads 2
 export MEGALITH_MEMORY=4MiB
 says 1 'cnn needs [0-9]* bytes .*but this machine has 4.00 MiB for it: [0-9]* bytes are missing; what fits: micro=' \
-    train cnn --batch 32 --data synthetic:count=64
+    train cnn --batch 32 --data synthetic:count=64 --goal given
 words=$(sed -n 's/.*what fits: \(micro=[^(]*\) (.*/\1/p' out | sed 's/\([a-z]*\)=\([^ ]*\)/--\1 \2/g')
 says 0 '^trained cnn' train cnn --batch 32 --data synthetic:count=64 --steps 1 $words
 if command -v mpirun > /dev/null; then
@@ -90,11 +90,27 @@ export DNNL_MAX_CPU_ISA=AVX2 # wider vectors have wider blocks, and other bytes
 says 1 'for 1 rank lacks .*; it would fit with .*recompute=segments' plan $unet --ranks 1 --recompute none --budget 8MiB
 # The same is said where only another rank than the first that is planned is too large.
 says 1 'lacks 525248 bytes (512.94 KiB): .*; it would fit on' \
-    plan $unet --ranks 2 --stages 2 --schedule 1f1b --balance compute --budget 5MiB
-unset DNNL_MAX_CPU_ISA
+    plan $unet --ranks 2 --stages 2 --schedule 1f1b --balance compute --budget 5MiB --threads 2
+
+# One rank alone takes the words as they are, unless that needs too much: then blocks are run again, or micro-batches are made.
+for ranks in "" "--ranks 1"; do
+    run 0 plan $unet $ranks
+    lacks out '^auto: '
+    says 0 '^auto: [0-9]* plans for 1 rank with 8.00 MiB' plan $unet --budget 8MiB $ranks
+    has out '^  chosen   .*recompute=segments'
+    has out 'predicted peak'
+    says 0 '^auto: [0-9]* plans for 1 rank' plan $unet --goal memory $ranks
+done
+says 1 'for 1 rank lacks .*; it would fit on [0-9]* ranks: ' plan $unet --budget 3MiB
+export MEGALITH_MEMORY=8MiB
+says 0 '^auto: [0-9]* plans for 1 rank with 8.00 MiB' \
+    train $unet --data 'synthetic:image=3x128x128 labels=pixels classes=2 count=2' --steps 1
+has out '^  chosen '
+has out 'difference 0$'
+unset MEGALITH_MEMORY DNNL_MAX_CPU_ISA
 
 # A budget: the words of the refusal fit it.
-says 1 'bytes are missing; what fits: ' plan $unet --budget 8MiB
+says 1 'bytes are missing; what fits: ' plan $unet --budget 8MiB --goal given
 sed 's/.*what fits: //; s/, or /\n/g' out | sed -n 's/^\([a-z].*\) on \([0-9]*\) ranks.*/\1 ranks=\2/p' |
     sed 's/\([a-z]*\)=\([^ ]*\)/--\1 \2/g' > lines
 [ "$(wc -l < lines)" -ge 2 ] || fail "a budget: fewer than two ways"

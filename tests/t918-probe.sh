@@ -20,6 +20,12 @@ seconds()
 grep -q probing err && fail "explain probes the machine"
 [ -e cache ] && fail "explain leaves something in the cache"
 
+# Nor do seconds of a machine whose rates are described.
+"$megalith" plan cnn $words --machine "ranks=2 flops=1T bandwidth=100GB/s" > out 2> err || fail "plan flops=: $(cat err)"
+grep -q probing err && fail "plan with flops= probes the machine"
+[ -e cache ] && fail "plan with flops= leaves something in the cache"
+grep -q 'seconds are those of flops=' out || fail "plan with flops=: $(cat out)"
+
 # The first plan probes, and says so in one line; the next ones read what it has kept.
 "$megalith" probe --threads 1 --seconds 0.2 > out 2> err || fail "probe: $(cat err)"
 book=$(ls cache/megalith/prices-*-t1-r1.txt) || fail "no book in the cache"
@@ -51,6 +57,11 @@ grep -q "mine.txt:$(wc -l < mine.txt): a price is" err || fail "nonsense: $(cat 
 MEGALITH_PRICES=builtin "$megalith" probe --threads 1 > out 2> err && fail "probed, but to be kept nowhere"
 grep -q 'name a file' err || fail "builtin: $(cat err)"
 
+# Plans for ranks that are not here say whose prices they have.
+"$megalith" plan cnn $words --ranks 2 > out 2> err || fail "plan --ranks 2: $(cat err)"
+grep -q 'seconds are those .* 1 thread; prices and links are those of one rank alone (megalith probe -np 2 measures)$' out ||
+    fail "plan --ranks 2: $(cat out)"
+
 # Two ranks measure at once, and have a book of their own.
 . "$source/tests/mpirun.sh"
 if mpi_has openmpi; then
@@ -58,5 +69,8 @@ if mpi_has openmpi; then
     book=$(ls cache/megalith/prices-*-t1-r2.txt) || fail "no book of two ranks"
     grep -q ' ranks=2 ' "$book" || fail "two ranks: $(sed -n 2p "$book")"
     grep -q '^price' "$book" || fail "two ranks: no prices"
+    "$megalith" plan cnn $words --ranks 2 > out 2> err || fail "plan --ranks 2: $(cat err)"
+    grep -q 'seconds are those .* 1 thread; prices and links are those of 2 ranks at once$' out || fail "plan --ranks 2: $(cat out)"
+    [ -s err ] && fail "plan --ranks 2 with a book says: $(cat err)"
 fi
 finish

@@ -39,16 +39,38 @@ has out "rank 0 of 64: 64 replicas"
 printf 'file=loop.txt' > loop.txt
 refuses 1 'name one another' plan $words --machine loop.txt
 
-# Bytes.
+# Bytes and seconds: whose they are, and with how many threads.
 run 0 plan $words --machine "nodes=2"
-has out 'bytes are exact where ranks compute with '
+has out 'bytes are exact where ranks compute with [a-z0-9]* and 1 thread$'
+has out 'seconds are guesses: prices are round figures'
+run 0 plan $words --machine "nodes=2 ranks=2 cores=6"
+has out 'bytes are exact where ranks compute with [a-z0-9]* and 3 threads$'
+run 0 plan $words --machine "nodes=2 ranks=2 cores=6" --threads 1
+has out 'bytes are exact where ranks compute with [a-z0-9]* and 1 thread; a rank of the description has 3 cores$'
+for threads in 1 3; do
+    run 0 plan $words --machine "nodes=2 ranks=2 cores=$((2 * threads))" --json
+    has out "\"threads\": $threads,"
+    cp out by-cores
+    run 0 plan $words --machine "nodes=2 ranks=2 cores=$((2 * threads))" --threads $threads --json
+    cmp -s out by-cores || fail "$what: other figures than with as many cores"
+done
+{
+    echo "megalith prices 1"
+    echo "machine threads=2 ranks=1 isa=avx2"
+    echo "rates flops=4.1e10 plain=1e9 bandwidth=9e9 launch=2e-06 step=5e-05"
+} > book.txt
+run 0 plan cnn --width 2 --batch 8 --goal given --prices book.txt --machine "nodes=2 ranks=2 cores=6"
+has out "seconds are those of this machine's kernels with 2 threads; prices are those of one rank alone$"
+run 0 plan cnn --width 2 --batch 8 --goal given --prices book.txt --machine "nodes=2 device=v100"
+has out "seconds are those of this machine's kernels with 2 threads, not those of v100: give flops=$"
 isa=$("$megalith" plan $words --json | sed -n 's/.*"kernels": *"\([^"]*\)".*/\1/p')
 run 0 plan $words --machine "nodes=2 device=$isa flops=1T bandwidth=50GB/s"
-has out "bytes are exact where ranks compute with $isa"
+has out "bytes are exact where ranks compute with $isa and 1 thread$"
+has out 'seconds are those of flops=, bandwidth= and launch= of the description'
 run 0 plan $words --machine "nodes=2 device=v100"
-has out "bytes are those of this machine's kernels ($isa): with v100 they may differ"
+has out "bytes are those of this machine's kernels ($isa, [0-9]* threads*): with v100 they may differ"
 run 0 plan $words --machine "nodes=2 flops=14T bandwidth=900GB/s"
-has out "bytes are those of this machine's kernels ($isa): with the described machine"
+has out "bytes are those of this machine's kernels ($isa, [0-9]* threads*): with the described machine"
 run 0 plan $words
 lacks out 'bytes are exact'
 
@@ -58,4 +80,17 @@ has out '  rank [01] of the described machine has 100.00 KiB: [0-9]* bytes are m
 run 0 plan $words --machine "nodes=2 memory=64GiB,32GiB"
 has out '  the described machine holds it: rank 1, which has least to spare, has 32.00 GiB'
 lacks out 'this machine has'
+
+# Ranks beyond those that are described are said to be.
+run 0 plan cnn --width 2 --batch 64 --goal given --prices builtin --ranks 64 --machine "nodes=2 ranks=4"
+has out 'the described machine has 8 ranks on 2 nodes: 64 want 16 such nodes'
+run 0 plan cnn --width 2 --batch 64 --goal given --prices builtin --ranks 8 --machine "nodes=2 ranks=4"
+lacks out 'the described machine has 8 ranks'
+
+# Where nothing fits: the plan that is nearest, what it lacks, and what would fit.
+run 0 plan unet --width 8 --image 3x128x128 --batch 1 --prices builtin --machine "ranks=2 memory=4MiB"
+has out '^  nearest  '
+has out '  the nearest of [0-9]* plans for 2 ranks lacks [0-9]* bytes (.*): .*; it would fit on [0-9]* ranks (the described machine has 2): '
+run 0 plan unet --width 8 --image 3x128x128 --batch 1 --prices builtin --machine "ranks=2 memory=8MiB" --recompute none --mesh 1
+has out 'for 2 ranks lacks .*; it would fit '
 finish

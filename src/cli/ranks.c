@@ -8,6 +8,7 @@
 #include "plan/proof.h"
 #include "train/advice.h"
 #include "train/forecast.h"
+#include "train/outlook/remedy.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -138,7 +139,7 @@ static void print_words(const meg_advice *a, bool imaginary, FILE *out)
         fprintf(out, " --%s %.*s", word, value.length, value.at);
 }
 
-static void print_advice(const meg_session *s, int64_t bytes, FILE *out)
+static void print_advice(const meg_session *s, int64_t bytes, bool helped, FILE *out)
 {
     char text[32];
     meg_advice list[MEG_ADVICES];
@@ -146,7 +147,7 @@ static void print_advice(const meg_session *s, int64_t bytes, FILE *out)
     const char *words = meg_plan_words(s->plan, s->arguments->pool);
     int count = meg_context_ways(s->graph, s->data,
                                  &(meg_too_large){words, s->plan->world.ranks, bytes}, list);
-    if (count == 0)
+    if (count == 0 && !helped)
         fprintf(out, "  nothing that was tried fits: use a smaller batch, image or network\n");
     for (int i = 0; i < count; i++) {
         const meg_advice *a = &list[i];
@@ -158,6 +159,15 @@ static void print_advice(const meg_session *s, int64_t bytes, FILE *out)
         if (a->norm) fprintf(out, "; batch norm is over %" PRId64 " samples then", a->norm);
         fputc('\n', out);
     }
+}
+
+/* What a search found where nothing fits; it begins as the end of a message. Has it found something that would? */
+static bool print_nearest(const meg_session *s, FILE *out)
+{
+    const char *nearest = s->forecast.nearest;
+    if (!nearest || !*nearest) return false;
+    fprintf(out, "  %s\n", nearest + strspn(nearest, "; "));
+    return strstr(nearest, MEG_REMEDY) != NULL;
 }
 
 /* Of a machine that was described: what its ranks have, not what there is here. */
@@ -180,6 +190,7 @@ static void print_fit_there(const meg_session *s, FILE *out)
     else
         fprintf(out, "  the described machine holds it: rank %d, which has least to spare, has %s\n",
                 worst, has);
+    if (most > 0) print_nearest(s, out);
 }
 
 /* What is larger than the machine is refused by the trainer, with the same advice. */
@@ -206,7 +217,8 @@ static void print_fit(const meg_session *s, FILE *out)
     else
         fprintf(out, "  this machine has %s, but only %s are free now: others must end first\n",
                 text[0], text[1]);
-    print_advice(s, need > m.most ? m.most : m.free, out);
+    bool helped = need > m.most && print_nearest(s, out);
+    print_advice(s, need > m.most ? m.most : m.free, helped, out);
 }
 
 void meg_ranks_summary(const meg_session *s, FILE *out)

@@ -92,7 +92,7 @@ meg_status meg_session_open(meg_session *s, const meg_arguments *a, meg_error *e
     if (!known) return meg_zoo_build(e, a->place[0], "", &none);
     MEG_TRY(e, check_words(a, e, NULL));
     MEG_TRY(e, meg_session_said(s, meg_open(a->text[MEG_TO_CONTEXT], &s->ctx)));
-    s->ctx->probes = a->command->priced;
+    s->ctx->probes = a->command->priced && !meg_context_rated(s->ctx);
     MEG_TRY(e, meg_session_said(s, same_words(s)));
     return check_words(a, e, &s->ctx->log);
 }
@@ -355,6 +355,7 @@ meg_status meg_session_plan_for(meg_session *s, const meg_world *world)
     const char *text, *given;
     bool first = !s->plan;
     MEG_TRY(s->error, plan_words(s, "", world->ranks, &given));
+    if (first) MEG_TRY(s->error, meg_session_said(s, meg_context_imagine(s->ctx, world->ranks)));
     if (first) MEG_TRY(s->error, forecast(s, world->ranks, given));
     text = s->forecast.options;
     meg_plan_free(s->plan);

@@ -55,7 +55,8 @@ meg_status meg_context_end(meg_context *ctx, meg_status status)
 static meg_status open_device(meg_context *ctx, int cores)
 {
     meg_context_options *o = &ctx->options;
-    if (o->threads == 0) o->threads = cores;
+    ctx->told = o->threads > 0;
+    if (!ctx->told) o->threads = cores;
     return meg_device_open(&ctx->error, o->device, (int)o->threads, &ctx->device);
 }
 
@@ -147,7 +148,8 @@ const char *meg_message(const meg_context *ctx)
 
 meg_book_ask meg_context_book(const meg_context *ctx)
 {
-    return (meg_book_ask){ctx->device, ctx->comm, ctx->options.prices, ctx->probes, &ctx->log};
+    const meg_context_options *o = &ctx->options;
+    return (meg_book_ask){ctx->device, ctx->comm, ctx->imagined, o->prices, ctx->probes, &ctx->log};
 }
 
 meg_status meg_context_prices(meg_context *ctx)

@@ -30,6 +30,8 @@ struct meg_context {
     int64_t *limit; /* (ranks) bytes that each may take; NULL: not asked yet (limits.h) */
     meg_comm *comm; /* of the job; NULL: it could not be opened */
     meg_device *device;
+    bool told;    /* how many threads it has; else they are this rank's share of the cores */
+    int imagined; /* ranks on a node that are planned for and not there; 0: none (forecast.h) */
     bool probes;        /* where there is no book of prices, the machine may be measured */
     bool priced;        /* `prices` is as it shall be */
     meg_prices *prices; /* NULL: the built-in book */

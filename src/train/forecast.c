@@ -6,6 +6,7 @@
 #include "machine/memory.h"
 #include "machine/prices.h"
 #include "machine/processors.h"
+#include "plan/replay/resources.h"
 #include "train/outlook/limits.h"
 #include "train/outlook/remedy.h"
 
@@ -51,6 +52,48 @@ meg_status meg_context_machine(const meg_context *ctx, meg_error *e, int ranks, 
                     "cannot open machine=%s: %s; a description in words has = in it: "
                     "machine=\"nodes=4 ranks=2\"",
                     text, strerror(errno));
+}
+
+/* ---- ranks that are not there ---- */
+
+bool meg_context_computes(const meg_context *ctx, const meg_machine *m)
+{
+    const meg_prices_head head = meg_machine_head(ctx->device, ctx->comm);
+    return *m->device ? strcmp(m->device, head.isa) == 0 : m->flops == 0;
+}
+
+bool meg_context_rated(const meg_context *ctx)
+{
+    meg_machine m;
+    meg_error ignored = {0}; /* what is wrong with a description is told by whoever needs it */
+    if (!*ctx->options.machine) return false;
+    return meg_context_machine(ctx, &ignored, 1, &m) == MEG_OK && m.flops > 0;
+}
+
+/* More threads than this process has cores cannot be measured here: then prices are those of all its cores. */
+static meg_status take_threads(meg_context *ctx, int threads)
+{
+    meg_error *e = &ctx->error;
+    meg_device *d = NULL;
+    int mine = meg_device_threads(ctx->device);
+    if (ctx->told || threads == mine) return MEG_OK;
+    if (threads > mine) MEG_TRY(e, meg_context_prices(ctx));
+    MEG_TRY(e, meg_device_open(e, ctx->options.device, threads, &d));
+    meg_device_close(ctx->device);
+    ctx->device = d;
+    ctx->options.threads = threads;
+    return MEG_OK;
+}
+
+meg_status meg_context_imagine(meg_context *ctx, int ranks)
+{
+    meg_machine m;
+    bool described = *ctx->options.machine;
+    if (meg_comm_size(ctx->comm) > 1 || (ranks == 1 && !described)) return MEG_OK;
+    MEG_TRY(&ctx->error, meg_context_machine(ctx, &ctx->error, ranks, &m));
+    if (!meg_context_computes(ctx, &m)) return MEG_OK;
+    ctx->imagined = (int)m.ranks;
+    return take_threads(ctx, (int)meg_cores_of_rank(&m));
 }
 
 /* ---- forecasts ---- */
@@ -131,13 +174,15 @@ static void list_best(const meg_search *s, const meg_search_ask *ask, char **out
 static char *nearest_of(const meg_search *s, const meg_search_ask *ask)
 {
     const char *words = *s->list[0].words ? s->list[0].words : "the words as they are";
+    const meg_context *ctx = ask->graph->owner;
+    int64_t has = *ctx->options.machine ? ask->machine->nodes * ask->machine->ranks : 0;
     if (s->fits) return text_of("");
     char lacks[32];
     meg_print_bytes(s->list[0].missing, lacks);
     return text_of(meg_pool_text(
         s->pool, "; the nearest of %d plan%s for %d rank%s lacks %" PRId64 " bytes (%s): %s%s",
         s->count, s->count == 1 ? "" : "s", ask->ranks, ask->ranks == 1 ? "" : "s",
-        s->list[0].missing, lacks, words, meg_remedy_find(ask, s->pool)));
+        s->list[0].missing, lacks, words, meg_remedy_find(ask, has, s->pool)));
 }
 
 static meg_status search(const meg_search_ask *ask, meg_error *e, bool table, meg_forecast *out)
@@ -207,10 +252,25 @@ typedef struct wish { /* what is asked for */
     bool table, given; /* tell all; nothing is to be chosen */
 } wish;
 
+bool meg_forecast_tries(const char *options, int ranks)
+{
+    meg_given goal;
+    bool least = options && meg_given_find(options, "goal", &goal) &&
+                 meg_excerpt_is(goal.value, "memory");
+    return ranks == 1 && !least;
+}
+
 static meg_status ask_for(const meg_search_ask *ask, const wish *w, meg_error *e, meg_forecast *out)
 {
     bool choose = !w->given && meg_search_wanted(ask->options, ask->ranks);
-    return choose ? search(ask, e, w->table, out) : replay(ask, e, out);
+    if (choose && !meg_forecast_tries(ask->options, ask->ranks))
+        return search(ask, e, w->table, out);
+    meg_status status = replay(ask, e, out);
+    bool enough = status == MEG_OK ? out->fits : status != MEG_EBUDGET;
+    if (!choose || enough) return status;
+    meg_forecast_free(out);
+    meg_error_clear(e);
+    return search(ask, e, w->table, out);
 }
 
 /* Budget and goal of the words. */

@@ -29,6 +29,26 @@ typedef struct meg_forecast {
 /* The machine on which so many ranks would run. */
 meg_status meg_context_machine(const meg_context *ctx, meg_error *e, int ranks, meg_machine *out);
 
+/* Not collective; before anything is planned. From now on plans are for so many ranks that are not there (all those of the job stay
+ * as they are), and the device has the threads of one of them, unless threads= was given: each thread has scratch of its own.
+ *
+ *     here        as -np would start them: the cores of this process are shared out, and where somebody has measured with as
+ *                 many ranks, prices and links are theirs. Only memory is not shared: each may have a whole machine's.
+ *     described   the cores of a rank there, unless it computes with something else than this machine does.
+ */
+meg_status meg_context_imagine(meg_context *ctx, int ranks);
+
+/* Do ranks of this machine compute as this device does? Those that were described with rates of their own, or with
+ * another device, do not. */
+bool meg_context_computes(const meg_context *ctx, const meg_machine *m);
+
+/* Are there rates in the description, so that no book of prices is needed? */
+bool meg_context_rated(const meg_context *ctx);
+
+/* Are words tried as they are before others are looked for? Those of one rank: what it can choose saves memory and
+ * costs time, so it is left alone where it fits, unless the least memory is asked for. */
+bool meg_forecast_tries(const char *options, int ranks);
+
 /* Not collective. table: every alternative is told. */
 meg_status meg_context_forecast(const meg_graph *g, const meg_data *d, const char *options,
                                 int ranks, bool table, meg_forecast *out);

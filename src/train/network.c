@@ -10,6 +10,7 @@
 #include "train/checkpoint/planfile.h"
 #include "train/context.h"
 #include "train/forecast.h"
+#include "train/outlook/limits.h"
 #include "train/resume.h"
 #include "zoo/zoo.h"
 
@@ -218,31 +219,79 @@ static meg_status check_ranks(meg_context *ctx, const meg_graph *g, const meg_da
     return meg_context_same(ctx, same, (int)(sizeof same / sizeof *same));
 }
 
-/* With the words that the forecast has. */
-static meg_status make_plan(meg_graph *g, const meg_data *d, const char *given,
-                            const meg_forecast *f, meg_plan **out)
+typedef struct wording { /* of a plan of all ranks of the job */
+    meg_graph *graph;
+    const meg_data *data;
+    const char *given;
+    meg_forecast found; /* what was chosen besides, if anything was */
+} wording;
+
+static meg_status make_alike(const wording *w, meg_alike *out)
 {
-    meg_context *ctx = context_of(g);
-    const char *options = f->options ? f->options : given;
+    meg_context *ctx = context_of(w->graph);
+    const char *options = w->found.options ? w->found.options : w->given;
     meg_world world = {meg_comm_rank(ctx->comm), meg_comm_size(ctx->comm)};
     meg_profile profile = meg_profile_priced(ctx->device, ctx->prices);
-    meg_plan_input in = {&profile, &world, options, d ? d->set.count : 0, NULL};
-    meg_alike alike = {0};
-    meg_status status = meg_plan_alike(ctx->comm, &ctx->error, g, &in, &alike);
-    if (status == MEG_EBUDGET) {
-        meg_forecast_excuse(ctx, f);
-        meg_context_advise(g, d, &(meg_too_large){options, world.ranks, 0});
-    }
-    MEG_TRY(&ctx->error, status);
-    if (alike.plain) tell_unlike(ctx, &alike);
-    status = meg_context_agree(ctx, meg_plan_judge(alike.plan, &ctx->error, &ctx->log, given));
+    meg_plan_input in = {&profile, &world, options, w->data ? w->data->set.count : 0, NULL};
+    return meg_plan_alike(ctx->comm, &ctx->error, w->graph, &in, out);
+}
+
+/* Says what is to be said of the plan. */
+static meg_status finish(const wording *w, const meg_alike *a, meg_plan **out)
+{
+    meg_context *ctx = context_of(w->graph);
+    if (a->plain) tell_unlike(ctx, a);
+    meg_status status = meg_plan_judge(a->plan, &ctx->error, &ctx->log, w->given);
+    status = meg_context_agree(ctx, status);
     if (status != MEG_OK) {
-        meg_plan_destroy(alike.plan);
+        meg_plan_destroy(a->plan);
         return status;
     }
-    name_data(alike.plan, d);
-    meg_plan_foretell(alike.plan, f);
-    *out = alike.plan;
+    name_data(a->plan, w->data);
+    meg_plan_foretell(a->plan, &w->found);
+    *out = a->plan;
+    return MEG_OK;
+}
+
+static meg_status make_plan(const wording *w, meg_plan **out)
+{
+    meg_context *ctx = context_of(w->graph);
+    meg_alike alike = {0};
+    meg_status status = make_alike(w, &alike);
+    if (status == MEG_EBUDGET) {
+        const char *options = w->found.options ? w->found.options : w->given;
+        meg_forecast_excuse(ctx, &w->found);
+        meg_context_advise(w->graph, w->data,
+                           &(meg_too_large){options, meg_comm_size(ctx->comm), 0});
+    }
+    MEG_TRY(&ctx->error, status);
+    return finish(w, &alike, out);
+}
+
+/* ---- one rank alone ---- */
+
+/* Of a described machine the forecast knows what there is. */
+static meg_status holds(meg_context *ctx, const meg_plan *p, bool *out)
+{
+    bool here = !*ctx->options.machine;
+    if (here && !ctx->limit)
+        MEG_TRY(&ctx->error, meg_limits_gather(ctx->comm, &ctx->error, &ctx->limit));
+    *out = !here || p->arena <= ctx->limit[0];
+    return MEG_OK;
+}
+
+/* The plan of the words as they are; *out stays NULL where it needs more than there is. */
+static meg_status plan_as_given(const wording *w, meg_plan **out)
+{
+    meg_context *ctx = context_of(w->graph);
+    meg_alike alike = {0};
+    bool enough = false;
+    meg_status status = make_alike(w, &alike);
+    if (status == MEG_OK) status = holds(ctx, alike.plan, &enough);
+    if (enough) return finish(w, &alike, out);
+    meg_plan_destroy(alike.plan);
+    if (status != MEG_OK && status != MEG_EBUDGET) return status;
+    meg_error_clear(&ctx->error);
     return MEG_OK;
 }
 
@@ -264,20 +313,25 @@ meg_status meg_plan_new(meg_graph *g, const meg_data *d, const char *options, me
     return meg_plan_resume(g, d, options, "", out);
 }
 
-/* One rank alone has nothing to choose, unless its plan does not fit. */
+/* One rank alone has nothing to choose, unless its plan does not fit, or the least memory is asked for. */
 meg_status meg_plan_resume(meg_graph *g, const meg_data *d, const char *options, const char *folder,
                            meg_plan **out)
 {
     meg_context *ctx = context_of(g);
-    meg_forecast f = {0};
+    int ranks = meg_comm_size(ctx->comm);
+    wording w = {g, d, options, {0}};
+    bool chooses = ranks > 1 || meg_search_wanted(options, ranks);
+    meg_plan *p = NULL;
     MEG_TRY(&ctx->error, check_ranks(ctx, g, d, options));
     MEG_TRY(&ctx->error, meg_context_agree(ctx, d ? meg_data_fits(d, g) : MEG_OK));
     MEG_TRY(&ctx->error, meg_context_prices(ctx));
     meg_status status = MEG_OK;
-    if (meg_comm_size(ctx->comm) > 1)
-        status = meg_context_forecast_again(g, d, &(meg_resumption){options, folder}, &f);
-    if (status == MEG_OK) status = make_plan(g, d, options, &f, out);
-    meg_forecast_free(&f);
+    if (chooses && meg_forecast_tries(options, ranks)) status = plan_as_given(&w, &p);
+    if (status == MEG_OK && chooses && !p)
+        status = meg_context_forecast_again(g, d, &(meg_resumption){options, folder}, &w.found);
+    if (status == MEG_OK && !p) status = make_plan(&w, &p);
+    meg_forecast_free(&w.found);
+    if (status == MEG_OK) *out = p;
     return status;
 }
 

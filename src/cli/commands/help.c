@@ -1,6 +1,7 @@
 /* `megalith help [COMMAND [MODEL] | WORD]`, and what --help prints. All of it comes from the tables. */
 #include "base/nearest.h"
 #include "cli/words.h"
+#include "plan/search/search.h"
 #include "zoo/zoo.h"
 
 #include <string.h>
@@ -17,6 +18,30 @@ void meg_help_overview(FILE *out)
           "To begin with:\n"
           "  megalith train cnn\n",
           out);
+}
+
+/* Is this a word that a search sets where it is not given? It is if there is something to search while all others are
+ * given: so the search itself says which they are. */
+static bool is_chosen(const char *word, meg_pool *pool)
+{
+    const char *others = "";
+    for (const meg_param *p = meg_plan_params; p->name; p++)
+        if (strcmp(p->name, word) != 0) others = meg_pool_text(pool, "%s %s=1", others, p->name);
+    return meg_search_wanted(others, 2);
+}
+
+static void print_chosen(FILE *out)
+{
+    meg_pool *pool = meg_pool_new();
+    fputs("\nOn several ranks those of these that are not given are chosen, whatever their "
+          "defaults say:\n ",
+          out);
+    for (const meg_param *p = meg_plan_params; p->name; p++)
+        if (is_chosen(p->name, pool)) fprintf(out, " %s", p->name);
+    fputs("\nA few lines say what was chosen, and why; --goal given leaves them at their defaults.\n"
+          "One rank alone keeps the defaults where these fit into its memory.\n",
+          out);
+    meg_pool_free(pool);
 }
 
 void meg_help_command(const meg_command *c, const char *model, FILE *out)
@@ -37,6 +62,7 @@ void meg_help_command(const meg_command *c, const char *model, FILE *out)
                   out);
         fprintf(out, "\nwords of %s%s:\n", kind, book.title);
         meg_options_help(book.params, out);
+        if (book.params == meg_plan_params) print_chosen(out);
     }
     if (c->takes & MEG_TAKES_MODEL && !choice.model)
         fprintf(out, "\nand those of the model: `megalith help %s MODEL`, `megalith list models`\n",

@@ -3,12 +3,14 @@
 #include "cli/picture.h"
 #include "cli/ranks.h"
 #include "cli/session.h"
-#include "exec/probe/machine.h"
 #include "cli/trace.h"
 #include "cli/writable.h"
+#include "exec/probe/machine.h"
 #include "machine/memory.h"
+#include "plan/replay/resources.h"
 #include "train/checkpoint/planfile.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 typedef struct settings {
@@ -18,7 +20,7 @@ typedef struct settings {
     bool alternatives, json;
 } settings;
 
-/* ---- of which kernels bytes are ---- */
+/* ---- whose bytes and seconds they are ---- */
 
 /* What this device is called; formats and sizes of buffers are its kernels'. */
 static meg_prices_head kernels_of(const meg_session *s)
@@ -26,24 +28,72 @@ static meg_prices_head kernels_of(const meg_session *s)
     return meg_machine_head(s->ctx->device, s->ctx->comm);
 }
 
-/* A machine that was described with rates of its own, or with another device, has other kernels, too. */
-static bool has_our_kernels(const meg_machine *m, const char *isa)
+static const char *plural(int64_t count)
 {
-    return *m->device ? strcmp(m->device, isa) == 0 : m->flops == 0;
+    return count == 1 ? "" : "s";
 }
 
-static meg_status tell_kernels(const meg_session *s, FILE *out)
+/* Each thread has scratch of its own, so bytes are those of so many. */
+static void tell_bytes(const meg_session *s, const meg_machine *m, FILE *out)
+{
+    const meg_prices_head head = kernels_of(s);
+    const char *name = *m->device ? m->device : *m->name ? m->name : "the described machine";
+    int there = (int)meg_cores_of_rank(m);
+    if (!meg_context_computes(s->ctx, m)) {
+        fprintf(out,
+                "  bytes are those of this machine's kernels (%s, %d thread%s): with %s they may "
+                "differ\n",
+                head.isa, head.threads, plural(head.threads), name);
+        return;
+    }
+    fprintf(out, "  bytes are exact where ranks compute with %s and %d thread%s", head.isa,
+            head.threads, plural(head.threads));
+    if (there != head.threads)
+        fprintf(out, "; a rank of the description has %d core%s", there, plural(there));
+    fputc('\n', out);
+}
+
+/* Prices are those of ranks that measured at once; nobody may have done so with as many as there are on a node. */
+static void tell_seconds(const meg_session *s, const meg_machine *m, FILE *out)
+{
+    const meg_prices *p = s->ctx->prices;
+    bool described = *s->ctx->options.machine;
+    const char *what = described ? "prices" : "prices and links";
+    if (m->flops > 0) {
+        fputs("  seconds are those of flops=, bandwidth= and launch= of the description\n", out);
+        return;
+    }
+    if (!p) {
+        fprintf(out, "  seconds are guesses: %s are round figures, of no machine in particular\n",
+                what);
+        return;
+    }
+    const meg_prices_head *head = meg_prices_head_of(p);
+    fprintf(out, "  seconds are those of this machine's kernels with %d thread%s", head->threads,
+            plural(head->threads));
+    if (!meg_context_computes(s->ctx, m)) fprintf(out, ", not those of %s: give flops=", m->device);
+    if (head->ranks == 1 && m->ranks > 1) fprintf(out, "; %s are those of one rank alone", what);
+    else if (head->ranks > 1) fprintf(out, "; %s are those of %d ranks at once", what, head->ranks);
+    if (head->ranks != m->ranks && !described)
+        fprintf(out, " (megalith probe -np %" PRId64 " measures)", m->ranks);
+    fputc('\n', out);
+}
+
+static meg_status tell_machine(const meg_session *s, FILE *out)
 {
     meg_machine m;
-    const meg_prices_head head = kernels_of(s);
-    if (!*s->ctx->options.machine) return MEG_OK;
-    MEG_TRY(s->error, meg_context_machine(s->ctx, s->error, 1, &m));
-    const char *name = *m.device ? m.device : *m.name ? m.name : "the described machine";
-    if (has_our_kernels(&m, head.isa))
-        fprintf(out, "  bytes are exact where ranks compute with %s, as here\n", head.isa);
-    else
-        fprintf(out, "  bytes are those of this machine's kernels (%s): with %s they may differ\n",
-                head.isa, name);
+    int64_t ranks = s->plan->world.ranks;
+    bool described = *s->ctx->options.machine;
+    if (ranks == meg_ranks(s->ctx) && !described) return MEG_OK;
+    MEG_TRY(s->error, meg_context_machine(s->ctx, s->error, (int)ranks, &m));
+    int64_t has = m.nodes * m.ranks, nodes = (ranks + m.ranks - 1) / m.ranks;
+    if (described && ranks > has)
+        fprintf(out,
+                "  the described machine has %" PRId64 " rank%s on %" PRId64 " node%s: %" PRId64
+                " want %" PRId64 " such nodes\n",
+                has, plural(has), m.nodes, plural(m.nodes), ranks, nodes);
+    if (described) tell_bytes(s, &m, out);
+    tell_seconds(s, &m, out);
     return MEG_OK;
 }
 
@@ -128,7 +178,7 @@ static meg_status print_plan(meg_session *s, const settings *o)
     if (o->save[0]) MEG_TRY(s->error, meg_session_agree(s, save(s, o->save)));
     if (o->json) print_json(s);
     else meg_ranks_summary(s, stdout);
-    if (!o->json && meg_session_speaks(s)) MEG_TRY(s->error, tell_kernels(s, stdout));
+    if (!o->json && meg_session_speaks(s)) MEG_TRY(s->error, tell_machine(s, stdout));
     if (!o->json) print_path(s);
     return draw(s, &picture, o->trace);
 }
@@ -161,6 +211,27 @@ static const meg_param PARAMS[] = {
     {0},
 };
 
+static bool tells_all(const void *state)
+{
+    const meg_arguments *a = state;
+    const settings *o = a->settings;
+    return o->ranks > 0 || meg_arguments_has(a, MEG_TO_CONTEXT, "machine");
+}
+
+static bool prints_lines(const void *state)
+{
+    const settings *o = ((const meg_arguments *)state)->settings;
+    return !o->alternatives || !o->json;
+}
+
+static const meg_rule RULES[] = {
+    {"alternatives", "no", tells_all, MEG_WARNS,
+     "has no effect: nothing is chosen for the ranks that are there; give --ranks or --machine"},
+    {"alternatives", "no", prints_lines, MEG_WARNS,
+     "has no effect with --json, which has figures alone: leave one of them out"},
+    {0},
+};
+
 const meg_command meg_command_plan = {
     .name = "plan",
     .usage = "MODEL [--ranks N] [--word value ...]",
@@ -170,6 +241,7 @@ const meg_command meg_command_plan = {
     .places = 1,
     .places_max = 1,
     .params = PARAMS,
+    .rules = RULES,
     .settings_bytes = sizeof(settings),
     .run = run,
 };

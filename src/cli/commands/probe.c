@@ -10,6 +10,8 @@ typedef struct settings {
     bool text;
 } settings;
 
+static const double PATIENCE = 4; /* times as long may it take where others have the cores */
+
 enum {
     LEAST = 5, /* steps of a model */
     MOST = 50
@@ -21,7 +23,8 @@ static meg_status probe_machine(meg_session *s, const settings *o)
 {
     meg_context *ctx = s->ctx;
     meg_prices *book = NULL;
-    MEG_TRY(s->error, meg_machine_probe(ctx->device, ctx->comm, s->error, o->seconds, &book));
+    const meg_probe_time time = {o->seconds, PATIENCE};
+    MEG_TRY(s->error, meg_machine_probe(ctx->device, ctx->comm, s->error, &time, &book));
     meg_prices_free(ctx->prices);
     ctx->prices = book;
     ctx->priced = true;

@@ -3,13 +3,24 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static const double SECONDS = 4; /* for a probe that nobody asked for */
+/* Of a probe that nobody asked for: some 5 seconds, also where others have the cores. */
+static const meg_probe_time UNASKED = {.seconds = 4, .patience = 1.25};
 
 static const char *word_of(const meg_book_ask *a)
 {
     const char *around = getenv("MEGALITH_PRICES");
     return *a->word ? a->word : around ? around : "";
+}
+
+/* Of ranks that are not there, if somebody has measured with as many. */
+static bool path_imagined(const meg_book_ask *a, char out[MEG_PRICES_PATH])
+{
+    meg_prices_head head = meg_machine_head(a->device, a->comm);
+    if (a->imagined <= head.ranks) return false;
+    head.ranks = a->imagined;
+    return meg_prices_path(&head, out) && access(out, R_OK) == 0;
 }
 
 /* Kinds of plain C are not made for speed. */
@@ -19,7 +30,8 @@ bool meg_book_path(const meg_book_ask *a, char out[MEG_PRICES_PATH])
     meg_prices_head head = meg_machine_head(a->device, a->comm);
     if (strcmp(word, "builtin") == 0) return false;
     if (*word) return snprintf(out, MEG_PRICES_PATH, "%s", word) < MEG_PRICES_PATH;
-    return meg_device_kind_of(a->device) == &meg_device_cpu && meg_prices_path(&head, out);
+    if (meg_device_kind_of(a->device) != &meg_device_cpu) return false;
+    return path_imagined(a, out) || meg_prices_path(&head, out);
 }
 
 static bool is_first(const meg_book_ask *a)
@@ -71,9 +83,9 @@ static meg_status probe(const meg_book_ask *a, meg_error *e, const char *path, m
 {
     meg_error trouble = {0};
     if (is_first(a) && a->log->level > MEG_QUIET)
-        fprintf(stderr, "megalith: probing this machine, %.0f s, once (kept in %s)\n", SECONDS,
-                path);
-    meg_status status = meg_machine_probe(a->device, a->comm, e, SECONDS, book);
+        fprintf(stderr, "megalith: probing this machine, %.0f s, once (kept in %s)\n",
+                UNASKED.seconds, path);
+    meg_status status = meg_machine_probe(a->device, a->comm, e, &UNASKED, book);
     if (meg_comm_size(a->comm) > 1) {
         if (status == MEG_OK) meg_error_clear(e);
         status = meg_comm_agree(a->comm, e);

@@ -8,6 +8,7 @@
 typedef struct meg_book_ask {
     meg_device *device;
     meg_comm *comm;
+    int imagined;     /* ranks on a node that are not there: their book, if there is one; 0: none */
     const char *word; /* "builtin", or a file; "": as MEGALITH_PRICES says, or the cache folder's */
     bool probes;      /* where the cache has none, the machine is measured: once, up to 5 s */
     const meg_logger *log;

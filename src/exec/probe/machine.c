@@ -25,7 +25,6 @@ static const double ROW = 0.03;   /* of the seconds are for the steps of a netwo
 static const double REST = 0.8;   /* of the seconds are for links and disk */
 static const double LOOK = 0.03;  /* of the seconds are for the first looks at the pace */
 static const double SLOW = 0.2;   /* of the seconds may go for the messages of one network */
-static const double PATIENCE = 4; /* times as long may a probe take where others have the cores */
 
 enum {
     LEAST = 3,  /* steps, */
@@ -91,6 +90,7 @@ typedef struct probing {
     meg_comm *comm;
     meg_error *error;
     double seconds;    /* of this process' own, for each thread */
+    double wall;       /* that it may take at most */
     double begin, ran; /* when it began, by both clocks */
     meg_timings *timings;
     meg_probe_host alone, together; /* what issuing takes */
@@ -105,12 +105,16 @@ static bool many(const probing *p)
     return p->comm && meg_comm_size(p->comm) > 1;
 }
 
+static double left_of(double seconds)
+{
+    return fmax(seconds / 2, seconds - REST);
+}
+
 /* The first rank's clock decides for all; all begin the row together. */
 static meg_status go_on(const probing *p, bool *more)
 {
     double wall = meg_clock() - p->begin, own = meg_clock_process() - p->ran;
-    double left = fmax(p->seconds / 2, p->seconds - REST);
-    *more = own < left * meg_device_threads(p->device) && wall < PATIENCE * p->seconds;
+    *more = own < left_of(p->seconds) * meg_device_threads(p->device) && wall < left_of(p->wall);
     if (!many(p)) return MEG_OK;
     MEG_TRY(p->error, meg_comm_share(p->comm, p->error, 0, more, sizeof *more));
     return meg_comm_barrier(p->comm, p->error);
@@ -299,7 +303,7 @@ static meg_status probe_disk(const probing *p, const meg_prices_head *head, meg_
     return MEG_OK;
 }
 
-meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, double seconds,
+meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, const meg_probe_time *time,
                              meg_prices **out)
 {
     *out = NULL;
@@ -307,7 +311,8 @@ meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, double se
     probing p = {.device = d,
                  .comm = c,
                  .error = e,
-                 .seconds = seconds,
+                 .seconds = time->seconds,
+                 .wall = time->patience * time->seconds,
                  .begin = meg_clock(),
                  .ran = meg_clock_process(),
                  .timings = meg_timings_new()};

@@ -22,10 +22,14 @@ bool meg_prices_path(const meg_prices_head *h, char out[MEG_PRICES_PATH]);
 meg_status meg_prices_load(meg_error *e, const char *path, meg_prices **out);
 meg_status meg_prices_save(meg_error *e, const char *path, const meg_prices *p); /* makes folders */
 
+typedef struct meg_probe_time {
+    double seconds;  /* of the process' own, for each thread; it takes little more */
+    double patience; /* times as long may it take on the wall, where others have the cores */
+} meg_probe_time;
+
 /* Collective. Rates, and models of a spread of kernels: all ranks measure at once, so that they share
- * the machine as they do in a run, and have the same book then. Takes `seconds`, or little more; where
- * others have the cores, at most four times as long. */
-meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, double seconds,
+ * the machine as they do in a run, and have the same book then. */
+meg_status meg_machine_probe(meg_device *d, meg_comm *c, meg_error *e, const meg_probe_time *time,
                              meg_prices **out);
 
 #endif

@@ -1,6 +1,7 @@
 /* What would fit: see remedy.h. */
 #include "train/outlook/remedy.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum {
@@ -34,7 +35,15 @@ static const char *with_recompute(const meg_search_ask *ask, meg_pool *pool)
     return words && strstr(words, "recompute=") ? words : NULL;
 }
 
-const char *meg_remedy_find(const meg_search_ask *ask, meg_pool *pool)
+static const char *with_ranks(int64_t has, int ranks, const char *words, meg_pool *pool)
+{
+    const char *more = "";
+    if (has && ranks > has)
+        more = meg_pool_text(pool, " (the described machine has %" PRId64 ")", has);
+    return meg_pool_text(pool, MEG_REMEDY "on %d ranks%s: %s", ranks, more, words);
+}
+
+const char *meg_remedy_find(const meg_search_ask *ask, int64_t has, meg_pool *pool)
 {
     const char *again = with_recompute(ask, pool);
     if (again) return meg_pool_text(pool, MEG_REMEDY "with %s", again);
@@ -46,7 +55,7 @@ const char *meg_remedy_find(const meg_search_ask *ask, meg_pool *pool)
         more.ranks = most = n;
         more.work = SHARE * meg_search_work(n);
         const char *words = words_for(&more, pool);
-        if (words) return meg_pool_text(pool, MEG_REMEDY "on %d ranks: %s", n, words);
+        if (words) return with_ranks(has, n, words, pool);
     }
     return meg_pool_text(pool, "; no plan for up to %d ranks was found that fits either", most);
 }

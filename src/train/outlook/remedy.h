@@ -6,7 +6,8 @@
 
 #define MEG_REMEDY "; it would fit " /* so it begins, if there is one */
 
-/* "; it would fit on 8 ranks: stages=4 ..", or that not even so many would do. The pool's. */
-const char *meg_remedy_find(const meg_search_ask *ask, meg_pool *pool);
+/* "; it would fit on 8 ranks: stages=4 ..", or that not even so many would do. The pool's. has: ranks of a machine that was
+ * described, since more than these are said to be more; 0: it was not. */
+const char *meg_remedy_find(const meg_search_ask *ask, int64_t has, meg_pool *pool);
 
 #endif
