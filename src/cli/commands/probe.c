@@ -14,7 +14,8 @@ static const double PATIENCE = 4; /* times as long may it take where others have
 
 enum {
     LEAST = 5, /* steps of a model */
-    MOST = 50
+    MOST = 50,
+    LONGER = 4 /* times as many, where the machine is at another pace than the book's */
 };
 
 /* ---- the machine ---- */
@@ -65,6 +66,7 @@ static meg_status probe_model(meg_session *s, const settings *o)
                            .seconds = o->seconds,
                            .least = LEAST,
                            .most = MOST,
+                           .patience = LONGER,
                            .seen = &seen};
     int kernels = 0;
     site.turn_work = meg_prices_head_of(ctx->prices)->rates.turn_work;

@@ -148,16 +148,15 @@ static meg_status probe_row(probing *p, const row *r, meg_probe_host *host)
     char words[256];
     const char *mark = strstr(r->plan, "%d");
     meg_profile profile = meg_profile_of(p->device);
-    meg_probe_site site = {p->device,
-                           mark ? p->comm : NULL,
-                           ROW * p->seconds,
-                           LEAST,
-                           MOST,
-                           host,
-                           &p->machine,
-                           p->drift,
-                           p->rates.turn_work,
-                           NULL};
+    meg_probe_site site = {.device = p->device,
+                           .comm = mark ? p->comm : NULL,
+                           .seconds = ROW * p->seconds,
+                           .least = LEAST,
+                           .most = MOST,
+                           .host = host,
+                           .machine = &p->machine,
+                           .drift = p->drift,
+                           .turn_work = p->rates.turn_work};
     meg_world world = {mark ? meg_comm_rank(p->comm) : 0, mark ? ranks_of(p) : 1};
     int before = (int)(mark ? mark - r->plan : (ptrdiff_t)strlen(r->plan));
     snprintf(words, sizeof words, "%.*s", before, r->plan);

@@ -10,8 +10,7 @@
 #include <string.h>
 
 enum {
-    BUNCHES = 30, /* of turns of the reference loop, in one look, at most */
-    LONGER = 4    /* times as many steps, until enough of them are at the book's pace */
+    BUNCHES = 30 /* of turns of the reference loop, in one look, at most */
 };
 
 static const double SHARE = 0.2; /* of the time of steps, for the loop beside them */
@@ -151,7 +150,7 @@ static bool goes_on(const measured *m, const meg_probe_site *site, const course 
 {
     meg_tempo p = tempo_of(m, site, c);
     return steps < c->steps ||
-           (steps < LONGER * c->steps && meg_tempo_keep(&p, steps, NULL) < site->least);
+           (steps < site->patience * c->steps && meg_tempo_keep(&p, steps, NULL) < site->least);
 }
 
 static meg_status timed_step(measured *m, meg_error *e, meg_timings *t)
