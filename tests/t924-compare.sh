@@ -65,6 +65,12 @@ for mpi in openmpi mpich; do
     has out '"words": "stages=9", "predicted_seconds_per_step": null, .*"error": ".*stages=9'
     has out '"words": "weight_decay=1000000", .*"error": "the loss of step [0-9]* is '
     has out '"final": true, .*"plans": 5, .*"pairs": 3,'
+    compare --json --candidates 'auto; replicas=2; replicas=2 recompute=none'
+    has out '"final": true, .*"plans": 3, '
+    words=$(sed -n 's/.*"words": "\(.*\)", "auto": true.*/\1/p' out)
+    case $words in "("*) words=stages=1 ;; esac
+    compare --json --candidates "auto; $words replicas=2"
+    has out '"auto_slower": 0, "auto_slower_most": 0' # one plan, by other words
     compare --candidates 'stages=9;stages=8'
     [ $code = 1 ] || fail "$what: exit code $code"
     has err 'none of the plans ran to its end; the first: .*stages='

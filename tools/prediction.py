@@ -353,7 +353,7 @@ def order(folder, only, rounds):
         guess = next(c["models"] for c in json.load(open(os.path.join(folder, "predicted.json")))
                      if c["case"] == name + ", data 2") or 0.1
         said = megalith("compare", f"{words} --threads 1 --momentum 0.9 --rounds {rounds} --reference --json "
-                        f"--steps {max(1, round(0.3 / guess))} --prices {book(folder, 2, 'models')}", 2,
+                        f"--steps {max(1, round(0.5 / guess))} --prices {book(folder, 2, 'models')}", 2,
                         ["--candidates", "; ".join(["auto"] + rivals)])
         if "refused" in said:
             print(f"| {name} | refused: {said['refused']} |", flush=True)

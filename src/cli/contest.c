@@ -72,8 +72,9 @@ meg_judgement meg_contest_judge(const meg_contest *c)
     }
     if (v.chosen < 0) return v;
     const meg_contender *mine = &c->list[v.chosen], *best = &c->list[v.best];
-    v.slower = seconds_of(mine) / seconds_of(best) - 1;
-    v.slower_most = v.chosen == v.best ? 0 : slower_at_most(&mine->rounds, &best->rounds);
+    bool one = mine->program == best->program;
+    v.slower = one ? 0 : seconds_of(mine) / seconds_of(best) - 1;
+    v.slower_most = one ? 0 : slower_at_most(&mine->rounds, &best->rounds);
     return v;
 }
 
@@ -118,8 +119,9 @@ static void print_choice(const meg_contest *c, const meg_judgement *v)
 {
     if (v->chosen < 0) return;
     const meg_contender *mine = &c->list[v->chosen], *best = &c->list[v->best];
-    if (mine == best) {
-        printf("auto takes the quickest of them: %s\n", mine->words);
+    if (mine->program == best->program) {
+        printf("auto takes the quickest of them: %s%s%s\n", mine->words,
+               mine == best ? "" : ", which is the same plan as ", mine == best ? "" : best->words);
         return;
     }
     printf("auto takes %s: %.1f %% slower than the quickest, %s", mine->words, 100 * v->slower,

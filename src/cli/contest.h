@@ -16,6 +16,7 @@
 typedef struct meg_contender { /* a plan */
     const char *words;
     bool chosen;      /* by auto */
+    uint64_t program; /* equal plans have the same, whatever their words */
     double predicted; /* seconds of a step; 0: there is no plan */
     int64_t
         bytes; /* predicted of the rank that `measured` is of, else of the one that needs most */
@@ -36,7 +37,7 @@ typedef struct meg_judgement {
     int pairs,
         right; /* pairs of plans that ran, and those measured in the order that was predicted */
     int best, chosen;   /* the quickest, and what auto took; -1: none ran */
-    double slower;      /* than the best is the chosen one: 0.02 is 2 %, by medians */
+    double slower;      /* than the best is the chosen one: 0.02 is 2 %, by medians; 0: they are one plan */
     double slower_most; /* by rounds, an upper bound at 95 %; NaN: too few of them */
     int unlike;         /* plans whose bytes are not as predicted */
 } meg_judgement;

@@ -13,6 +13,7 @@
 #include "cli/trial.h"
 #include "exec/meters/drift.h"
 #include "machine/memory.h"
+#include "plan/digest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,20 @@ static meg_status enter_all(job *j)
 static void fails(job *j, entrant *x)
 {
     x->trouble = meg_pool_text(j->s.arguments->pool, "%s", meg_message(j->s.ctx));
+}
+
+static uint64_t program_of(const meg_plan *p)
+{
+    const meg_entry *e = &p->entry[MEG_ENTRY_TRAIN];
+    meg_events v;
+    meg_events_of(p, MEG_ENTRY_TRAIN, &v);
+    uint64_t h = meg_digest_order(&v, e->teams, e->team), seconds;
+    meg_events_clear(&v);
+    memcpy(&seconds, &p->seconds, sizeof seconds);
+    h = meg_hash_word(meg_hash_word(h, seconds), (uint64_t)p->arena);
+    for (int i = 0; i < e->stations; i++)
+        h = meg_hash_word(h, (uint64_t)e->station[i].instrs);
+    return h;
 }
 
 /* The most that a rank needs, and what those of this machine need together. */
@@ -317,6 +332,7 @@ static meg_status conclude(job *j)
         bool seen = !x->trouble && x->trial.last.step > 0;
         c.list[i] = (meg_contender){.words = x->words,
                                     .chosen = x->chosen,
+                                    .program = x->plan ? program_of(x->plan) : 0,
                                     .predicted = x->plan ? x->plan->seconds : 0,
                                     .bytes = seen ? x->trial.last.predicted_peak_bytes : x->bytes,
                                     .measured = seen ? x->trial.last.measured_peak_bytes : 0,
