@@ -6,99 +6,12 @@
  * every cut into stages. Prices are the built-in
  * ones, the machines are described: the answer does not depend on the hour.
  */
-#include "device_help.h"
 #include "base/random.h"
 #include "graph/groups.h"
-#include "plan/search/search.h"
-#include "zoo/zoo.h"
+#include "search_help.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static const char NODE[] = "ranks=8 cores=8 inside=2us,4GB/s,cpu:1";
 static const char CLUSTER[] =
     "nodes=4 ranks=2 cores=2 inside=2us,4GB/s between=30us,120MB/s,all:120MB/s";
-
-typedef struct question {
-    const char *model, *model_words, *words, *machine;
-    int ranks;
-    int64_t memory;
-    meg_goal goal;
-} question;
-
-typedef struct answer {
-    meg_graph *graph;
-    meg_machine machine;
-    meg_search_ask ask;
-    meg_search found;
-    meg_status status;
-    meg_error error;
-} answer;
-
-/* With so much work, 0: any. */
-static answer *asked_for(const question *q, double work)
-{
-    answer *a = calloc(1, sizeof *a);
-    if (meg_zoo_build(&a->error, q->model, q->model_words, &a->graph) != MEG_OK ||
-        meg_machine_read(&a->error, "test", q->machine, &a->machine) != MEG_OK)
-        fail_msg("%s", a->error.message);
-    a->ask = (meg_search_ask){.graph = a->graph,
-                              .profile = &meg_profile_plain,
-                              .machine = &a->machine,
-                              .options = q->words,
-                              .ranks = q->ranks,
-                              .memory = q->memory,
-                              .goal = q->goal,
-                              .work = work};
-    a->status = meg_search_run(&a->ask, &a->error, &a->found);
-    return a;
-}
-
-static answer *asked(const question *q)
-{
-    return asked_for(q, 0);
-}
-
-static void drop(answer *a)
-{
-    meg_search_free(&a->found);
-    meg_graph_destroy(a->graph);
-    free(a);
-}
-
-static const meg_candidate *best(const answer *a)
-{
-    if (a->status != MEG_OK) fail_msg("%s: %s", a->ask.options, a->error.message);
-    assert_true(a->found.fits);
-    assert_int_equal(a->found.list[0].verdict, MEG_BEST);
-    return &a->found.list[0];
-}
-
-/* Exactly; INFINITY: it is no plan, or needs more than there is. */
-static double seconds_of(const answer *a, const char *words)
-{
-    meg_world world = {0, a->ask.ranks};
-    char text[1024];
-    meg_error e = {0};
-    meg_whole whole;
-    meg_replay r;
-    double seconds = INFINITY;
-    snprintf(text, sizeof text, "%s goal=given %s", a->ask.options, words);
-    meg_plan_input in = {a->ask.profile, &world, text, 0, NULL};
-    if (meg_whole_make(a->graph, &e, &in, &whole) != MEG_OK) return INFINITY;
-    bool fits = a->ask.memory == 0 || meg_whole_bytes(&whole) <= a->ask.memory;
-    if (fits && meg_whole_replay(&whole, &e, a->ask.machine, &r) == MEG_OK) {
-        seconds = r.seconds;
-        free(r.times);
-    }
-    meg_whole_free(&whole);
-    return seconds;
-}
 
 /* ---- everything ---- */
 

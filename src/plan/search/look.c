@@ -35,7 +35,7 @@ bool meg_look_applies(const meg_shape *s, const char *more)
         if (strcmp(word, "wide") == 0 && !s->pixels) return false;
         if (strcmp(word, "channels") == 0 && !s->channels) return false;
         if (strcmp(word, "balance") == 0 && s->stages == 1) return false;
-        if (strcmp(word, "replications") == 0 && !strstr(s->words, "schedule=master")) return false;
+        if (strcmp(word, "replications") == 0 && strcmp(s->schedule, "master") != 0) return false;
         bool sums = strcmp(word, "allreduce") == 0 || strcmp(word, "bucket") == 0 ||
                     strcmp(word, "zero") == 0;
         if (sums && s->copies == 1) return false;

@@ -103,6 +103,7 @@ typedef struct meg_shape {
     int stages, copies;    /* ranks that share a weight */
     int size;              /* ranks of its mesh; 0: not known */
     int pipe, chunks, replicas, directions;
+    const char *schedule; /* given or not; "": one stage has none */
     int64_t micro;
     double samples; /* of a micro-batch, on a rank that has its layers whole */
     bool known;          /* the mesh is; one that was given only the plan can read */

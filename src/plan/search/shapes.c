@@ -255,6 +255,7 @@ static void add_shape(maker *m, const pick *p)
     if (d.longer == 0) return;
     meg_shape s = {.words = "",
                    .saver = "",
+                   .schedule = p->row ? p->row->name : "",
                    .bound = m->one / m->ask->ranks * d.longer,
                    .stages = p->pipe * p->chunks,
                    .copies = m->ask->ranks / p->pipe,
