@@ -2,7 +2,7 @@
  * says what does not fit, and on small instances finds what looking at everything finds.
  *
  * The domain of that last claim: up to 8 ranks; every shape (replicas, stages, mesh of pixels or channels, chunks,
- * schedule, 1, 2, 4, .. micro-batches) with every set of words of EXTRA, one value of each; and of given pipelines,
+ * schedule, all numbers of micro-batches) with every set of words of EXTRA, one value of each; and of given pipelines,
  * every cut into stages. Prices are the built-in
  * ones, the machines are described: the answer does not depend on the hour.
  */

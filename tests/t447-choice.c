@@ -29,10 +29,52 @@ static void test_replications(void **state)
     drop(a);
 }
 
+/* Of 30 samples for 3 stages, not 1, 2 and 30 alone. */
+static void test_micros(void **state)
+{
+    static const char *const micro[] = {"micro=3", "micro=5", "micro=6", "micro=10"};
+    (void)state;
+    answer *a = asked(&(question){GPT, "batch=30 stages=3", NODE, 3, 0, MEG_GOAL_TIME});
+    best(a);
+    for (size_t i = 0; i < sizeof micro / sizeof *micro; i++)
+        if (!tried(a, micro[i])) fail_msg("%s was not thought of", micro[i]);
+    drop(a);
+}
+
+static bool has_micro(const meg_shape shape[], int count, int64_t from, int64_t to)
+{
+    for (int i = 0; i < count; i++)
+        if (shape[i].micro >= from && shape[i].micro <= to) return true;
+    return false;
+}
+
+/* Of very many divisors some: the ends, and of all sizes between. */
+static void test_many_micros(void **state)
+{
+    (void)state;
+    question q = {GPT, "batch=5040 stages=2 schedule=serial", NODE, 2, (int64_t)1 << 40, 0};
+    answer *a = asked_for(&q, 1);
+    meg_pool *pool = meg_pool_new();
+    meg_plan_options given;
+    meg_error e;
+    meg_shape *shape;
+    assert_int_equal(meg_plan_options_read(pool, &e, q.words, &given), MEG_OK);
+    int count = meg_search_shapes(&a->ask, pool, &given, 1, &shape);
+    if (count < 10 || count > 16) fail_msg("%d of 60", count);
+    assert_true(has_micro(shape, count, 1, 1) && has_micro(shape, count, 5040, 5040));
+    for (int64_t k = 1; k < 5040; k *= 2)
+        if (!has_micro(shape, count, k, 2 * k)) fail_msg("none of %d to %d", (int)k, 2 * (int)k);
+    free(shape);
+    meg_pool_free(pool);
+    drop(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replications),
+        cmocka_unit_test(test_micros),
+        cmocka_unit_test(test_many_micros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
