@@ -69,12 +69,51 @@ static void test_many_micros(void **state)
     drop(a);
 }
 
+/* ---- what does not fit, what is no plan ---- */
+
+/* Of many ranks, too, the words themselves say what is wrong with them. */
+static void test_impossible(void **state)
+{
+    (void)state;
+    answer *a = asked(
+        &(question){GPT, "batch=64 stages=4 assign=nosuch,a,b", NODE, 32, 0, MEG_GOAL_TIME});
+    assert_int_not_equal(a->status, MEG_OK);
+    if (!strstr(a->error.message, "nosuch")) fail_msg("'%s'", a->error.message);
+    drop(a);
+}
+
+/* ---- what is said ---- */
+
+/* Replayed are those of the list that have seconds. */
+static void test_counts(void **state)
+{
+    (void)state;
+    question q = {"vgg11",
+                  "image=3x32x32 width=8 hidden=64 classes=10",
+                  "batch=8 momentum=0.9",
+                  NODE,
+                  4,
+                  0,
+                  MEG_GOAL_TIME};
+    answer *a = asked(&q);
+    q.memory = best(a)->bytes * 3 / 5;
+    drop(a);
+    a = asked(&q);
+    int replayed = 0;
+    for (int i = 0; i < a->found.count; i++)
+        replayed += a->found.list[i].seconds > 0;
+    assert_int_equal(a->found.looked, replayed);
+    drop(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replications),
         cmocka_unit_test(test_micros),
         cmocka_unit_test(test_many_micros),
+        cmocka_unit_test(test_impossible),
+        cmocka_unit_test(test_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,6 @@ void meg_look(meg_seeker *x, meg_candidate *c)
     meg_plan_input in = {q->profile, &world, meg_look_join(x, c->words, true), q->samples, NULL};
     meg_whole whole;
     meg_replay r;
-    x->out->looked++;
     x->out->work += q->graph->nodes; /* what is refused costs something, too */
     c->verdict = MEG_ILLEGAL;
     c->why = "";

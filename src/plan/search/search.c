@@ -13,6 +13,10 @@ static const double AGAIN = 1.05; /* running blocks again costs a little more th
 static const double CLOSE = 1.25; /* while nothing fits, what may be a little more is looked at */
 static const double WORK = 4e5, WORK_MANY = 7e5; /* instructions; of many ranks */
 
+enum {
+    NEAREST = 8 /* so many plans that do not fit are looked at in full */
+};
+
 static const double SIMPLER = 1.03; /* so much slower may the plan with fewer words be */
 
 /* Words that a search may set. */
@@ -180,12 +184,15 @@ static void choose(meg_seeker *x)
     s->fits = true;
 }
 
+/* Of those that are too large, what is known comes before estimates. */
 static int by_verdict(const void *a, const void *b)
 {
     const meg_candidate *x = a, *y = b;
+    bool large = x->verdict == MEG_TOO_LARGE;
     if (x->verdict != y->verdict) return x->verdict < y->verdict ? -1 : 1;
+    if (large && (x->seconds > 0) != (y->seconds > 0)) return x->seconds > 0 ? -1 : 1;
     double s = x->seconds > 0 ? x->seconds : x->bound, t = y->seconds > 0 ? y->seconds : y->bound;
-    if (x->verdict == MEG_TOO_LARGE) s = (double)x->missing, t = (double)y->missing;
+    if (large) s = (double)x->missing, t = (double)y->missing;
     return s < t ? -1 : s > t;
 }
 
@@ -227,13 +234,28 @@ static void look_at_given(meg_seeker *x)
     meg_look_try(x, &same, "");
 }
 
-/* Where nothing fits: what the plan that lacks least would take. */
+static int nearest(const meg_search *s)
+{
+    int least = -1;
+    for (int i = 0; i < s->count; i++)
+        if (s->list[i].verdict == MEG_TOO_LARGE &&
+            (least < 0 || s->list[i].missing < s->list[least].missing))
+            least = i;
+    return least;
+}
+
+/* Where nothing fits: what the plan that lacks least would take. Of many ranks that is an estimate: it may fit
+ * after all, or lack more than others. */
 static void look_at_nearest(meg_seeker *x)
 {
-    meg_candidate *c = x->out->list;
-    if (x->out->count == 0 || c->verdict != MEG_TOO_LARGE) return;
+    meg_search *s = x->out;
     x->last = true;
-    meg_look(x, c);
+    for (int i = 0; i < NEAREST && x->best < 0; i++) {
+        int at = nearest(s);
+        if (at < 0 || s->list[at].seconds > 0) return;
+        meg_look(x, &s->list[at]);
+        if (has_fitting(x, at)) x->best = at;
+    }
 }
 
 /* Seconds of a step on so many ranks; INFINITY: there is no such plan, or it does not fit. */
@@ -287,15 +309,20 @@ static void look_at_fewer(meg_seeker *x)
     }
 }
 
-/* What the given words themselves say, where no others do either. */
-static meg_status say_impossible(const meg_seeker *x, meg_error *e)
+static int replayed(const meg_search *s)
 {
-    const meg_search *s = x->out;
+    int count = 0;
+    for (int i = 0; i < s->count; i++)
+        count += s->list[i].seconds > 0;
+    return count;
+}
+
+/* What the given words themselves say, where no others do either. */
+static meg_status say_impossible(const meg_search *s, meg_error *e)
+{
     const char *why = "";
-    for (int i = 0; i < s->count; i++) {
-        if (s->list[i].verdict != MEG_ILLEGAL && s->list[i].bytes) return MEG_OK;
+    for (int i = 0; i < s->count; i++)
         if (!*s->list[i].words) why = s->list[i].why;
-    }
     return meg_fail(e, MEG_EARG, "%s", why);
 }
 
@@ -316,14 +343,16 @@ meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *o
     if (ask->ranks <= MEG_SEARCH_FEW || count == 0) look_at_given(&x);
     look_at_shapes(&x, shape, count, as);
     meg_refine_all(&x, shape, count, as);
+    look_at_nearest(&x);
+    if (replayed(out) == 0) look_at_given(&x);
     look_at_norm(&x, &given);
     look_at_fewer(&x);
     choose(&x);
     if (out->count) qsort(out->list, (size_t)out->count, sizeof *out->list, by_verdict);
-    look_at_nearest(&x);
+    out->looked = replayed(out);
     free(as);
     free(shape);
-    return say_impossible(&x, e);
+    return out->looked ? MEG_OK : say_impossible(out, e);
 }
 
 void meg_search_free(meg_search *s)

@@ -64,7 +64,7 @@ typedef struct meg_candidate {
 typedef struct meg_search {
     meg_pool *pool;
     meg_candidate *list; /* by verdict, then by seconds or bound */
-    int count, looked;
+    int count, looked;    /* looked: those of the list that were replayed */
     double work;          /* that was done */
     double one;           /* seconds of one rank alone, as if it had the memory */
     double bound;         /* the least of all shapes' bounds */
