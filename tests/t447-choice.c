@@ -69,6 +69,69 @@ static void test_many_micros(void **state)
     drop(a);
 }
 
+/* ---- goal=memory ---- */
+
+static const char VGG[] = "image=3x32x32 width=8 hidden=64 classes=10";
+
+/* Of all shapes, with all that saves memory. */
+static int64_t least_of_all(const answer *a)
+{
+    static const char *const zero[] = {"", "zero=1", "zero=3"};
+    static const char *const again[] = {"", "recompute=segments"};
+    meg_pool *pool = meg_pool_new();
+    meg_plan_options given;
+    meg_error e;
+    meg_shape *shape;
+    int64_t least = INT64_MAX;
+    assert_int_equal(meg_plan_options_read(pool, &e, a->ask.options, &given), MEG_OK);
+    int count = meg_search_shapes(&a->ask, pool, &given, a->found.one, &shape);
+    for (int i = 0; i < 6 * count; i++) {
+        const meg_shape *s = &shape[i / 6];
+        char words[512];
+        snprintf(words, sizeof words, "%s %s %s", s->words, zero[i % 3], again[i % 6 / 3]);
+        int64_t bytes = figures_of(a, words, 0).bytes;
+        if (bytes < least) print_message("    %lld bytes: %s\n", (long long)bytes, words);
+        if (bytes < least) least = bytes;
+    }
+    free(shape);
+    meg_pool_free(pool);
+    return least;
+}
+
+static char *told(const answer *a)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    meg_search_tell(&a->found, &a->ask, out);
+    fclose(out);
+    return text;
+}
+
+/* What costs time is tried, too, and not told to fill the memory that there is. Reasons are of bytes. */
+static void test_least_memory(void **state)
+{
+    static const char *const words[] = {"batch=8 momentum=0.9", "batch=8 momentum=0.9 stages=1 mesh=1"};
+    (void)state;
+    for (size_t i = 0; i < (SANITIZED ? 0 : sizeof words / sizeof *words); i++) {
+        question q = {"vgg11", VGG, words[i], NODE, 2, (int64_t)1 << 32, MEG_GOAL_MEMORY};
+        answer *a = asked(&q);
+        int64_t least = least_of_all(a), found = INT64_MAX;
+        best(a);
+        for (int k = 0; k < a->found.count; k++)
+            if (a->found.list[k].verdict <= MEG_SLOWER && a->found.list[k].bytes < found)
+                found = a->found.list[k].bytes;
+        print_message("%s: %lld bytes, of everything %lld: %s\n", words[i], (long long)found,
+                      (long long)least, a->found.list[0].words);
+        assert_true(found <= least);
+        assert_true(tried(a, "zero=3") && tried(a, "recompute=segments"));
+        char *text = told(a);
+        if (!strstr(text, "memory") || strstr(text, "slower")) fail_msg("%s", text);
+        free(text);
+        drop(a);
+    }
+}
+
 /* ---- what does not fit, what is no plan ---- */
 
 /* Of many ranks, too, the words themselves say what is wrong with them. */
@@ -88,13 +151,7 @@ static void test_impossible(void **state)
 static void test_counts(void **state)
 {
     (void)state;
-    question q = {"vgg11",
-                  "image=3x32x32 width=8 hidden=64 classes=10",
-                  "batch=8 momentum=0.9",
-                  NODE,
-                  4,
-                  0,
-                  MEG_GOAL_TIME};
+    question q = {"vgg11", VGG, "batch=8 momentum=0.9", NODE, 4, 0, MEG_GOAL_TIME};
     answer *a = asked(&q);
     q.memory = best(a)->bytes * 3 / 5;
     drop(a);
@@ -106,14 +163,53 @@ static void test_counts(void **state)
     drop(a);
 }
 
+/* One rank is as quick as it can be: values are made again where that is quicker, else kept. */
+static void test_one(void **state)
+{
+    static const char *const models[] = {"cnn", "unet", "resnet-cifar"};
+    static const char *const recompute[] = {"recompute=auto", "recompute=none"};
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        answer *a = asked_for(&(question){models[i / 2], "", "batch=4", NODE, 2, 0, MEG_GOAL_TIME}, 1);
+        meg_plan *p = NULL;
+        char words[64];
+        snprintf(words, sizeof words, "batch=4 goal=given %s", recompute[i % 2]);
+        if (meg_plan_make(a->graph, &a->error, a->ask.profile, words, 0, &p) != MEG_OK)
+            fail_msg("%s", a->error.message);
+        print_message("%s %s: %.6f s; the search: %.6f s\n", models[i / 2], words, p->seconds,
+                      a->found.one);
+        assert_true(a->found.one <= p->seconds);
+        meg_plan_destroy(p);
+        drop(a);
+    }
+}
+
+/* The bound is an estimate; a plan may be quicker. */
+static void test_gap(void **state)
+{
+    static const double seconds[] = {0.9, 0.98, 1, 1.02};
+    (void)state;
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
+        meg_candidate c = {.words = "", .why = "", .seconds = seconds[i], .verdict = MEG_BEST};
+        meg_search s = {.list = &c, .count = 1, .bound = 1, .fits = true};
+        answer a = {.found = s};
+        char *text = told(&a);
+        if (strchr(text, '-') || !strstr(text, "about 1.0000 s")) fail_msg("%s", text);
+        free(text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replications),
         cmocka_unit_test(test_micros),
         cmocka_unit_test(test_many_micros),
+        cmocka_unit_test(test_least_memory),
         cmocka_unit_test(test_impossible),
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_one),
+        cmocka_unit_test(test_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,14 +9,15 @@
 
 static const double ROUGH = 1.15; /* so good are estimates of seconds */
 
-/* The given words with more. Memory is judged here, not by the plan: it needs a budget where it fills what there
- * is by itself. */
+/* Memory is judged here, not by the plan: it needs a budget where it fills what there is by itself. Without one it
+ * takes as little as it can, which is right where that is the goal. */
 const char *meg_look_join(const meg_seeker *x, const char *words, bool budget)
 {
     char *text = meg_pool_text(x->out->pool, "%s", x->ask->options ? x->ask->options : "");
     bool given = meg_options_drop(text, "budget");
+    bool fills = strstr(words, "recompute=segments") && x->ask->goal != MEG_GOAL_MEMORY;
     meg_options_drop(text, "goal");
-    budget = budget && x->ask->memory && (given || strstr(words, "recompute=segments"));
+    budget = budget && x->ask->memory && (given || fills);
     return meg_pool_text(x->out->pool, "%s goal=given budget=%" PRId64 " %s", text,
                          budget ? meg_search_limit(x->ask) : 0, words);
 }

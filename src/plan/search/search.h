@@ -51,7 +51,7 @@ typedef enum meg_standing {
 typedef struct meg_candidate {
     const char *words;      /* besides those that were given */
     int count;              /* of them */
-    double bound;           /* seconds that it takes at least */
+    double bound;           /* seconds that it takes at best, about */
     double seconds;         /* by replay; 0: not looked at */
     meg_replay_times times; /* of the rank that is busiest */
     int64_t bytes;          /* of the rank that needs most; 0: not looked at */
@@ -63,11 +63,12 @@ typedef struct meg_candidate {
 
 typedef struct meg_search {
     meg_pool *pool;
-    meg_candidate *list; /* by verdict, then by seconds or bound */
+    meg_goal goal;
+    meg_candidate *list; /* by verdict, then by the goal (seconds or bound; bytes) */
     int count, looked;    /* looked: those of the list that were replayed */
     double work;          /* that was done */
     double one;           /* seconds of one rank alone, as if it had the memory */
-    double bound;         /* the least of all shapes' bounds */
+    double bound;         /* of a step, were the kernels of one rank cut evenly and nothing else */
     int fewer;            /* ranks that would be quicker than all of them; 0: none that was tried */
     double fewer_seconds; /* of a step on them, which share the samples */
     bool fits; /* the first of the list is a plan; else it is the one that is nearest to fitting */
@@ -86,7 +87,7 @@ int meg_search_kind(const char *words);
 /* Every alternative, with its reason. */
 void meg_search_table(const meg_search *s, const meg_search_ask *ask, FILE *out);
 
-/* Why one of them is not chosen; of the ask only the memory counts. */
+/* Why one of them is not chosen, by the goal; of the ask only the memory counts. */
 void meg_search_reason(const meg_search *s, const meg_candidate *c, const meg_search_ask *ask,
                        FILE *out);
 
