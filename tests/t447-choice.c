@@ -134,6 +134,37 @@ static void test_least_memory(void **state)
 
 /* ---- what does not fit, what is no plan ---- */
 
+static const char SLOW[] = "nodes=2 ranks=1 cores=1 between=30us,20MB/s";
+
+/* Of all words that make a plan fit, those with which it is quickest; not the first ones. */
+static void test_quickest_saver(void **state)
+{
+    static const char *const saver[] = {"zero=1", "zero=3", "recompute=segments budget=%lld"};
+    (void)state;
+    for (int part = 95; part >= 60; part -= 5) {
+        question q = {"vgg11", VGG, "batch=16 momentum=0.9 replicas=2 stages=1 mesh=1 micro=1", SLOW, 2,
+                      0, MEG_GOAL_TIME};
+        answer *a = asked_for(&q, 1);
+        double least = INFINITY, found = INFINITY;
+        q.memory = figures_of(a, "", 0).bytes * part / 100;
+        drop(a);
+        a = asked(&q);
+        for (size_t i = 0; i < sizeof saver / sizeof *saver; i++) {
+            char words[64];
+            snprintf(words, sizeof words, saver[i], (long long)q.memory);
+            double seconds = seconds_of(a, words);
+            print_message("  %d %%: %.6f s with %s\n", part, seconds, words);
+            least = fmin(least, seconds);
+        }
+        for (int i = 0; i < a->found.count; i++)
+            if (a->found.list[i].verdict <= MEG_SLOWER)
+                found = fmin(found, a->found.list[i].seconds);
+        print_message("%d %% of the memory: %.6f s, of each way %.6f s\n", part, found, least);
+        if (found > least * (1 + 1e-9)) fail_msg("found %.6f s", found);
+        drop(a);
+    }
+}
+
 /* Of many ranks, too, the words themselves say what is wrong with them. */
 static void test_impossible(void **state)
 {
@@ -190,7 +221,7 @@ static void test_gap(void **state)
     static const double seconds[] = {0.9, 0.98, 1, 1.02};
     (void)state;
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
-        meg_candidate c = {.words = "", .why = "", .seconds = seconds[i], .verdict = MEG_BEST};
+        meg_candidate c = {.words = "", .why = "", .seconds = seconds[i], .bytes = 1, .verdict = MEG_BEST};
         meg_search s = {.list = &c, .count = 1, .bound = 1, .fits = true};
         answer a = {.found = s};
         char *text = told(&a);
@@ -206,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_micros),
         cmocka_unit_test(test_many_micros),
         cmocka_unit_test(test_least_memory),
+        cmocka_unit_test(test_quickest_saver),
         cmocka_unit_test(test_impossible),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_one),

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double ROUGH = 1.15; /* so good are estimates of seconds */
-
 /* Memory is judged here, not by the plan: it needs a budget where it fills what there is by itself. Without one it
  * takes as little as it can, which is right where that is the goal. */
 const char *meg_look_join(const meg_seeker *x, const char *words, bool budget)
@@ -162,6 +160,6 @@ const char *meg_look_both(const meg_seeker *x, const char *words, const char *mo
 bool meg_look_beyond(const meg_seeker *x, const meg_shape *s)
 {
     bool time = x->ask->goal != MEG_GOAL_MEMORY;
-    double least = x->ask->ranks > MEG_SEARCH_FEW ? s->estimate / ROUGH : s->bound;
+    double least = x->ask->ranks > MEG_SEARCH_FEW ? s->estimate / MEG_SEARCH_ROUGH : s->bound;
     return time && x->best >= 0 && least > x->out->list[x->best].seconds;
 }

@@ -10,6 +10,8 @@ enum {
     MEG_SEARCH_KINDS = 8, /* 1: cuts channels, 2: runs blocks again, 4: cuts weights over ranks */
 };
 
+static const double MEG_SEARCH_ROUGH = 1.15; /* so good are estimates of seconds */
+
 typedef struct meg_seeker {
     const meg_search_ask *ask;
     meg_search *out;

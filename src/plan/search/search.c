@@ -13,10 +13,6 @@ static const double AGAIN = 1.05; /* running blocks again costs a little more th
 static const double CLOSE = 1.25; /* while nothing fits, what may be a little more is looked at */
 static const double WORK = 4e5, WORK_MANY = 7e5; /* instructions; of many ranks */
 
-enum {
-    NEAREST = 8 /* so many plans that do not fit are looked at in full */
-};
-
 static const double SIMPLER = 1.03; /* so much slower may the plan with fewer words be */
 
 /* Words that a search may set. */
@@ -24,9 +20,14 @@ static const char *const FREE[] = {"replicas", "stages",    "chunks",    "schedu
                                    "assign",   "mesh",      "channels",  "wide",     "micro",
                                    "zero",     "recompute", "allreduce", "bucket",   "balance"};
 
-/* What saves memory, in the order in which it costs time. */
-static const char *const SAVERS[] = {"balance=memory", "zero=1", "zero=3", "recompute=segments",
+/* What saves memory. The last is for shapes that nothing else makes fit. */
+static const char *const SAVER[] = {"balance=memory", "zero=1", "zero=3", "recompute=segments",
                                      "zero=1 recompute=segments balance=memory"};
+
+enum {
+    SAVERS = sizeof SAVER / sizeof *SAVER,
+    NEAREST = 8 /* so many plans that do not fit are looked at in full */
+};
 
 bool meg_search_wanted(const char *options, int ranks)
 {
@@ -55,26 +56,47 @@ static int64_t limit_of(const meg_seeker *x, double times)
     return (int64_t)((double)x->ask->memory * times);
 }
 
-static size_t saver_number(const meg_shape *s)
+static int saver_number(const meg_shape *s)
 {
-    size_t i = 0;
-    while (i < sizeof SAVERS / sizeof *SAVERS && strcmp(SAVERS[i], s->saver) != 0)
+    int i = 0;
+    while (i < SAVERS && strcmp(SAVER[i], s->saver) != 0)
         i++;
     return i;
 }
 
-/* A shape that needs too much, with what saves memory: the first that fits. */
+static bool may_save(const meg_seeker *x, const meg_shape *s, int i)
+{
+    return meg_look_applies(s, SAVER[i]) && meg_look_free(x, SAVER[i]);
+}
+
+/* Of many ranks: the first way that fits, besides the one that was estimated to. */
+static int save_any(meg_seeker *x, const meg_shape *s, int at)
+{
+    for (int i = 0; i < SAVERS && !meg_look_enough(x, LOOKS); i++) {
+        if (!may_save(x, s, i) || saver_number(s) == i) continue;
+        if (meg_estimate_of(x->estimator, s, SAVER[i]).bytes > x->ask->memory) continue;
+        int tried = meg_look_try(x, s, meg_look_both(x, s->words, SAVER[i]));
+        if (has_fitting(x, tried)) return tried;
+    }
+    return at;
+}
+
+/* A shape that needs too much, with what saves memory: the best of the ways that fit. Ways that are far slower by
+ * estimates than one that fits are left out. */
 static int save_memory(meg_seeker *x, const meg_shape *s, int at)
 {
-    for (size_t i = 0; i < sizeof SAVERS / sizeof *SAVERS; i++) {
-        if (!meg_look_applies(s, SAVERS[i]) || !meg_look_free(x, SAVERS[i]) ||
-            meg_look_enough(x, LOOKS))
+    bool time = x->ask->goal != MEG_GOAL_MEMORY;
+    double quick = INFINITY;
+    if (x->ask->ranks > MEG_SEARCH_FEW) return save_any(x, s, at);
+    for (int i = 0; i < SAVERS && !meg_look_enough(x, LOOKS); i++) {
+        if (!may_save(x, s, i) || (i == SAVERS - 1 && has_fitting(x, at))) continue;
+        double seconds = meg_estimate_of(x->estimator, s, SAVER[i]).seconds;
+        if (time && seconds > quick * MEG_SEARCH_ROUGH) continue;
+        int tried = meg_look_try(x, s, meg_look_both(x, s->words, SAVER[i]));
+        if (meg_look_worth(x, &x->out->list[tried]) >= meg_look_worth(x, &x->out->list[at]))
             continue;
-        bool many = x->ask->ranks > MEG_SEARCH_FEW;
-        meg_estimate e = meg_estimate_of(x->estimator, s, SAVERS[i]);
-        if (many && (saver_number(s) == i || e.bytes > x->ask->memory)) continue;
-        int tried = meg_look_try(x, s, meg_look_both(x, s->words, SAVERS[i]));
-        if (has_fitting(x, tried)) return tried;
+        at = tried;
+        quick = seconds;
     }
     return at;
 }
@@ -85,20 +107,21 @@ static int save_memory(meg_seeker *x, const meg_shape *s, int at)
 static void estimate(meg_seeker *x, meg_shape *s)
 {
     meg_estimate e = meg_estimate_of(x->estimator, s, "");
-    bool found = x->ask->memory == 0 || e.bytes <= limit_of(x, MARGIN);
     s->estimate = e.seconds;
     s->about = e.bytes;
-    for (size_t i = 0; i < sizeof SAVERS / sizeof *SAVERS && *s->saver == 0 && !found; i++) {
-        if (!meg_look_applies(s, SAVERS[i]) || !meg_look_free(x, SAVERS[i])) continue;
-        e = meg_estimate_of(x->estimator, s, SAVERS[i]);
-        if (e.bytes < s->about) s->about = e.bytes;
-        if (e.bytes > limit_of(x, MARGIN)) continue;
-        s->estimate = e.seconds;
+    if (x->ask->memory == 0 || e.bytes <= limit_of(x, MARGIN)) return;
+    s->estimate = INFINITY;
+    for (int i = 0; i < SAVERS; i++) {
+        if (!may_save(x, s, i)) continue;
+        e = meg_estimate_of(x->estimator, s, SAVER[i]);
+        bool fits = e.bytes <= limit_of(x, MARGIN);
+        double seconds = strstr(SAVER[i], "recompute") ? e.seconds * AGAIN : e.seconds;
+        if (!fits && *s->saver == 0 && e.bytes < s->about) s->about = e.bytes;
+        if (!fits || seconds >= s->estimate) continue;
+        s->estimate = seconds;
         s->about = e.bytes;
-        s->saver = SAVERS[i];
+        s->saver = SAVER[i];
     }
-    if (!found && *s->saver == 0) s->estimate = INFINITY;
-    if (strstr(s->saver, "recompute")) s->estimate *= AGAIN;
 }
 
 /* Those that cannot fit come last, the smallest first. */
