@@ -311,6 +311,35 @@ static void test_norm(void **state)
     drop(a);
 }
 
+/* Also with words that were given, of batches that ranks do not divide, and of many ranks. */
+static void test_norm_given(void **state)
+{
+    static const struct {
+        const char *words, *norm, *pipeline;
+        int ranks;
+    } cases[] = {
+        {"batch=8 stages=2", "norm=4 would give", "schedule=1f1b micro=2", 2},
+        {"batch=8 stages=2 schedule=gpipe", "norm=4 would give", "micro=2", 4},
+        {"batch=8 micro=4", "norm=2 would give", "stages=4 schedule=1f1b", 4},
+        {"batch=30", "norm=6 would give", "stages=4 schedule=1f1b micro=5", 4},
+        {"batch=64", "would give", "schedule=1f1b micro=", 32},
+        {"batch=8 stages=1", NULL, NULL, 2},
+        {"batch=8 norm=8", NULL, NULL, 2},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        answer *a = asked_for(&(question){"resnet-cifar", "depth=8 width=4", cases[i].words, NODE,
+                                          cases[i].ranks, 0, MEG_GOAL_TIME}, meg_search_work(32));
+        const meg_candidate *told = NULL;
+        for (int k = 0; k < a->found.count; k++)
+            if (strstr(a->found.list[k].why, "would give")) told = &a->found.list[k];
+        if (!told != !cases[i].norm) fail_msg("%s: %s", cases[i].words, told ? told->why : "not told");
+        if (told && (!strstr(told->why, cases[i].norm) || !strstr(told->words, cases[i].pipeline)))
+            fail_msg("%s: %s: %s", cases[i].words, told->words, told->why);
+        drop(a);
+    }
+}
+
 /* On links this slow one rank is quicker than two. */
 static void test_fewer(void **state)
 {
@@ -334,6 +363,13 @@ static void test_fewer(void **state)
     a = asked(&q);
     assert_int_equal(a->found.fewer, 1);
     drop(a);
+    q.words = "batch=32"; /* of many, too */
+    q.ranks = 32;
+    q.machine = "nodes=32 ranks=1 cores=1 between=100ms,1MB/s";
+    a = asked_for(&q, meg_search_work(q.ranks));
+    best(a);
+    assert_int_equal(a->found.fewer, 1);
+    drop(a);
 }
 
 static void test_impossible(void **state)
@@ -353,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_cuts), cmocka_unit_test(test_drawn), cmocka_unit_test(test_keeps_what_was_given),
         cmocka_unit_test(test_simple_wins),    cmocka_unit_test(test_wanted),
         cmocka_unit_test(test_memory),         cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_norm_given),
         cmocka_unit_test(test_fewer),
         cmocka_unit_test(test_impossible),
     };

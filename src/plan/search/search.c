@@ -170,11 +170,12 @@ static void look_at_shapes(meg_seeker *x, const meg_shape *shape, int count, int
     for (int i = 0; i < count; i++) {
         const meg_shape *s = &shape[i];
         meg_standing standing = look_not(x, s);
+        bool many = x->ask->ranks > MEG_SEARCH_FEW;
         as[i] = -1;
         if (standing != MEG_BEST) {
             meg_candidate c = {.words = s->words,
                                .count = s->count,
-                               .bound = s->bound,
+                               .bound = many && standing == MEG_BEYOND ? s->estimate : s->bound,
                                .bytes = standing == MEG_TOO_LARGE ? (int64_t)expected(x, s) : 0,
                                .missing = (int64_t)expected(x, s) - x->ask->memory,
                                .why = standing == MEG_TOO_LARGE ? "about " : "",
@@ -182,8 +183,7 @@ static void look_at_shapes(meg_seeker *x, const meg_shape *shape, int count, int
             meg_look_add(x, &c);
             continue;
         }
-        bool saves = x->ask->ranks > MEG_SEARCH_FEW && *s->saver;
-        as[i] = meg_look_try(x, s, saves ? meg_look_both(x, s->words, s->saver) : s->words);
+        as[i] = meg_look_try(x, s, many && *s->saver ? meg_look_both(x, s->words, s->saver) : s->words);
         learn(x, s, &x->out->list[as[i]]);
         if (x->out->list[as[i]].verdict == MEG_TOO_LARGE) as[i] = save_memory(x, s, as[i]);
     }
@@ -191,11 +191,16 @@ static void look_at_shapes(meg_seeker *x, const meg_shape *shape, int count, int
 
 /* ---- the choice ---- */
 
-static void choose(meg_seeker *x)
+/* The best, or what is nearly as good with fewer words; -1: nothing fits. */
+static int choice(const meg_seeker *x)
 {
-    meg_search *s = x->out;
-    int best = x->best;
-    if (best < 0) return;
+    const meg_search *s = x->out;
+    int best = -1;
+    for (int i = 0; i < s->count; i++) {
+        double least = best < 0 ? INFINITY : meg_look_worth(x, &s->list[best]);
+        if (meg_look_worth(x, &s->list[i]) < least) best = i;
+    }
+    if (best < 0) return -1;
     double limit = meg_look_worth(x, &s->list[best]) * SIMPLER;
     for (int i = 0; i < s->count; i++) {
         const meg_candidate *c = &s->list[i], *b = &s->list[best];
@@ -203,7 +208,17 @@ static void choose(meg_seeker *x)
                        (c->count == b->count && meg_look_worth(x, c) < meg_look_worth(x, b));
         if (meg_look_worth(x, c) <= limit && simpler) best = i;
     }
-    s->list[best].verdict = MEG_BEST;
+    return best;
+}
+
+static void choose(meg_seeker *x)
+{
+    meg_search *s = x->out;
+    do
+        x->best = choice(x);
+    while (x->best >= 0 && !meg_look_confirm(x, &s->list[x->best]));
+    if (x->best < 0) return;
+    s->list[x->best].verdict = MEG_BEST;
     s->fits = true;
 }
 
@@ -216,7 +231,8 @@ static int compare(const meg_candidate *x, const meg_candidate *y, bool memory)
     double s = x->seconds > 0 ? x->seconds : x->bound, t = y->seconds > 0 ? y->seconds : y->bound;
     if (large) s = (double)x->missing, t = (double)y->missing;
     if (memory && x->verdict == MEG_SLOWER) s = (double)x->bytes, t = (double)y->bytes;
-    return s < t ? -1 : s > t;
+    if (s != t) return s < t ? -1 : 1;
+    return strcmp(x->words, y->words);
 }
 
 static int by_seconds(const void *a, const void *b)
@@ -309,57 +325,6 @@ static void look_at_nearest(meg_seeker *x)
     }
 }
 
-/* Seconds of a step on so many ranks; INFINITY: there is no such plan, or it does not fit. */
-static double seconds_of(meg_seeker *x, const char *words, int ranks)
-{
-    meg_search_ask ask = *x->ask;
-    meg_seeker y = {.ask = &ask, .out = x->out};
-    meg_candidate c = {.words = words};
-    ask.ranks = ranks;
-    meg_look(&y, &c);
-    return c.verdict == MEG_SLOWER ? c.seconds : INFINITY;
-}
-
-/* Micro-batches that batch norm over the whole batch forbids: what they would give. norm= is the user's. */
-static void look_at_norm(meg_seeker *x, const meg_plan_options *given)
-{
-    int ranks = x->ask->ranks;
-    bool asks = meg_graph_normalises(x->ask->graph) && given->norm == 0 && ranks > 1 &&
-                meg_look_free(x, "stages=1 schedule=auto micro=1 mesh=1");
-    if (!asks || ranks > MEG_SEARCH_FEW || given->batch % ranks ||
-        meg_options_has(x->ask->options, "norm"))
-        return;
-    const char *words = meg_pool_text(x->out->pool, "stages=%d schedule=1f1b micro=%d", ranks,
-                                      ranks);
-    int64_t norm = given->batch / ranks;
-    double seconds = seconds_of(x, meg_pool_text(x->out->pool, "%s norm=%" PRId64, words, norm),
-                                ranks);
-    if (isinf(seconds)) return;
-    meg_candidate c = {.words = words, .count = meg_look_count(words), .verdict = MEG_ILLEGAL};
-    c.why = meg_pool_text(x->out->pool,
-                          "micro-batches would split the batch that is normalised together; "
-                          "norm=%" PRId64 " would give %.4f s",
-                          norm, seconds);
-    meg_look_add(x, &c);
-}
-
-/* All ranks are used; where fewer that share the samples are quicker, or cheaper, that is said. */
-static void look_at_fewer(meg_seeker *x)
-{
-    meg_search *s = x->out;
-    bool cost = x->ask->goal == MEG_GOAL_COST;
-    bool few = x->ask->ranks <= MEG_SEARCH_FEW && !meg_options_has(x->ask->options, "replicas");
-    if (x->best < 0 || x->ask->goal == MEG_GOAL_MEMORY || !few) return;
-    double best = s->list[x->best].seconds * (cost ? x->ask->ranks : 1);
-    for (int ranks = x->ask->ranks / 2; ranks >= 1; ranks = ranks > 4 ? ranks / 4 : ranks / 2) {
-        double seconds = seconds_of(x, "", ranks);
-        if (seconds * (cost ? ranks : 1) >= best) continue;
-        best = seconds * (cost ? ranks : 1);
-        s->fewer = ranks;
-        s->fewer_seconds = seconds;
-    }
-}
-
 static int replayed(const meg_search *s)
 {
     int count = 0;
@@ -396,9 +361,9 @@ meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *o
     meg_refine_all(&x, shape, count, as);
     look_at_nearest(&x);
     if (replayed(out) == 0) look_at_given(&x);
-    look_at_norm(&x, &given);
-    look_at_fewer(&x);
     choose(&x);
+    meg_others_norm(&x, &given);
+    meg_others_fewer(&x);
     sort(out);
     out->looked = replayed(out);
     free(as);

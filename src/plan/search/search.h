@@ -70,7 +70,7 @@ typedef struct meg_search {
     double one;           /* seconds of one rank alone, as if it had the memory */
     double bound;         /* of a step, were the kernels of one rank cut evenly and nothing else */
     int fewer;            /* ranks that would be quicker than all of them; 0: none that was tried */
-    double fewer_seconds; /* of a step on them, which share the samples */
+    double fewer_seconds; /* of a step on them, with the given words alone */
     bool fits; /* the first of the list is a plan; else it is the one that is nearest to fitting */
 } meg_search;
 
