@@ -1,15 +1,16 @@
 /* The search for a plan: which words that were not given make a step quickest on a machine, within the memory
  * of its ranks. Pure: the same question, the same answer.
  *
- *     shapes      replicas x stages x mesh x micro-batches x schedule that use all ranks, each with a lower bound of
- *                 its seconds (shapes.c)
+ *     shapes      replicas x stages x mesh x micro-batches x schedule that use all ranks, each with what its
+ *                 seconds are at best (shapes.c)
  *     estimate    their seconds and bytes by closed forms, with words that save memory where they are needed
  *                 (estimate.c)
  *     look        in the order of the estimates, exactly: plans of all ranks, their bytes, a replay; where
  *                 they need too much memory, again with words that save some. Those whose bound is above the
  *                 best that was found are left out. Of many ranks one stands for those with the same stages (whole.h)
  *     refine      them, the best first, word by word: wide, channels, allreduce, bucket, recompute, balance, zero
- *     choose      of those within 3 % of the best, the one with the fewest words
+ *     choose      of those within 3 % of the best, the one with the fewest words; of many ranks, of those that
+ *                 every rank can hold (confirm.c)
  *
  * A word that was given is never changed, nor are batch, norm, optimizer and its words. What was rejected keeps its
  * reason.

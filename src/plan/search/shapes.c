@@ -1,7 +1,8 @@
 /* Shapes of plans: replicas x stages x mesh x micro-batches x schedule. See search.h.
  *
  * The bound of a shape: its share of the kernels' seconds of one rank, were they cut evenly, times how much
- * longer the schedule's timetable is than the work in it. Messages, and kernels that do not halve, only add.
+ * longer the schedule's timetable is than the work in it. Messages, and kernels that do not halve, only add; kernels
+ * that are quicker in parts (caches) take away, so it is a bound only about.
  */
 #include "graph/groups.h"
 #include "plan/schedule/schedule.h"
