@@ -78,7 +78,7 @@ typedef struct figures { /* of a plan */
 static inline figures figures_of(const answer *a, const char *words, int64_t limit)
 {
     meg_world world = {0, a->ask.ranks};
-    char text[1024];
+    char text[1280];
     meg_error e = {0};
     meg_whole whole;
     meg_replay r;

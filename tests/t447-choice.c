@@ -6,7 +6,8 @@
 static bool tried(const answer *a, const char *word)
 {
     for (int i = 0; i < a->found.count; i++)
-        if (a->found.list[i].verdict != MEG_ILLEGAL && strstr(a->found.list[i].words, word)) return true;
+        if (a->found.list[i].verdict != MEG_ILLEGAL && strstr(a->found.list[i].words, word))
+            return true;
     return false;
 }
 
@@ -111,7 +112,8 @@ static char *told(const answer *a)
 /* What costs time is tried, too, and not told to fill the memory that there is. Reasons are of bytes. */
 static void test_least_memory(void **state)
 {
-    static const char *const words[] = {"batch=8 momentum=0.9", "batch=8 momentum=0.9 stages=1 mesh=1"};
+    static const char *const words[] = {"batch=8 momentum=0.9",
+                                        "batch=8 momentum=0.9 stages=1 mesh=1"};
     (void)state;
     for (size_t i = 0; i < (SANITIZED ? 0 : sizeof words / sizeof *words); i++) {
         question q = {"vgg11", VGG, words[i], NODE, 2, (int64_t)1 << 32, MEG_GOAL_MEMORY};
@@ -124,7 +126,7 @@ static void test_least_memory(void **state)
         print_message("%s: %lld bytes, of everything %lld: %s\n", words[i], (long long)found,
                       (long long)least, a->found.list[0].words);
         assert_true(found <= least);
-        assert_true(tried(a, "zero=3") && tried(a, "recompute=segments"));
+        if (!tried(a, "zero=3") || !tried(a, "recompute=segments")) fail_msg("%s", told(a));
         char *text = told(a);
         if (!strstr(text, "memory") || strstr(text, "slower")) fail_msg("%s", text);
         free(text);
@@ -142,8 +144,9 @@ static void test_quickest_saver(void **state)
     static const char *const saver[] = {"zero=1", "zero=3", "recompute=segments"};
     (void)state;
     for (int part = 95; part >= 60; part -= 5) {
-        question q = {"vgg11", VGG, "batch=16 momentum=0.9 replicas=2 stages=1 mesh=1 micro=1", SLOW, 2,
-                      0, MEG_GOAL_TIME};
+        question q = {"vgg11",      VGG, "batch=16 momentum=0.9 replicas=2 stages=1 mesh=1 micro=1",
+                      SLOW,         2,   0,
+                      MEG_GOAL_TIME};
         answer *a = asked_for(&q, 1);
         double least = INFINITY, found = INFINITY;
         q.memory = figures_of(a, "", 0).bytes * part / 100;
@@ -161,6 +164,59 @@ static void test_quickest_saver(void **state)
                 found = fmin(found, a->found.list[i].seconds);
         print_message("%d %% of the memory: %.6f s, of each way %.6f s\n", part, found, least);
         if (found > least * (1 + 1e-9)) fail_msg("found %.6f s", found);
+        drop(a);
+    }
+}
+
+/* Of many ranks the bytes of most plans are estimates. A plan that fits to the byte is chosen, however far off they are. */
+static void test_nearest_fits(void **state)
+{
+    static const char words[] = "batch=32 stages=32 schedule=serial micro=32 chunks=1 zero=0 "
+                                "recompute=auto balance=compute bucket=16MiB";
+    static const char *const nets[][2] = {
+        {"gpt", "layers=34 width=16 heads=2 tokens=8 classes=64"},
+        {"gpt", "layers=34 width=64 heads=4 tokens=8 classes=8"},
+    };
+    (void)state;
+    for (size_t i = 0; i < (SANITIZED ? 1 : sizeof nets / sizeof *nets); i++) {
+        question q = {nets[i][0], nets[i][1], words, NODE, 32, 0, MEG_GOAL_TIME};
+        answer *a = asked(&q);
+        q.memory = figures_of(a, best(a)->words, 0).bytes;
+        print_message("%s: %s: %lld bytes\n", nets[i][1], best(a)->words, (long long)q.memory);
+        drop(a);
+        a = asked(&q);
+        if (!a->found.fits || best(a)->missing > 0) fail_msg("%s", told(a));
+        drop(a);
+        q.memory--;
+        a = asked(&q);
+        if (a->found.fits || a->found.list[0].missing < 1) fail_msg("%s", told(a));
+        drop(a);
+    }
+}
+
+/* What is chosen for many ranks, each of them can hold, though not each was looked at. */
+static void test_all_hold(void **state)
+{
+    static const char *const nets[][3] = {
+        {"cnn", "image=1x50x50 width=4", "batch=34 stages=1 mesh=1"},
+        {"cnn", "image=1x50x50 width=4", "batch=34 stages=1"},
+        {"unet", "image=3x48x48 width=4", "batch=34 stages=1 replicas=2"},
+        {"resnet-cifar", "depth=8 width=4", "batch=33 norm=1"},
+        {"gpt", "layers=4 width=16 heads=2 tokens=18 classes=64", "batch=34"},
+    };
+    (void)state;
+    for (size_t i = 0; i < (SANITIZED ? 1 : sizeof nets / sizeof *nets); i++) {
+        question q = {nets[i][0], nets[i][1], nets[i][2], NODE, 34, 0, MEG_GOAL_TIME};
+        answer *a = asked_for(&q, meg_search_work(q.ranks));
+        int64_t sketch = best(a)->bytes, need = figures_of(a, best(a)->words, 0).bytes;
+        print_message("%s %s: '%s': %lld bytes, of all ranks %lld\n", nets[i][0], nets[i][2],
+                      best(a)->words, (long long)sketch, (long long)need);
+        drop(a);
+        q.memory = need > sketch ? need - 1 : need;
+        a = asked_for(&q, meg_search_work(q.ranks));
+        if (a->found.fits && figures_of(a, best(a)->words, 0).bytes > q.memory)
+            fail_msg("%s", told(a));
+        if (!a->found.fits) assert_true(a->found.list[0].missing > 0);
         drop(a);
     }
 }
@@ -201,7 +257,8 @@ static void test_one(void **state)
     static const char *const recompute[] = {"recompute=auto", "recompute=none"};
     (void)state;
     for (size_t i = 0; i < 6; i++) {
-        answer *a = asked_for(&(question){models[i / 2], "", "batch=4", NODE, 2, 0, MEG_GOAL_TIME}, 1);
+        answer *a = asked_for(&(question){models[i / 2], "", "batch=4", NODE, 2, 0, MEG_GOAL_TIME},
+                              1);
         meg_plan *p = NULL;
         char words[64];
         snprintf(words, sizeof words, "batch=4 goal=given %s", recompute[i % 2]);
@@ -221,7 +278,8 @@ static void test_gap(void **state)
     static const double seconds[] = {0.9, 0.98, 1, 1.02};
     (void)state;
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
-        meg_candidate c = {.words = "", .why = "", .seconds = seconds[i], .bytes = 1, .verdict = MEG_BEST};
+        meg_candidate c = {
+            .words = "", .why = "", .seconds = seconds[i], .bytes = 1, .verdict = MEG_BEST};
         meg_search s = {.list = &c, .count = 1, .bound = 1, .fits = true};
         answer a = {.found = s};
         char *text = told(&a);
@@ -238,6 +296,8 @@ int main(void)
         cmocka_unit_test(test_many_micros),
         cmocka_unit_test(test_least_memory),
         cmocka_unit_test(test_quickest_saver),
+        cmocka_unit_test(test_nearest_fits),
+        cmocka_unit_test(test_all_hold),
         cmocka_unit_test(test_impossible),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_one),

@@ -1,6 +1,6 @@
 /* What a search may not choose, but says: fewer ranks, and norm=. Both within the given words, and a part of the work. */
-#include "plan/search/look.h"
 #include "base/option.h"
+#include "plan/search/look.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -25,8 +25,8 @@ static const char *const REFINEMENTS[] = {"recompute=none",
                                           "replications=4",
                                           "zero=1"};
 
-/* What saves memory and costs time, where memory is the goal. */
-static const char *const SMALLER[] = {"zero=3", "recompute=segments"};
+/* What saves memory and costs time, where memory is the goal. zero=3 and segments do not go together. */
+static const char *const SMALLER[] = {"zero=3", "recompute=segments", "zero=1 recompute=segments"};
 
 /* ---- where stages begin ---- */
 

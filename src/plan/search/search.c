@@ -11,6 +11,7 @@ static const double LOOKS = 0.7;  /* of the work is for shapes, the rest refines
 static const double MARGIN = 1.1; /* estimates of memory are that good, or so */
 static const double AGAIN = 1.05; /* running blocks again costs a little more than estimates say */
 static const double CLOSE = 1.25; /* while nothing fits, what may be a little more is looked at */
+static const double WRONG = 2;    /* times as much as there is, though it was to fit */
 static const double WORK = 4e5, WORK_MANY = 7e5; /* instructions; of many ranks */
 
 static const double SIMPLER = 1.03; /* so much slower may the plan with fewer words be */
@@ -20,13 +21,13 @@ static const char *const FREE[] = {"replicas", "stages",    "chunks",    "schedu
                                    "assign",   "mesh",      "channels",  "wide",     "micro",
                                    "zero",     "recompute", "allreduce", "bucket",   "balance"};
 
-/* What saves memory. The last is for shapes that nothing else makes fit. */
+/* What saves memory, about in the order in which it costs time. The last is for shapes that nothing else makes fit. */
 static const char *const SAVER[] = {"balance=memory", "zero=1", "zero=3", "recompute=segments",
-                                     "zero=1 recompute=segments balance=memory"};
+                                    "zero=1 recompute=segments balance=memory"};
 
 enum {
     SAVERS = sizeof SAVER / sizeof *SAVER,
-    NEAREST = 8 /* so many plans that do not fit are looked at in full */
+    NEAREST = 3 /* so many plans that do not fit by estimates are looked at */
 };
 
 bool meg_search_wanted(const char *options, int ranks)
@@ -69,9 +70,11 @@ static bool may_save(const meg_seeker *x, const meg_shape *s, int i)
     return meg_look_applies(s, SAVER[i]) && meg_look_free(x, SAVER[i]);
 }
 
-/* Of many ranks: the first way that fits, besides the one that was estimated to. */
+/* Of many ranks: the first way that fits, besides the one that was estimated to. Estimates that are far off say nothing
+ * of the others either. */
 static int save_any(meg_seeker *x, const meg_shape *s, int at)
 {
+    if (x->out->list[at].bytes > limit_of(x, WRONG)) return at;
     for (int i = 0; i < SAVERS && !meg_look_enough(x, LOOKS); i++) {
         if (!may_save(x, s, i) || saver_number(s) == i) continue;
         if (meg_estimate_of(x->estimator, s, SAVER[i]).bytes > x->ask->memory) continue;
@@ -103,7 +106,8 @@ static int save_memory(meg_seeker *x, const meg_shape *s, int at)
 
 /* ---- estimates ---- */
 
-/* With the words that save memory, if it takes some: the quickest of those that make it fit. */
+/* With the words that save memory, if it takes some: the quickest of those that make it fit (of many ranks, whose looks
+ * are dear, the first in the order of the table), or those that come nearest to it. */
 static void estimate(meg_seeker *x, meg_shape *s)
 {
     meg_estimate e = meg_estimate_of(x->estimator, s, "");
@@ -112,12 +116,12 @@ static void estimate(meg_seeker *x, meg_shape *s)
     if (x->ask->memory == 0 || e.bytes <= limit_of(x, MARGIN)) return;
     s->estimate = INFINITY;
     for (int i = 0; i < SAVERS; i++) {
-        if (!may_save(x, s, i)) continue;
+        bool again = strstr(SAVER[i], "recompute") != NULL, any = isfinite(s->estimate);
+        if (!may_save(x, s, i) || (any && x->ask->ranks > MEG_SEARCH_FEW)) continue;
         e = meg_estimate_of(x->estimator, s, SAVER[i]);
         bool fits = e.bytes <= limit_of(x, MARGIN);
-        double seconds = strstr(SAVER[i], "recompute") ? e.seconds * AGAIN : e.seconds;
-        if (!fits && *s->saver == 0 && e.bytes < s->about) s->about = e.bytes;
-        if (!fits || seconds >= s->estimate) continue;
+        double seconds = fits ? e.seconds * (again ? AGAIN : 1) : INFINITY;
+        if (fits || any ? seconds >= s->estimate : e.bytes >= s->about) continue;
         s->estimate = seconds;
         s->about = e.bytes;
         s->saver = SAVER[i];
@@ -164,26 +168,34 @@ static meg_standing look_not(const meg_seeker *x, const meg_shape *s)
     return meg_look_enough(x, LOOKS) ? MEG_UNSEEN : MEG_BEST;
 }
 
+/* Left out, and why. */
+static void leave(meg_seeker *x, const meg_shape *s, const char *words, meg_standing standing)
+{
+    bool large = standing == MEG_TOO_LARGE, many = x->ask->ranks > MEG_SEARCH_FEW;
+    meg_candidate c = {.words = words,
+                       .count = meg_look_count(words),
+                       .bound = many && standing == MEG_BEYOND ? s->estimate : s->bound,
+                       .bytes = large ? (int64_t)expected(x, s) : 0,
+                       .missing = (int64_t)expected(x, s) - x->ask->memory,
+                       .why = large ? "about " : "",
+                       .verdict = standing};
+    meg_look_add(x, &c);
+}
+
 /* In the order of the estimates. as[i]: the candidate that shape i became. */
 static void look_at_shapes(meg_seeker *x, const meg_shape *shape, int count, int *as)
 {
     for (int i = 0; i < count; i++) {
         const meg_shape *s = &shape[i];
+        bool saves = x->ask->ranks > MEG_SEARCH_FEW && *s->saver;
+        const char *words = saves ? meg_look_both(x, s->words, s->saver) : s->words;
         meg_standing standing = look_not(x, s);
-        bool many = x->ask->ranks > MEG_SEARCH_FEW;
         as[i] = -1;
         if (standing != MEG_BEST) {
-            meg_candidate c = {.words = s->words,
-                               .count = s->count,
-                               .bound = many && standing == MEG_BEYOND ? s->estimate : s->bound,
-                               .bytes = standing == MEG_TOO_LARGE ? (int64_t)expected(x, s) : 0,
-                               .missing = (int64_t)expected(x, s) - x->ask->memory,
-                               .why = standing == MEG_TOO_LARGE ? "about " : "",
-                               .verdict = standing};
-            meg_look_add(x, &c);
+            leave(x, s, words, standing);
             continue;
         }
-        as[i] = meg_look_try(x, s, many && *s->saver ? meg_look_both(x, s->words, s->saver) : s->words);
+        as[i] = meg_look_try(x, s, words);
         learn(x, s, &x->out->list[as[i]]);
         if (x->out->list[as[i]].verdict == MEG_TOO_LARGE) as[i] = save_memory(x, s, as[i]);
     }
@@ -311,18 +323,21 @@ static int nearest(const meg_search *s)
     return least;
 }
 
-/* Where nothing fits: what the plan that lacks least would take. Of many ranks that is an estimate: it may fit
+/* Where nothing fits: what the plan that lacks least would take. Of many ranks that is an estimate: the plan may fit
  * after all, or lack more than others. */
 static void look_at_nearest(meg_seeker *x)
 {
     meg_search *s = x->out;
-    x->last = true;
-    for (int i = 0; i < NEAREST && x->best < 0; i++) {
-        int at = nearest(s);
-        if (at < 0 || s->list[at].seconds > 0) return;
+    int at = nearest(s);
+    for (int i = 0; i < NEAREST && at >= 0 && *s->list[at].why && x->best < 0; i++) {
         meg_look(x, &s->list[at]);
         if (has_fitting(x, at)) x->best = at;
+        at = nearest(s);
     }
+    if (at < 0 || x->best >= 0) return;
+    x->last = true;
+    meg_look(x, &s->list[at]);
+    if (has_fitting(x, at)) x->best = at;
 }
 
 static int replayed(const meg_search *s)

@@ -65,7 +65,7 @@ typedef struct meg_candidate {
 typedef struct meg_search {
     meg_pool *pool;
     meg_goal goal;
-    meg_candidate *list; /* by verdict, then by the goal (seconds or bound; bytes) */
+    meg_candidate *list;  /* by verdict, then by the goal (seconds or bound; bytes) */
     int count, looked;    /* looked: those of the list that were replayed */
     double work;          /* that was done */
     double one;           /* seconds of one rank alone, as if it had the memory */
@@ -107,14 +107,14 @@ typedef struct meg_shape {
     int pipe, chunks, replicas, directions;
     const char *schedule; /* given or not; "": one stage has none */
     int64_t micro;
-    double samples; /* of a micro-batch, on a rank that has its layers whole */
+    double samples;      /* of a micro-batch, on a rank that has its layers whole */
     bool known;          /* the mesh is; one that was given only the plan can read */
     int parts[MEG_AXES]; /* of a mesh that is known */
     double longer;       /* than the work in it is the timetable */
     const int *frames;   /* (directions, stages) micro-batches in flight; NULL: 1 */
     double estimate;     /* seconds, roughly (estimate.h) */
     int64_t about;       /* bytes, roughly; 0: not known */
-    const char *saver;   /* words that it is taken to need to fit; "": none */
+    const char *saver;   /* words that it is taken to need to fit, or to come nearest; "": none */
 } meg_shape;
 
 /* Of a network whose step takes `one` seconds on one rank, by ascending bounds. *out is to be freed, its words are

@@ -42,7 +42,7 @@ typedef struct maker {
     double one;
     meg_plan_options given; /* what the words say, and the defaults */
     bool normalises;
-    int pieces; /* that stages are made of */
+    int pieces;               /* that stages are made of */
     int64_t *divisor, *micro; /* (divisors) of the batch, ascending; room for some of them */
     int divisors;
     meg_box sample;
