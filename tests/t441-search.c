@@ -2,103 +2,16 @@
  * says what does not fit, and on small instances finds what looking at everything finds.
  *
  * The domain of that last claim: up to 8 ranks; every shape (replicas, stages, mesh of pixels or channels, chunks,
- * schedule, 1, 2, 4, .. micro-batches) with every set of words of EXTRA, one value of each; and of given pipelines,
+ * schedule, all numbers of micro-batches) with every set of words of EXTRA, one value of each; and of given pipelines,
  * every cut into stages. Prices are the built-in
  * ones, the machines are described: the answer does not depend on the hour.
  */
-#include "device_help.h"
 #include "base/random.h"
 #include "graph/groups.h"
-#include "plan/search/search.h"
-#include "zoo/zoo.h"
+#include "search_help.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static const char NODE[] = "ranks=8 cores=8 inside=2us,4GB/s,cpu:1";
 static const char CLUSTER[] =
     "nodes=4 ranks=2 cores=2 inside=2us,4GB/s between=30us,120MB/s,all:120MB/s";
-
-typedef struct question {
-    const char *model, *model_words, *words, *machine;
-    int ranks;
-    int64_t memory;
-    meg_goal goal;
-} question;
-
-typedef struct answer {
-    meg_graph *graph;
-    meg_machine machine;
-    meg_search_ask ask;
-    meg_search found;
-    meg_status status;
-    meg_error error;
-} answer;
-
-/* With so much work, 0: any. */
-static answer *asked_for(const question *q, double work)
-{
-    answer *a = calloc(1, sizeof *a);
-    if (meg_zoo_build(&a->error, q->model, q->model_words, &a->graph) != MEG_OK ||
-        meg_machine_read(&a->error, "test", q->machine, &a->machine) != MEG_OK)
-        fail_msg("%s", a->error.message);
-    a->ask = (meg_search_ask){.graph = a->graph,
-                              .profile = &meg_profile_plain,
-                              .machine = &a->machine,
-                              .options = q->words,
-                              .ranks = q->ranks,
-                              .memory = q->memory,
-                              .goal = q->goal,
-                              .work = work};
-    a->status = meg_search_run(&a->ask, &a->error, &a->found);
-    return a;
-}
-
-static answer *asked(const question *q)
-{
-    return asked_for(q, 0);
-}
-
-static void drop(answer *a)
-{
-    meg_search_free(&a->found);
-    meg_graph_destroy(a->graph);
-    free(a);
-}
-
-static const meg_candidate *best(const answer *a)
-{
-    if (a->status != MEG_OK) fail_msg("%s: %s", a->ask.options, a->error.message);
-    assert_true(a->found.fits);
-    assert_int_equal(a->found.list[0].verdict, MEG_BEST);
-    return &a->found.list[0];
-}
-
-/* Exactly; INFINITY: it is no plan, or needs more than there is. */
-static double seconds_of(const answer *a, const char *words)
-{
-    meg_world world = {0, a->ask.ranks};
-    char text[1024];
-    meg_error e = {0};
-    meg_whole whole;
-    meg_replay r;
-    double seconds = INFINITY;
-    snprintf(text, sizeof text, "%s goal=given %s", a->ask.options, words);
-    meg_plan_input in = {a->ask.profile, &world, text, 0, NULL};
-    if (meg_whole_make(a->graph, &e, &in, &whole) != MEG_OK) return INFINITY;
-    bool fits = a->ask.memory == 0 || meg_whole_bytes(&whole) <= a->ask.memory;
-    if (fits && meg_whole_replay(&whole, &e, a->ask.machine, &r) == MEG_OK) {
-        seconds = r.seconds;
-        free(r.times);
-    }
-    meg_whole_free(&whole);
-    return seconds;
-}
 
 /* ---- everything ---- */
 
@@ -398,6 +311,34 @@ static void test_norm(void **state)
     drop(a);
 }
 
+/* Also with words that were given, of batches that ranks do not divide, and of many ranks. */
+static void test_norm_given(void **state)
+{
+    static const struct {
+        const char *words, *norm, *pipeline;
+        int ranks;
+    } cases[] = {
+        {"batch=8 stages=2", "norm=4 would give", "schedule=1f1b micro=2", 2},
+        {"batch=8 stages=2 schedule=gpipe", "norm=4 would give", "micro=2", 4},
+        {"batch=30", "norm=6 would give", "stages=4 schedule=1f1b micro=5", 4},
+        {"batch=64", "would give", "schedule=1f1b micro=", 32},
+        {"batch=8 stages=1", NULL, NULL, 2},
+        {"batch=8 norm=8", NULL, NULL, 2},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        answer *a = asked_for(&(question){"resnet-cifar", "depth=8 width=4", cases[i].words, NODE,
+                                          cases[i].ranks, 0, MEG_GOAL_TIME}, meg_search_work(32));
+        const meg_candidate *told = NULL;
+        for (int k = 0; k < a->found.count; k++)
+            if (strstr(a->found.list[k].why, "would give")) told = &a->found.list[k];
+        if (!told != !cases[i].norm) fail_msg("%s: %s", cases[i].words, told ? told->why : "not told");
+        if (told && (!strstr(told->why, cases[i].norm) || !strstr(told->words, cases[i].pipeline)))
+            fail_msg("%s: %s: %s", cases[i].words, told->words, told->why);
+        drop(a);
+    }
+}
+
 /* On links this slow one rank is quicker than two. */
 static void test_fewer(void **state)
 {
@@ -421,6 +362,13 @@ static void test_fewer(void **state)
     a = asked(&q);
     assert_int_equal(a->found.fewer, 1);
     drop(a);
+    q.words = "batch=32"; /* of many, too */
+    q.ranks = 32;
+    q.machine = "nodes=32 ranks=1 cores=1 between=100ms,1MB/s";
+    a = asked_for(&q, meg_search_work(q.ranks));
+    best(a);
+    assert_int_equal(a->found.fewer, 1);
+    drop(a);
 }
 
 static void test_impossible(void **state)
@@ -440,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_cuts), cmocka_unit_test(test_drawn), cmocka_unit_test(test_keeps_what_was_given),
         cmocka_unit_test(test_simple_wins),    cmocka_unit_test(test_wanted),
         cmocka_unit_test(test_memory),         cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_norm_given),
         cmocka_unit_test(test_fewer),
         cmocka_unit_test(test_impossible),
     };

@@ -7,23 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double ROUGH = 1.15; /* so good are estimates of seconds */
-
-/* The given words with more. Memory is judged here, not by the plan: it needs a budget where it fills what there
- * is by itself. */
+/* Memory is judged here, not by the plan: it needs a budget where it fills what there is by itself. Without one it
+ * takes as little as it can, which is right where that is the goal. */
 const char *meg_look_join(const meg_seeker *x, const char *words, bool budget)
 {
     char *text = meg_pool_text(x->out->pool, "%s", x->ask->options ? x->ask->options : "");
     bool given = meg_options_drop(text, "budget");
+    bool fills = strstr(words, "recompute=segments") && x->ask->goal != MEG_GOAL_MEMORY;
     meg_options_drop(text, "goal");
-    budget = budget && x->ask->memory && (given || strstr(words, "recompute=segments"));
+    budget = budget && x->ask->memory && (given || fills);
     return meg_pool_text(x->out->pool, "%s goal=given budget=%" PRId64 " %s", text,
                          budget ? meg_search_limit(x->ask) : 0, words);
-}
-
-static bool fits(const meg_seeker *x, const meg_candidate *c)
-{
-    return x->ask->memory == 0 || c->missing <= 0;
 }
 
 /* Does it have the mesh, the stages, ... that a word is about? */
@@ -35,7 +29,7 @@ bool meg_look_applies(const meg_shape *s, const char *more)
         if (strcmp(word, "wide") == 0 && !s->pixels) return false;
         if (strcmp(word, "channels") == 0 && !s->channels) return false;
         if (strcmp(word, "balance") == 0 && s->stages == 1) return false;
-        if (strcmp(word, "replications") == 0 && !strstr(s->words, "schedule=master")) return false;
+        if (strcmp(word, "replications") == 0 && strcmp(s->schedule, "master") != 0) return false;
         bool sums = strcmp(word, "allreduce") == 0 || strcmp(word, "bucket") == 0 ||
                     strcmp(word, "zero") == 0;
         if (sums && s->copies == 1) return false;
@@ -70,34 +64,49 @@ static meg_replay_times busiest(const meg_replay *r, int actors)
     return r->times[most];
 }
 
-/* Exactly: all ranks are planned and replayed; of many, one for those with the same stages. */
-void meg_look(meg_seeker *x, meg_candidate *c)
+/* Where no budget would do, as little as can be. */
+meg_status meg_look_plan(meg_seeker *x, const char *words, bool all, meg_whole *out)
 {
     const meg_search_ask *q = x->ask;
     meg_world world = {0, q->ranks};
-    meg_plan_input in = {q->profile, &world, meg_look_join(x, c->words, true), q->samples, NULL};
+    meg_plan_input in = {q->profile, &world, NULL, q->samples, NULL};
+    int64_t limit = x->last ? 0 : q->memory;
+    meg_status status = MEG_EBUDGET;
+    x->error = (meg_error){0};
+    for (int budget = 1; budget >= 0 && status == MEG_EBUDGET; budget--) {
+        in.options = meg_look_join(x, words, budget);
+        status = all ? meg_whole_make(q->graph, &x->error, &in, out)
+                     : meg_whole_sketch(q->graph, &x->error, &in, limit, out);
+    }
+    return status;
+}
+
+bool meg_look_judge(const meg_seeker *x, const meg_whole *whole, meg_candidate *c)
+{
+    const meg_search_ask *q = x->ask;
+    c->bytes = meg_whole_bytes(whole);
+    c->missing = c->bytes - q->memory;
+    if (q->limit) c->missing = meg_whole_missing(whole, q->limit, &c->tightest);
+    bool fits = q->memory == 0 || c->missing <= 0;
+    c->verdict = fits ? MEG_SLOWER : MEG_TOO_LARGE;
+    return fits;
+}
+
+/* Exactly: all ranks are planned and replayed; of many, one for those with the same stages. */
+void meg_look(meg_seeker *x, meg_candidate *c)
+{
     meg_whole whole;
     meg_replay r;
-    x->out->looked++;
-    x->out->work += q->graph->nodes; /* what is refused costs something, too */
+    x->out->work += x->ask->graph->nodes; /* what is refused costs something, too */
     c->verdict = MEG_ILLEGAL;
     c->why = "";
-    x->error = (meg_error){0};
-    int64_t limit = x->last ? 0 : q->memory;
-    meg_status status = meg_whole_sketch(q->graph, &x->error, &in, limit, &whole);
-    if (status == MEG_EBUDGET) { /* then as little as can be */
-        in.options = meg_look_join(x, c->words, false);
-        status = meg_whole_sketch(q->graph, &x->error, &in, limit, &whole);
-    }
+    meg_status status = meg_look_plan(x, c->words, false, &whole);
     if (status == MEG_OK) {
         x->out->work += whole.work;
-        c->bytes = meg_whole_bytes(&whole);
-        c->missing = c->bytes - q->memory;
-        if (q->limit) c->missing = meg_whole_missing(&whole, q->limit, &c->tightest);
-        c->verdict = fits(x, c) ? MEG_SLOWER : MEG_TOO_LARGE;
-        if (!fits(x, c) && !x->last) status = MEG_EBUDGET; /* how long it would take, nobody asks */
+        bool fits = meg_look_judge(x, &whole, c);
+        if (!fits && !x->last) status = MEG_EBUDGET; /* how long it would take, nobody asks */
         else if (x->out->work += whole.replay,
-                 meg_whole_replay(&whole, &x->error, q->machine, &r) == MEG_OK) {
+                 meg_whole_replay(&whole, &x->error, x->ask->machine, &r) == MEG_OK) {
             c->seconds = r.seconds;
             c->times = busiest(&r, whole.actors);
             free(r.times);
@@ -162,6 +171,6 @@ const char *meg_look_both(const meg_seeker *x, const char *words, const char *mo
 bool meg_look_beyond(const meg_seeker *x, const meg_shape *s)
 {
     bool time = x->ask->goal != MEG_GOAL_MEMORY;
-    double least = x->ask->ranks > MEG_SEARCH_FEW ? s->estimate / ROUGH : s->bound;
+    double least = x->ask->ranks > MEG_SEARCH_FEW ? s->estimate / MEG_SEARCH_ROUGH : s->bound;
     return time && x->best >= 0 && least > x->out->list[x->best].seconds;
 }

@@ -10,6 +10,8 @@ enum {
     MEG_SEARCH_KINDS = 8, /* 1: cuts channels, 2: runs blocks again, 4: cuts weights over ranks */
 };
 
+static const double MEG_SEARCH_ROUGH = 1.15; /* so good are estimates of seconds */
+
 typedef struct meg_seeker {
     const meg_search_ask *ask;
     meg_search *out;
@@ -36,6 +38,12 @@ bool meg_look_free(const meg_seeker *x, const char *words);
 /* Exactly: all ranks are planned and replayed; of many, one for those with the same stages. */
 void meg_look(meg_seeker *x, meg_candidate *c);
 
+/* The plans of all ranks, or, of many, of those that stand for them. */
+meg_status meg_look_plan(meg_seeker *x, const char *words, bool all, meg_whole *out);
+
+/* What its ranks need, and whether that fits. */
+bool meg_look_judge(const meg_seeker *x, const meg_whole *whole, meg_candidate *c);
+
 int meg_look_add(meg_seeker *x, const meg_candidate *c);
 
 /* Looks at words and adds them; those that were tried are not tried again. Their candidate. */
@@ -49,6 +57,13 @@ bool meg_look_enough(const meg_seeker *x, double share);
 
 /* Not even its bound is as quick as the best; of many ranks, not even its estimate. */
 bool meg_look_beyond(const meg_seeker *x, const meg_shape *s);
+
+/* Are all ranks of a choice as well off as those that were looked at? If not, it is none any more (confirm.c). */
+bool meg_look_confirm(meg_seeker *x, meg_candidate *c);
+
+/* Not chosen, but said: what norm= would give, whether fewer ranks would be quicker (others.c). */
+void meg_others_norm(meg_seeker *x, const meg_plan_options *given);
+void meg_others_fewer(meg_seeker *x);
 
 /* Better words for the best shapes (refine.c). as: (count) the candidate that each became; -1: none. */
 void meg_refine_all(meg_seeker *x, const meg_shape *shape, int count, const int *as);

@@ -25,6 +25,9 @@ static const char *const REFINEMENTS[] = {"recompute=none",
                                           "replications=4",
                                           "zero=1"};
 
+/* What saves memory and costs time, where memory is the goal. zero=3 and segments do not go together. */
+static const char *const SMALLER[] = {"zero=3", "recompute=segments", "zero=1 recompute=segments"};
+
 /* ---- where stages begin ---- */
 
 /* The blocks of the network, if nobody has said of what stages are made; NULL: they cannot be named. */
@@ -155,19 +158,28 @@ static int refine_mesh(meg_seeker *x, const meg_shape *s, int at)
 
 /* ---- words ---- */
 
+/* The next words to try; NULL: those were all. */
+static const char *refinement(const meg_seeker *x, size_t i)
+{
+    size_t count = sizeof REFINEMENTS / sizeof *REFINEMENTS;
+    bool memory = x->ask->goal == MEG_GOAL_MEMORY;
+    if (i < count) return REFINEMENTS[i];
+    return memory && i - count < sizeof SMALLER / sizeof *SMALLER ? SMALLER[i - count] : NULL;
+}
+
 /* Word by word, keeping what helps, until nothing does. */
 static int refine(meg_seeker *x, const meg_shape *s, int at)
 {
     for (bool better = true; better;) {
         better = false;
-        for (size_t i = 0; i < sizeof REFINEMENTS / sizeof *REFINEMENTS; i++) {
+        const char *more;
+        for (size_t i = 0; (more = refinement(x, i)); i++) {
             const char *words = x->out->list[at].words;
             bool slow = x->ask->ranks > MEG_SEARCH_FEW && x->ask->graph->nodes > DEEP &&
-                        strncmp(REFINEMENTS[i], "wide", 4) == 0;
-            if (slow || !meg_look_applies(s, REFINEMENTS[i]) || !meg_look_free(x, REFINEMENTS[i]))
-                continue;
+                        strncmp(more, "wide", 4) == 0;
+            if (slow || !meg_look_applies(s, more) || !meg_look_free(x, more)) continue;
             if (meg_look_enough(x, 1)) return at;
-            int tried = meg_look_try(x, s, meg_look_both(x, words, REFINEMENTS[i]));
+            int tried = meg_look_try(x, s, meg_look_both(x, words, more));
             if (meg_look_worth(x, &x->out->list[tried]) >= meg_look_worth(x, &x->out->list[at]))
                 continue;
             at = tried;

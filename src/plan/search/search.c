@@ -11,6 +11,7 @@ static const double LOOKS = 0.7;  /* of the work is for shapes, the rest refines
 static const double MARGIN = 1.1; /* estimates of memory are that good, or so */
 static const double AGAIN = 1.05; /* running blocks again costs a little more than estimates say */
 static const double CLOSE = 1.25; /* while nothing fits, what may be a little more is looked at */
+static const double WRONG = 2;    /* times as much as there is, though it was to fit */
 static const double WORK = 4e5, WORK_MANY = 7e5; /* instructions; of many ranks */
 
 static const double SIMPLER = 1.03; /* so much slower may the plan with fewer words be */
@@ -20,9 +21,14 @@ static const char *const FREE[] = {"replicas", "stages",    "chunks",    "schedu
                                    "assign",   "mesh",      "channels",  "wide",     "micro",
                                    "zero",     "recompute", "allreduce", "bucket",   "balance"};
 
-/* What saves memory, in the order in which it costs time. */
-static const char *const SAVERS[] = {"balance=memory", "zero=1", "zero=3", "recompute=segments",
-                                     "zero=1 recompute=segments balance=memory"};
+/* What saves memory, about in the order in which it costs time. The last is for shapes that nothing else makes fit. */
+static const char *const SAVER[] = {"balance=memory", "zero=1", "zero=3", "recompute=segments",
+                                    "zero=1 recompute=segments balance=memory"};
+
+enum {
+    SAVERS = sizeof SAVER / sizeof *SAVER,
+    NEAREST = 3 /* so many plans that do not fit by estimates are looked at */
+};
 
 bool meg_search_wanted(const char *options, int ranks)
 {
@@ -51,50 +57,75 @@ static int64_t limit_of(const meg_seeker *x, double times)
     return (int64_t)((double)x->ask->memory * times);
 }
 
-static size_t saver_number(const meg_shape *s)
+static int saver_number(const meg_shape *s)
 {
-    size_t i = 0;
-    while (i < sizeof SAVERS / sizeof *SAVERS && strcmp(SAVERS[i], s->saver) != 0)
+    int i = 0;
+    while (i < SAVERS && strcmp(SAVER[i], s->saver) != 0)
         i++;
     return i;
 }
 
-/* A shape that needs too much, with what saves memory: the first that fits. */
+static bool may_save(const meg_seeker *x, const meg_shape *s, int i)
+{
+    return meg_look_applies(s, SAVER[i]) && meg_look_free(x, SAVER[i]);
+}
+
+/* Of many ranks: the first way that fits, besides the one that was estimated to. Estimates that are far off say nothing
+ * of the others either. */
+static int save_any(meg_seeker *x, const meg_shape *s, int at)
+{
+    if (x->out->list[at].bytes > limit_of(x, WRONG)) return at;
+    for (int i = 0; i < SAVERS && !meg_look_enough(x, LOOKS); i++) {
+        if (!may_save(x, s, i) || saver_number(s) == i) continue;
+        if (meg_estimate_of(x->estimator, s, SAVER[i]).bytes > x->ask->memory) continue;
+        int tried = meg_look_try(x, s, meg_look_both(x, s->words, SAVER[i]));
+        if (has_fitting(x, tried)) return tried;
+    }
+    return at;
+}
+
+/* A shape that needs too much, with what saves memory: the best of the ways that fit. Ways that are far slower by
+ * estimates than one that fits are left out. */
 static int save_memory(meg_seeker *x, const meg_shape *s, int at)
 {
-    for (size_t i = 0; i < sizeof SAVERS / sizeof *SAVERS; i++) {
-        if (!meg_look_applies(s, SAVERS[i]) || !meg_look_free(x, SAVERS[i]) ||
-            meg_look_enough(x, LOOKS))
+    bool time = x->ask->goal != MEG_GOAL_MEMORY;
+    double quick = INFINITY;
+    if (x->ask->ranks > MEG_SEARCH_FEW) return save_any(x, s, at);
+    for (int i = 0; i < SAVERS && !meg_look_enough(x, LOOKS); i++) {
+        if (!may_save(x, s, i) || (i == SAVERS - 1 && has_fitting(x, at))) continue;
+        double seconds = meg_estimate_of(x->estimator, s, SAVER[i]).seconds;
+        if (time && seconds > quick * MEG_SEARCH_ROUGH) continue;
+        int tried = meg_look_try(x, s, meg_look_both(x, s->words, SAVER[i]));
+        if (meg_look_worth(x, &x->out->list[tried]) >= meg_look_worth(x, &x->out->list[at]))
             continue;
-        bool many = x->ask->ranks > MEG_SEARCH_FEW;
-        meg_estimate e = meg_estimate_of(x->estimator, s, SAVERS[i]);
-        if (many && (saver_number(s) == i || e.bytes > x->ask->memory)) continue;
-        int tried = meg_look_try(x, s, meg_look_both(x, s->words, SAVERS[i]));
-        if (has_fitting(x, tried)) return tried;
+        at = tried;
+        quick = seconds;
     }
     return at;
 }
 
 /* ---- estimates ---- */
 
-/* With the words that save memory, if it takes some: the quickest of those that make it fit. */
+/* With the words that save memory, if it takes some: the quickest of those that make it fit (of many ranks, whose looks
+ * are dear, the first in the order of the table), or those that come nearest to it. */
 static void estimate(meg_seeker *x, meg_shape *s)
 {
     meg_estimate e = meg_estimate_of(x->estimator, s, "");
-    bool found = x->ask->memory == 0 || e.bytes <= limit_of(x, MARGIN);
     s->estimate = e.seconds;
     s->about = e.bytes;
-    for (size_t i = 0; i < sizeof SAVERS / sizeof *SAVERS && *s->saver == 0 && !found; i++) {
-        if (!meg_look_applies(s, SAVERS[i]) || !meg_look_free(x, SAVERS[i])) continue;
-        e = meg_estimate_of(x->estimator, s, SAVERS[i]);
-        if (e.bytes < s->about) s->about = e.bytes;
-        if (e.bytes > limit_of(x, MARGIN)) continue;
-        s->estimate = e.seconds;
+    if (x->ask->memory == 0 || e.bytes <= limit_of(x, MARGIN)) return;
+    s->estimate = INFINITY;
+    for (int i = 0; i < SAVERS; i++) {
+        bool again = strstr(SAVER[i], "recompute") != NULL, any = isfinite(s->estimate);
+        if (!may_save(x, s, i) || (any && x->ask->ranks > MEG_SEARCH_FEW)) continue;
+        e = meg_estimate_of(x->estimator, s, SAVER[i]);
+        bool fits = e.bytes <= limit_of(x, MARGIN);
+        double seconds = fits ? e.seconds * (again ? AGAIN : 1) : INFINITY;
+        if (fits || any ? seconds >= s->estimate : e.bytes >= s->about) continue;
+        s->estimate = seconds;
         s->about = e.bytes;
-        s->saver = SAVERS[i];
+        s->saver = SAVER[i];
     }
-    if (!found && *s->saver == 0) s->estimate = INFINITY;
-    if (strstr(s->saver, "recompute")) s->estimate *= AGAIN;
 }
 
 /* Those that cannot fit come last, the smallest first. */
@@ -137,26 +168,34 @@ static meg_standing look_not(const meg_seeker *x, const meg_shape *s)
     return meg_look_enough(x, LOOKS) ? MEG_UNSEEN : MEG_BEST;
 }
 
+/* Left out, and why. */
+static void leave(meg_seeker *x, const meg_shape *s, const char *words, meg_standing standing)
+{
+    bool large = standing == MEG_TOO_LARGE, many = x->ask->ranks > MEG_SEARCH_FEW;
+    meg_candidate c = {.words = words,
+                       .count = meg_look_count(words),
+                       .bound = many && standing == MEG_BEYOND ? s->estimate : s->bound,
+                       .bytes = large ? (int64_t)expected(x, s) : 0,
+                       .missing = (int64_t)expected(x, s) - x->ask->memory,
+                       .why = large ? "about " : "",
+                       .verdict = standing};
+    meg_look_add(x, &c);
+}
+
 /* In the order of the estimates. as[i]: the candidate that shape i became. */
 static void look_at_shapes(meg_seeker *x, const meg_shape *shape, int count, int *as)
 {
     for (int i = 0; i < count; i++) {
         const meg_shape *s = &shape[i];
+        bool saves = x->ask->ranks > MEG_SEARCH_FEW && *s->saver;
+        const char *words = saves ? meg_look_both(x, s->words, s->saver) : s->words;
         meg_standing standing = look_not(x, s);
         as[i] = -1;
         if (standing != MEG_BEST) {
-            meg_candidate c = {.words = s->words,
-                               .count = s->count,
-                               .bound = s->bound,
-                               .bytes = standing == MEG_TOO_LARGE ? (int64_t)expected(x, s) : 0,
-                               .missing = (int64_t)expected(x, s) - x->ask->memory,
-                               .why = standing == MEG_TOO_LARGE ? "about " : "",
-                               .verdict = standing};
-            meg_look_add(x, &c);
+            leave(x, s, words, standing);
             continue;
         }
-        bool saves = x->ask->ranks > MEG_SEARCH_FEW && *s->saver;
-        as[i] = meg_look_try(x, s, saves ? meg_look_both(x, s->words, s->saver) : s->words);
+        as[i] = meg_look_try(x, s, words);
         learn(x, s, &x->out->list[as[i]]);
         if (x->out->list[as[i]].verdict == MEG_TOO_LARGE) as[i] = save_memory(x, s, as[i]);
     }
@@ -164,11 +203,16 @@ static void look_at_shapes(meg_seeker *x, const meg_shape *shape, int count, int
 
 /* ---- the choice ---- */
 
-static void choose(meg_seeker *x)
+/* The best, or what is nearly as good with fewer words; -1: nothing fits. */
+static int choice(const meg_seeker *x)
 {
-    meg_search *s = x->out;
-    int best = x->best;
-    if (best < 0) return;
+    const meg_search *s = x->out;
+    int best = -1;
+    for (int i = 0; i < s->count; i++) {
+        double least = best < 0 ? INFINITY : meg_look_worth(x, &s->list[best]);
+        if (meg_look_worth(x, &s->list[i]) < least) best = i;
+    }
+    if (best < 0) return -1;
     double limit = meg_look_worth(x, &s->list[best]) * SIMPLER;
     for (int i = 0; i < s->count; i++) {
         const meg_candidate *c = &s->list[i], *b = &s->list[best];
@@ -176,17 +220,48 @@ static void choose(meg_seeker *x)
                        (c->count == b->count && meg_look_worth(x, c) < meg_look_worth(x, b));
         if (meg_look_worth(x, c) <= limit && simpler) best = i;
     }
-    s->list[best].verdict = MEG_BEST;
+    return best;
+}
+
+static void choose(meg_seeker *x)
+{
+    meg_search *s = x->out;
+    do
+        x->best = choice(x);
+    while (x->best >= 0 && !meg_look_confirm(x, &s->list[x->best]));
+    if (x->best < 0) return;
+    s->list[x->best].verdict = MEG_BEST;
     s->fits = true;
 }
 
-static int by_verdict(const void *a, const void *b)
+/* Of those that are too large, what is known comes before estimates. */
+static int compare(const meg_candidate *x, const meg_candidate *y, bool memory)
 {
-    const meg_candidate *x = a, *y = b;
+    bool large = x->verdict == MEG_TOO_LARGE;
     if (x->verdict != y->verdict) return x->verdict < y->verdict ? -1 : 1;
+    if (large && (x->seconds > 0) != (y->seconds > 0)) return x->seconds > 0 ? -1 : 1;
     double s = x->seconds > 0 ? x->seconds : x->bound, t = y->seconds > 0 ? y->seconds : y->bound;
-    if (x->verdict == MEG_TOO_LARGE) s = (double)x->missing, t = (double)y->missing;
-    return s < t ? -1 : s > t;
+    if (large) s = (double)x->missing, t = (double)y->missing;
+    if (memory && x->verdict == MEG_SLOWER) s = (double)x->bytes, t = (double)y->bytes;
+    if (s != t) return s < t ? -1 : 1;
+    return strcmp(x->words, y->words);
+}
+
+static int by_seconds(const void *a, const void *b)
+{
+    return compare(a, b, false);
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return compare(a, b, true);
+}
+
+static void sort(meg_search *s)
+{
+    if (s->count == 0) return;
+    qsort(s->list, (size_t)s->count, sizeof *s->list,
+          s->goal == MEG_GOAL_MEMORY ? by_bytes : by_seconds);
 }
 
 /* ---- all of it ---- */
@@ -203,16 +278,27 @@ static char *words_of_one(const meg_seeker *x)
     return text;
 }
 
-/* The options as given, and the seconds of one rank that has the whole step. */
+/* Keeps the seconds of one rank if they are fewer. */
+static meg_status time_one(meg_seeker *x, meg_error *e, const char *text)
+{
+    meg_search *s = x->out;
+    meg_plan *p = NULL;
+    MEG_TRY(e, meg_plan_make(x->ask->graph, e, x->ask->profile, text, 0, &p));
+    if (s->one == 0 || p->seconds < s->one) s->one = p->seconds;
+    meg_plan_destroy(p);
+    return MEG_OK;
+}
+
+/* The options as given, and the seconds of one rank that has the whole step, with what is quicker: values that are made
+ * again or values that are kept. */
 static meg_status look_at_one(meg_seeker *x, meg_error *e, meg_plan_options *given)
 {
     static const char *const step[] = {"batch", "norm", "recompute"};
     const meg_search_ask *q = x->ask;
     char *text = words_of_one(x);
-    meg_plan *p = NULL;
-    MEG_TRY(e, meg_plan_make(q->graph, e, q->profile, text, 0, &p));
-    x->out->one = p->seconds;
-    meg_plan_destroy(p);
+    MEG_TRY(e, time_one(x, e, text));
+    if (meg_look_free(x, "recompute=none"))
+        MEG_TRY(e, time_one(x, e, meg_pool_text(x->out->pool, "%s recompute=none", text)));
     for (size_t i = 0; i < sizeof step / sizeof *step; i++)
         meg_options_drop(text, step[i]);
     text = meg_pool_text(x->out->pool, "%s batch=2 micro=2 norm=1", text);
@@ -227,75 +313,47 @@ static void look_at_given(meg_seeker *x)
     meg_look_try(x, &same, "");
 }
 
-/* Where nothing fits: what the plan that lacks least would take. */
+static int nearest(const meg_search *s)
+{
+    int least = -1;
+    for (int i = 0; i < s->count; i++)
+        if (s->list[i].verdict == MEG_TOO_LARGE &&
+            (least < 0 || s->list[i].missing < s->list[least].missing))
+            least = i;
+    return least;
+}
+
+/* Where nothing fits: what the plan that lacks least would take. Of many ranks that is an estimate: the plan may fit
+ * after all, or lack more than others. */
 static void look_at_nearest(meg_seeker *x)
 {
-    meg_candidate *c = x->out->list;
-    if (x->out->count == 0 || c->verdict != MEG_TOO_LARGE) return;
-    x->last = true;
-    meg_look(x, c);
-}
-
-/* Seconds of a step on so many ranks; INFINITY: there is no such plan, or it does not fit. */
-static double seconds_of(meg_seeker *x, const char *words, int ranks)
-{
-    meg_search_ask ask = *x->ask;
-    meg_seeker y = {.ask = &ask, .out = x->out};
-    meg_candidate c = {.words = words};
-    ask.ranks = ranks;
-    meg_look(&y, &c);
-    return c.verdict == MEG_SLOWER ? c.seconds : INFINITY;
-}
-
-/* Micro-batches that batch norm over the whole batch forbids: what they would give. norm= is the user's. */
-static void look_at_norm(meg_seeker *x, const meg_plan_options *given)
-{
-    int ranks = x->ask->ranks;
-    bool asks = meg_graph_normalises(x->ask->graph) && given->norm == 0 && ranks > 1 &&
-                meg_look_free(x, "stages=1 schedule=auto micro=1 mesh=1");
-    if (!asks || ranks > MEG_SEARCH_FEW || given->batch % ranks ||
-        meg_options_has(x->ask->options, "norm"))
-        return;
-    const char *words = meg_pool_text(x->out->pool, "stages=%d schedule=1f1b micro=%d", ranks,
-                                      ranks);
-    int64_t norm = given->batch / ranks;
-    double seconds = seconds_of(x, meg_pool_text(x->out->pool, "%s norm=%" PRId64, words, norm),
-                                ranks);
-    if (isinf(seconds)) return;
-    meg_candidate c = {.words = words, .count = meg_look_count(words), .verdict = MEG_ILLEGAL};
-    c.why = meg_pool_text(x->out->pool,
-                          "micro-batches would split the batch that is normalised together; "
-                          "norm=%" PRId64 " would give %.4f s",
-                          norm, seconds);
-    meg_look_add(x, &c);
-}
-
-/* All ranks are used; where fewer that share the samples are quicker, or cheaper, that is said. */
-static void look_at_fewer(meg_seeker *x)
-{
     meg_search *s = x->out;
-    bool cost = x->ask->goal == MEG_GOAL_COST;
-    bool few = x->ask->ranks <= MEG_SEARCH_FEW && !meg_options_has(x->ask->options, "replicas");
-    if (x->best < 0 || x->ask->goal == MEG_GOAL_MEMORY || !few) return;
-    double best = s->list[x->best].seconds * (cost ? x->ask->ranks : 1);
-    for (int ranks = x->ask->ranks / 2; ranks >= 1; ranks = ranks > 4 ? ranks / 4 : ranks / 2) {
-        double seconds = seconds_of(x, "", ranks);
-        if (seconds * (cost ? ranks : 1) >= best) continue;
-        best = seconds * (cost ? ranks : 1);
-        s->fewer = ranks;
-        s->fewer_seconds = seconds;
+    int at = nearest(s);
+    for (int i = 0; i < NEAREST && at >= 0 && *s->list[at].why && x->best < 0; i++) {
+        meg_look(x, &s->list[at]);
+        if (has_fitting(x, at)) x->best = at;
+        at = nearest(s);
     }
+    if (at < 0 || x->best >= 0) return;
+    x->last = true;
+    meg_look(x, &s->list[at]);
+    if (has_fitting(x, at)) x->best = at;
+}
+
+static int replayed(const meg_search *s)
+{
+    int count = 0;
+    for (int i = 0; i < s->count; i++)
+        count += s->list[i].seconds > 0;
+    return count;
 }
 
 /* What the given words themselves say, where no others do either. */
-static meg_status say_impossible(const meg_seeker *x, meg_error *e)
+static meg_status say_impossible(const meg_search *s, meg_error *e)
 {
-    const meg_search *s = x->out;
     const char *why = "";
-    for (int i = 0; i < s->count; i++) {
-        if (s->list[i].verdict != MEG_ILLEGAL && s->list[i].bytes) return MEG_OK;
+    for (int i = 0; i < s->count; i++)
         if (!*s->list[i].words) why = s->list[i].why;
-    }
     return meg_fail(e, MEG_EARG, "%s", why);
 }
 
@@ -304,7 +362,7 @@ meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *o
     meg_seeker x = {.ask = ask, .out = out, .best = -1};
     meg_plan_options given;
     meg_shape *shape = NULL;
-    *out = (meg_search){.pool = meg_pool_new()};
+    *out = (meg_search){.pool = meg_pool_new(), .goal = ask->goal};
     MEG_TRY(e, look_at_one(&x, e, &given));
     int count = meg_search_shapes(ask, out->pool, &given, out->one, &shape);
     int *as = calloc((size_t)count + 1, sizeof *as);
@@ -316,14 +374,16 @@ meg_status meg_search_run(const meg_search_ask *ask, meg_error *e, meg_search *o
     if (ask->ranks <= MEG_SEARCH_FEW || count == 0) look_at_given(&x);
     look_at_shapes(&x, shape, count, as);
     meg_refine_all(&x, shape, count, as);
-    look_at_norm(&x, &given);
-    look_at_fewer(&x);
-    choose(&x);
-    if (out->count) qsort(out->list, (size_t)out->count, sizeof *out->list, by_verdict);
     look_at_nearest(&x);
+    if (replayed(out) == 0) look_at_given(&x);
+    choose(&x);
+    meg_others_norm(&x, &given);
+    meg_others_fewer(&x);
+    sort(out);
+    out->looked = replayed(out);
     free(as);
     free(shape);
-    return say_impossible(&x, e);
+    return out->looked ? MEG_OK : say_impossible(out, e);
 }
 
 void meg_search_free(meg_search *s)

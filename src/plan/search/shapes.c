@@ -1,7 +1,8 @@
 /* Shapes of plans: replicas x stages x mesh x micro-batches x schedule. See search.h.
  *
  * The bound of a shape: its share of the kernels' seconds of one rank, were they cut evenly, times how much
- * longer the schedule's timetable is than the work in it. Messages, and kernels that do not halve, only add.
+ * longer the schedule's timetable is than the work in it. Messages, and kernels that do not halve, only add; kernels
+ * that are quicker in parts (caches) take away, so it is a bound only about.
  */
 #include "graph/groups.h"
 #include "plan/schedule/schedule.h"
@@ -41,7 +42,9 @@ typedef struct maker {
     double one;
     meg_plan_options given; /* what the words say, and the defaults */
     bool normalises;
-    int pieces; /* that stages are made of */
+    int pieces;               /* that stages are made of */
+    int64_t *divisor, *micro; /* (divisors) of the batch, ascending; room for some of them */
+    int divisors;
     meg_box sample;
     meg_shape *list;
     int count;
@@ -75,25 +78,53 @@ static bool free_of(const maker *m, const char *word)
 static bool may_cut(const maker *m, int64_t micro)
 {
     int64_t each = m->given.batch / micro, norm = m->given.norm ? m->given.norm : m->given.batch;
-    return m->given.batch % micro == 0 && (micro == 1 || !m->normalises || each % norm == 0);
+    return micro == 1 || !m->normalises || each % norm == 0;
 }
 
-/* Some for each rank of a pipeline. Where memory is short, as small ones as there can be. */
-static int list_micros(const maker *m, int pipe, int replicas, int64_t out[MICROS])
+/* 1 .. batch, ascending. */
+static void list_divisors(maker *m)
+{
+    int64_t batch = m->given.batch, k;
+    size_t room = 0;
+    for (k = 1; k * k <= batch; k++)
+        if (batch % k == 0) room += 2;
+    m->divisor = meg_pool_alloc(m->pool, (room + 1) * sizeof *m->divisor);
+    m->micro = meg_pool_alloc(m->pool, (room + 1) * sizeof *m->micro);
+    for (k = 1; k * k <= batch; k++)
+        if (batch % k == 0) m->divisor[m->divisors++] = k;
+    for (k--; k >= 1; k--)
+        if (batch % k == 0 && k * k < batch) m->divisor[m->divisors++] = batch / k;
+}
+
+/* Of too many numbers those go that have others close by; the first and the last stay. */
+static int thin(int64_t list[], int count)
+{
+    for (; count > MICROS; count--) {
+        int at = 1;
+        for (int i = 2; i + 1 < count; i++) {
+            double gap = (double)list[i + 1] / (double)list[i - 1];
+            if (gap < (double)list[at + 1] / (double)list[at - 1]) at = i;
+        }
+        memmove(&list[at], &list[at + 1], (size_t)(count - at - 1) * sizeof *list);
+    }
+    return count;
+}
+
+/* Those that divide the batch, some for each rank of a pipeline; into m->micro. Where memory is short, as small ones as
+ * there can be. */
+static int list_micros(maker *m, int pipe, int replicas)
 {
     int count = 0;
     int64_t most = pipe > 1 ? (int64_t)MICRO_PER_RANK * pipe : 1, each = m->given.batch / replicas;
     if (!free_of(m, "micro")) {
-        out[0] = m->given.micro;
+        m->micro[0] = m->given.micro;
         return 1;
     }
     if (m->ask->memory && most < each) most = each;
     if (most > each) most = each;
-    for (int64_t k = 1; k <= most && count < MICROS - 1; k *= 2)
-        if (may_cut(m, k)) out[count++] = k;
-    bool more = m->ask->memory && count && out[count - 1] < each && may_cut(m, each);
-    if (more) out[count++] = each;
-    return count;
+    for (int i = 0; i < m->divisors && m->divisor[i] <= most; i++)
+        if (may_cut(m, m->divisor[i])) m->micro[count++] = m->divisor[i];
+    return thin(m->micro, count);
 }
 
 static void name_mesh(mesh *out)
@@ -255,6 +286,7 @@ static void add_shape(maker *m, const pick *p)
     if (d.longer == 0) return;
     meg_shape s = {.words = "",
                    .saver = "",
+                   .schedule = p->row ? p->row->name : "",
                    .bound = m->one / m->ask->ranks * d.longer,
                    .stages = p->pipe * p->chunks,
                    .copies = m->ask->ranks / p->pipe,
@@ -303,10 +335,9 @@ static void add_schedules(maker *m, pick *p)
 
 static void add_micros(maker *m, pick *p)
 {
-    int64_t micro[MICROS];
-    int count = list_micros(m, p->pipe, p->replicas, micro);
+    int count = list_micros(m, p->pipe, p->replicas);
     for (int i = 0; i < count; i++) {
-        p->micro = micro[i];
+        p->micro = m->micro[i];
         add_schedules(m, p);
     }
 }
@@ -368,6 +399,7 @@ static void look_at(maker *m)
     meg_groups *groups = meg_groups_new(g, (meg_level)m->given.level);
     m->pieces = groups->count;
     meg_groups_free(groups);
+    list_divisors(m);
 }
 
 int meg_search_shapes(const meg_search_ask *ask, meg_pool *pool, const meg_plan_options *given,

@@ -25,28 +25,50 @@ static const char *name_of(const meg_candidate *c)
     return *c->words ? c->words : "(replicas alone: no more words)";
 }
 
+/* What the goal is about: the less, the better. */
+static double cost_of(const meg_search *s, const meg_candidate *c)
+{
+    return s->goal == MEG_GOAL_MEMORY ? (double)c->bytes : c->seconds;
+}
+
+/* Even shares of one rank's kernels are no proof: smaller kernels may be the quicker ones. */
+static void print_best(const meg_search *s, const meg_candidate *c, FILE *out)
+{
+    double gap = 100 * (c->seconds / s->bound - 1);
+    if (s->goal == MEG_GOAL_MEMORY) fputs("least memory of what was replayed (within 3 %)", out);
+    else if (gap < 0.5) fprintf(out, "at best about %.4f s: that is reached", s->bound);
+    else fprintf(out, "at best about %.4f s: within %.0f %%", s->bound, gap);
+}
+
+/* By how much it is worse than the best, or why it is not chosen though it is better. */
+static void print_worse(const meg_search *s, const meg_candidate *c, FILE *out)
+{
+    const meg_candidate *best = &s->list[0];
+    bool memory = s->goal == MEG_GOAL_MEMORY;
+    double times = cost_of(s, c) / cost_of(s, best);
+    int words = c->count - best->count;
+    if (times < 1)
+        fprintf(out, "%.1f %% %s, but %d word%s more", 100 * (1 - times),
+                memory ? "less memory" : "quicker", words, words == 1 ? "" : "s");
+    else if (memory) fprintf(out, "%.0f %% more memory", 100 * (times - 1));
+    else
+        fprintf(out, "%.0f %% slower: kernels %.4f, messages %.4f, waits %.4f", 100 * (times - 1),
+                c->times.compute, c->times.exposed, c->times.bubble);
+}
+
 void meg_search_reason(const meg_search *s, const meg_candidate *c, const meg_search_ask *ask,
                        FILE *out)
 {
-    const meg_candidate *best = &s->list[0];
     char bytes[32];
     switch (c->verdict) {
     case MEG_BEST:
-        fprintf(out, "at least %.4f s: within %.0f %%", s->bound,
-                100 * (c->seconds / s->bound - 1));
+        print_best(s, c, out);
         break;
     case MEG_SLOWER:
-        if (c->seconds < best->seconds)
-            fprintf(out, "%.1f %% quicker, but %d word%s more",
-                    100 * (1 - c->seconds / best->seconds), c->count - best->count,
-                    c->count - best->count == 1 ? "" : "s");
-        else
-            fprintf(out, "%.0f %% slower: kernels %.4f, messages %.4f, waits %.4f",
-                    100 * (c->seconds / best->seconds - 1), c->times.compute, c->times.exposed,
-                    c->times.bubble);
+        print_worse(s, c, out);
         break;
     case MEG_BEYOND:
-        fprintf(out, "not replayed: at least %.4f s", c->bound);
+        fprintf(out, "not replayed: at best about %.4f s", c->bound);
         break;
     case MEG_TOO_LARGE:
         meg_print_bytes(c->missing, bytes);
@@ -58,7 +80,8 @@ void meg_search_reason(const meg_search *s, const meg_candidate *c, const meg_se
         fprintf(out, "impossible: %s", c->why);
         break;
     case MEG_UNSEEN:
-        fprintf(out, "not replayed, the work for a search was done: at least %.4f s", c->bound);
+        fputs("not replayed, the work for a search was done", out);
+        if (s->goal != MEG_GOAL_MEMORY) fprintf(out, ": at best about %.4f s", c->bound);
         break;
     }
 }
@@ -109,8 +132,8 @@ void meg_search_tell(const meg_search *s, const meg_search_ask *ask, FILE *out)
     for (int i = 0; i < s->count; i++) {
         const meg_candidate *c = &s->list[i];
         int kind = meg_search_kind(c->words);
-        bool quickest = i == 1 && c->verdict == MEG_SLOWER && c->seconds < s->list[0].seconds;
-        if (c->verdict == MEG_ILLEGAL || (told[kind] && !quickest)) continue;
+        bool better = i == 1 && c->verdict == MEG_SLOWER && cost_of(s, c) < cost_of(s, s->list);
+        if (c->verdict == MEG_ILLEGAL || (told[kind] && !better)) continue;
         told[kind] = true;
         print_one(s, c, ask, i == 0 ? (s->fits ? "chosen" : "nearest") : "", out);
     }
