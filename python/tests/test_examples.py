@@ -34,3 +34,17 @@ def test_example(script, tmp_path):
     assert len(alone) == 3 and alone[2] < 0.9 * alone[0]
     if script == "torch_loop.py":
         assert losses(script, tmp_path, 2) == pytest.approx(alone, rel=1e-3)
+    if script == "keras_fit.py":  # nobody has seeded it: rank 0's weights are trained
+        two = losses(script, tmp_path, 2)
+        assert len(two) == 3 and two[2] < 0.9 * two[0]
+
+
+@pytest.mark.parametrize("script", ["pathology.py", "cosmology.py"])
+def test_science(script, tmp_path):
+    """On made-up data; two ranks have the losses of one."""
+    with open(os.path.join(FOLDER, script)) as f:
+        text = f.read()
+    assert text.count("# new: ") == 2 and len(text.split('"""', 2)[2].strip().splitlines()) < 45
+    alone = losses(script, tmp_path, 1)
+    assert len(alone) == 3 and alone[2] < 0.8 * alone[0]
+    assert losses(script, tmp_path, 2) == pytest.approx(alone, rel=1e-2)
