@@ -37,6 +37,7 @@ from .session import Made, Session
 from .steps import Steps, right
 from .weights import read_safetensors
 
+OTHERS = ": give all ranks the same batch"
 INTERRUPTED = "interrupted.safetensors"
 HINT = "megalith: one rank, all cores of this machine; `megalith run -np 4 {}` uses four"
 METRICS = ("accuracy", "acc", "binary_accuracy", "sparse_categorical_accuracy", "categorical_accuracy", "mae", "mean_absolute_error")
@@ -380,7 +381,7 @@ class Model:
         except NotFinite:
             pass  # the first step will say so
         except MegalithError as e:
-            raise data.BadData(f"{e}: give all ranks the same batch" if "samples to" in str(e) else str(e)) from None
+            raise data.BadData(f"{e}{OTHERS if 'samples to' in str(e) else ''}") from None
 
     def _tell(self, told: Sequence[Callback], event: str, *arguments: Any, logs: Optional[Dict[str, float]] = None) -> None:
         for c in told:

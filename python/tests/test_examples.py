@@ -20,7 +20,8 @@ def losses(script, folder, ranks):
     call = [command(), "run", "-np", str(ranks), path] if ranks > 1 else [sys.executable, path]
     done = subprocess.run(call, capture_output=True, text=True, cwd=folder, env=ENVIRONMENT, timeout=120)
     assert done.returncode == 0, done.stderr
-    return [float(v) for v in re.findall(r"loss:? ([\d.]+)", done.stdout)]
+    lines = [line.rstrip().split("\r")[-1] for line in done.stdout.split("\n")]  # what a progress bar leaves
+    return [float(v) for line in lines for v in re.findall(r"loss:? ([\d.]+)", line)]
 
 
 @pytest.mark.parametrize("script", ["torch_fit.py", "torch_loop.py", "keras_fit.py"])
