@@ -120,7 +120,8 @@ meg_status meg_graph_model(meg_context *ctx, const char *model, const char *opti
 
 /* Not collective. The network of an ONNX file, with its weights; the file stays open as long as the
  * graph lives. Options: loss=NAME (and its words, in quotes) or none output=NAME image=CxHxW (where the file leaves the
- * input's extents open) freeze=PATTERNS train=PATTERNS (see meg_graph_freeze). What the file lost of the training model is logged as a warning. */
+ * input's extents open) freeze=PATTERNS train=PATTERNS (see meg_graph_freeze) classes_at=auto|first|last (which axis of an output
+ * has the classes). A loss is of one output; loss=outside of all, or of the one that is named. What the file lost of the training model is logged as a warning. */
 meg_status meg_graph_load(meg_context *ctx, const char *path, const char *options, meg_graph **out);
 
 /* Not collective. An input of a graph, e.g. "Nx1x28x28": N samples of one 28 x 28 channel. "Nx128:i32": whole
@@ -258,6 +259,10 @@ meg_status meg_evaluate_batch(meg_trainer *t, int count, const meg_tensor tensor
 /* Not collective, but all ranks set the same. The learning rate of steps to come, in place of the schedule's;
  * below 0: the schedule's. */
 void meg_trainer_lr(meg_trainer *t, double lr);
+
+/* Not collective, but all ranks say the same. This trainer goes on where another one ended, after so many steps, which count in adam's
+ * rate and in the random numbers of dropout; those are drawn from `seed` from now on (below 0: the context's). */
+void meg_trainer_go_on(meg_trainer *t, int64_t step, int64_t seed);
 
 /* Collective. Weights to or from a safetensors file; written beside it, synced, renamed. */
 meg_status meg_trainer_save(meg_trainer *t, const char *path);

@@ -38,6 +38,15 @@ class Callback:
         return rank() == 0
 
 
+def callback(given: Any) -> Callback:
+    """Ours, or one of Keras, which is told in Keras' words."""
+    keras = sys.modules.get("keras")
+    if keras is not None and isinstance(given, keras.callbacks.Callback):
+        from .callbacks_keras import KerasCallback
+        return KerasCallback(given)
+    return given
+
+
 class History(Callback):
     """What `fit` returns: a list of numbers for each name."""
 
@@ -97,6 +106,10 @@ class Watcher(Callback):
             raise ValueError(f"mode={mode!r}: use auto, min or max")
         self.monitor, self.min_delta = monitor, abs(min_delta)
         self.largest = mode == "max" or (mode == "auto" and ("acc" in monitor or monitor.endswith("auc")))
+        self.begin()
+
+    def begin(self) -> None:
+        """Another training: what was best before does not count."""
         self.best = -math.inf if self.largest else math.inf
 
     def better(self, logs: Logs) -> bool:
@@ -112,13 +125,17 @@ class Watcher(Callback):
 
 
 class EarlyStopping(Watcher):
-    """Stops when `monitor` has not become better for `patience` epochs."""
+    """Stops when `monitor` has not become better for `patience` epochs; for one, unless more are given."""
 
     def __init__(self, monitor: str = "val_loss", min_delta: float = 0.0, patience: int = 0, mode: str = "auto",
                  restore_best_weights: bool = False):
         super().__init__(monitor, mode, min_delta)
         self.patience, self.restore, self.waited, self.kept = patience, restore_best_weights, 0, None
         self.stopped_epoch = -1
+
+    def on_train_begin(self, logs: Logs) -> None:
+        self.begin()
+        self.waited, self.kept, self.stopped_epoch = 0, None, -1
 
     def on_epoch_end(self, epoch: int, logs: Logs) -> None:
         if self.better(logs):
@@ -127,7 +144,7 @@ class EarlyStopping(Watcher):
                 self.kept = self.model.get_weights()
             return
         self.waited += 1
-        if self.waited > self.patience:
+        if self.waited >= self.patience:
             self.stopped_epoch = epoch
             self.model.stop_training = True
 
@@ -137,18 +154,39 @@ class EarlyStopping(Watcher):
 
 
 class ModelCheckpoint(Watcher):
-    """Writes the weights (safetensors) after each epoch: "ck/{epoch:02d}-{val_loss:.3f}.safetensors"."""
+    """Writes the weights (safetensors) after each epoch: "ck/{epoch:02d}-{val_loss:.3f}.safetensors"; or, `save_freq` being a number,
+    after so many batches."""
 
-    def __init__(self, filepath: str, monitor: str = "val_loss", save_best_only: bool = False, mode: str = "auto"):
+    def __init__(self, filepath: str, monitor: str = "val_loss", save_best_only: bool = False, mode: str = "auto",
+                 save_weights_only: bool = True, save_freq: Any = "epoch"):
         super().__init__(monitor, mode)
-        self.filepath, self.best_only = os.fspath(filepath), save_best_only
+        if not save_weights_only:
+            raise ValueError("save_weights_only=False: weights alone are written while training runs; save model.unwrap() by its own "
+                             "framework afterwards")
+        if save_freq != "epoch" and not (isinstance(save_freq, int) and save_freq > 0):
+            raise ValueError(f"save_freq={save_freq!r}: use 'epoch', or a number of batches")
+        self.filepath, self.best_only, self.every = os.fspath(filepath), save_best_only, save_freq
+        self.epoch = self.batches = 0
+        end = os.path.splitext(self.filepath)[1]
+        if not end or "{" in end or "}" in end:  # a point within a number is no suffix
+            self.filepath += ".safetensors"
+
+    def on_epoch_begin(self, epoch: int, logs: Logs) -> None:
+        self.epoch = epoch
+
+    def on_batch_end(self, batch: int, logs: Logs) -> None:
+        self.batches += 1
+        if self.every != "epoch" and self.batches % self.every == 0:
+            self._save({"batch": batch + 1, **logs})
 
     def on_epoch_end(self, epoch: int, logs: Logs) -> None:
+        if self.every == "epoch":
+            self._save(logs)
+
+    def _save(self, logs: Logs) -> None:
         if self.best_only and not self.better(logs):
             return
-        path = self.filepath.format(epoch=epoch + 1, **logs)
-        if not os.path.splitext(path)[1]:
-            path += ".safetensors"
+        path = self.filepath.format(epoch=self.epoch + 1, **logs)
         if self.first_rank and os.path.dirname(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
         self.model.save_weights(path)
@@ -200,6 +238,10 @@ class ReduceLROnPlateau(Watcher):
                  min_delta: float = 1e-4, min_lr: float = 0.0):
         super().__init__(monitor, mode, min_delta)
         self.factor, self.patience, self.min_lr, self.waited = factor, patience, min_lr, 0
+
+    def on_train_begin(self, logs: Logs) -> None:
+        self.begin()
+        self.waited = 0
 
     def on_epoch_end(self, epoch: int, logs: Logs) -> None:
         if self.better(logs):

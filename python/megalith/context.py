@@ -61,6 +61,23 @@ class _Process:
 
     context: Optional[Context] = None
     hook: Any = None  # of exceptions, as it was before
+    code: Any = None  # that the script ends with, by sys.exit
+
+
+class _Exit(SystemExit):
+    """What sys.exit raises on many ranks. It may be caught; its code is asked for without any frame of Python below when
+    nobody has, and the interpreter ends."""
+
+    @property
+    def code(self) -> Any:  # type: ignore[override]
+        value = self.args[0] if self.args else None
+        if sys._getframe().f_back is None:
+            _Process.code = value
+        return value
+
+
+def _exit(code: Any = None) -> None:
+    raise _Exit(code) if code is not None else _Exit()
 
 
 def launched() -> bool:
@@ -99,6 +116,7 @@ def init(comm: Any = None, **options: Any) -> Context:
     _Process.hook, sys.excepthook = sys.excepthook, _end
     if _Process.context.size > 1:
         be_interrupted()
+        sys.exit = _exit
     return _Process.context
 
 
@@ -108,7 +126,12 @@ def current() -> Context:
 
 
 def _close() -> None:
+    """At the end of the script. MPI ends when all ranks end it; others, which may be in the middle of a step, would wait for one
+    that has given up by sys.exit(1)."""
     context, _Process.context = _Process.context, None
+    if context and _Process.code and context.size > 1:
+        sys.stdout.flush()
+        library().meg_abort(context.handle, f"a rank has ended the script by sys.exit({_Process.code!r})".encode())
     if context:
         context.close()
 

@@ -13,21 +13,45 @@ from ._library import STOP, AskedToStop, as_tensor, check, library, tensor_array
 from .context import Context, current
 
 
+class _Handle:
+    """What the library gave, and what was made of it, which must go first. Objects in a cycle end in any order, so that the
+    order is kept apart from them."""
+
+    def __init__(self, free: str, context: Context):
+        self.value, self.free, self.context = ctypes.c_void_p(), free, context
+        self.made: List[_Handle] = []
+
+    def add(self, other: "_Handle") -> None:
+        self.made = [h for h in self.made if h.value] + [other]
+
+    def close(self) -> None:
+        for other in self.made:
+            other.close()
+        value, self.value, self.made = self.value, ctypes.c_void_p(), []
+        if value and self.context.handle:
+            getattr(library(), self.free)(value)
+
+
 class _Held:
     """Something of the library's, freed by `free`. `parents` must live as long."""
 
     free = ""
 
     def __init__(self, context: Context, *parents: Any):
-        self.context, self.parents, self.handle = context, parents, ctypes.c_void_p()
+        self.context, self.parents = context, [p for p in parents if p is not None]
+        self.held = _Handle(self.free, context)
+        for p in self.parents:
+            p.held.add(self.held)
+
+    @property
+    def handle(self) -> ctypes.c_void_p:
+        return self.held.value
 
     def make(self, function: str, *arguments: Any) -> None:
-        check(self.context.handle, getattr(library(), function)(*arguments, ctypes.byref(self.handle)))
+        check(self.context.handle, getattr(library(), function)(*arguments, ctypes.byref(self.held.value)))
 
     def close(self) -> None:
-        if self.handle and self.context.handle:
-            getattr(library(), self.free)(self.handle)
-        self.handle = ctypes.c_void_p()
+        self.held.close()
 
     def __del__(self) -> None:
         try:
@@ -80,13 +104,21 @@ class Announced(_Held):
 
 
 class Plan(_Held):
-    """Who computes what and when; nothing runs. Options are those of `megalith plan` (docs/cli.md)."""
+    """Who computes what and when; nothing runs. Options are those of `megalith plan` (docs/cli.md); `file` has more of them."""
 
     free = "meg_plan_free"
 
-    def __init__(self, graph: Graph, data: Any = None, **options: Any):
+    def __init__(self, graph: Graph, data: Any = None, file: Optional[str] = None, **options: Any):
         super().__init__(graph.context, graph, data)
-        self.make("meg_plan_new", graph.handle, data.handle if data else None, words(**options))
+        given, text = (graph.handle, data.handle if data else None), words(**options)
+        if file is None:
+            self.make("meg_plan_new", *given, text)
+        else:
+            self.make("meg_plan_load", *given, file.encode(), text)
+
+    def save(self, path: Any) -> None:
+        """As a short text, to be read, edited, and given again: Model(plan=path). Collective."""
+        check(self.context.handle, library().meg_plan_save(self.handle, os.fspath(path).encode()))
 
     @property
     def bytes(self) -> int:
@@ -140,46 +172,63 @@ class Trainer(_Held):
         check(self.context.handle, library().meg_step(self.handle, len(tensors), tensors, ctypes.byref(report)))
         return report
 
-    def ask_to_stop(self, arrays: Mapping[str, np.ndarray], output: Any = None) -> None:
-        """In place of `step` with these arrays, or of `forward` to the output. What is wrong on one rank is an error of all,
+    def ask_to_stop(self, arrays: Mapping[str, np.ndarray], outputs: Sequence[Any] = ()) -> None:
+        """In place of `step` with these arrays, or of `forward` to the outputs. What is wrong on one rank is an error of all,
         and nothing is done: an array, or an output, that no network has tells every rank that one was asked to stop."""
         if self.context.size == 1:
             raise AskedToStop("asked to stop")
-        if output is None:
-            self.step({**arrays, STOP: np.zeros(len(next(iter(arrays.values()))), np.float32)})
+        if outputs:
+            self.forward(arrays, outputs, [STOP] * len(outputs))
         else:
-            self.forward(arrays, output, STOP.encode())
+            self.step({**arrays, STOP: np.zeros(len(next(iter(arrays.values()))), np.float32)})
+
+    def go_on(self, step: int, seed: int = -1) -> None:
+        """Where another trainer ended, after so many steps; dropout is drawn from this seed (below 0: that of the context)."""
+        library().meg_trainer_go_on(self.handle, step, seed)
 
     def evaluate(self, data: Data) -> _c.Report:
         report = _c.Report()
         check(self.context.handle, library().meg_evaluate(self.handle, data.handle, ctypes.byref(report)))
         return report
 
-    def predict(self, data: Data, output: Any, everywhere: bool = False) -> Optional[np.ndarray]:
-        """The first output (a Port) of all samples of the data set, in evaluation mode; None on ranks other than 0, unless
-        `everywhere`."""
+    def outputs(self) -> List[str]:
+        """Their names here, in the order of the network's."""
+        out, tensor = [], _c.Tensor()
+        while library().meg_output_at(self.handle, len(out), ctypes.byref(tensor)):
+            out.append(tensor.name.decode())
+        return out
+
+    def predict(self, data: Data, output: Any, everywhere: bool = False, index: int = 0) -> Optional[np.ndarray]:
+        """An output (a Port), the first unless `index` says otherwise, of all samples of the data set, in evaluation mode;
+        None on ranks other than 0, unless `everywhere`."""
         y, here = np.empty((len(data), *output.shape[1:]), np.float32), everywhere or self.context.rank == 0
-        tensor = as_tensor(output.name, y)
-        tensor.name = None
+        tensor = as_tensor(self.outputs()[index], y)
         if not here:
             tensor.data = None
         check(self.context.handle, library().meg_predict(self.handle, data.handle, ctypes.byref(tensor)))
         return y if here else None
 
-    def forward(self, arrays: Mapping[str, np.ndarray], output: Any, name: Optional[bytes] = None) -> np.ndarray:
-        """The first output (a Port) of a batch, in training mode, on all ranks. The arrays must stay until `backward`."""
-        y = np.empty((len(next(iter(arrays.values()))), *output.shape[1:]), np.float32)
-        tensor, inputs = as_tensor(output.name, y), self._tensors(arrays)
-        tensor.name = name
-        check(self.context.handle, library().meg_forward(self.handle, len(inputs), inputs, 1, ctypes.byref(tensor)))
+    def forward(self, arrays: Mapping[str, np.ndarray], outputs: Sequence[Any],
+                names: Optional[Sequence[str]] = None) -> List[np.ndarray]:
+        """The outputs (Ports) of a batch, in training mode, on all ranks. The arrays must stay until `backward`."""
+        count = len(next(iter(arrays.values())))
+        y, inputs = [np.empty((count, *o.shape[1:]), np.float32) for o in outputs], self._tensors(arrays)
+        tensors = tensor_array([as_tensor(k, a) for k, a in zip(names or self.outputs(), y)])
+        check(self.context.handle, library().meg_forward(self.handle, len(inputs), inputs, len(tensors), tensors))
         return y
 
-    def backward(self, gradient: np.ndarray) -> None:
-        """From the gradient by that output; then gradients of weights can be read."""
-        kept = np.ascontiguousarray(gradient)
-        tensor = as_tensor("", kept)
-        tensor.name = None
-        check(self.context.handle, library().meg_backward(self.handle, 1, ctypes.byref(tensor)))
+    def backward(self, gradients: Sequence[np.ndarray]) -> None:
+        """From the gradients by those outputs; then gradients of weights can be read."""
+        kept = [np.ascontiguousarray(g) for g in gradients]
+        tensors = tensor_array([as_tensor(k, a) for k, a in zip(self.outputs(), kept)])
+        check(self.context.handle, library().meg_backward(self.handle, len(tensors), tensors))
+
+    def input_gradient(self, port: Any, count: int) -> np.ndarray:
+        """By an input (a Port) of so many samples, after `backward`, on all ranks; the plan has input_grads=1."""
+        gradient = np.empty((count, *port.shape[1:]), np.float32)
+        tensor = as_tensor(port.name, gradient)
+        check(self.context.handle, library().meg_input_gradient(self.handle, ctypes.byref(tensor)))
+        return gradient
 
     def set_lr(self, rate: float) -> None:
         """The learning rate of steps to come; below 0: the schedule's."""
@@ -199,7 +248,7 @@ class Trainer(_Held):
     # ---- tensors by name
 
     def tensors(self, what: str = "value") -> Dict[str, tuple]:
-        """Names and shapes. `what`: value (all of the next three), weight, statistic, fixed, gradient, state."""
+        """Names and shapes. `what`: value (all of the next three), weight, statistic, fixed, gradient, state (of the optimizer)."""
         out, tensor = {}, _c.Tensor()
         for i in range(library().meg_tensors(self.handle, what.encode())):
             library().meg_tensor_at(self.handle, what.encode(), i, ctypes.byref(tensor))
@@ -218,9 +267,22 @@ class Trainer(_Held):
         check(self.context.handle, library().meg_trainer_get_many(self.handle, what.encode(), len(tensors), tensors))
         return out if here else {}
 
+    @property
+    def real(self) -> str:
+        """What the device computes in: numbers of this type come out, and go back, as they are."""
+        tensor = _c.Tensor()
+        found = library().meg_tensor_at(self.handle, b"value", 0, ctypes.byref(tensor))
+        return _c.DTYPES[tensor.dtype] if found else "float32"
+
+    def set_known(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Of these numbers those that are held here as real ones: no counters, no tables of indices."""
+        names = self.tensors("value")
+        self.set({k: a for k, a in arrays.items() if k in names and a.dtype.kind == "f"})
+
     def set(self, arrays: Mapping[str, np.ndarray], what: str = "value") -> None:
         """Rank 0's numbers become those of all ranks."""
-        kept = {k: np.ascontiguousarray(a) for k, a in arrays.items()}
+        half = np.dtype("float16")
+        kept = {k: np.ascontiguousarray(a, np.float32 if a.dtype == half else None) for k, a in arrays.items()}
         tensors = self._tensors(kept)
         check(self.context.handle, library().meg_trainer_set_many(self.handle, what.encode(), len(tensors), tensors))
 

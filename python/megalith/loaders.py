@@ -21,12 +21,14 @@ from .context import size
 
 
 def seed_all(*key: int) -> int:
-    """Of Python, numpy and, where it is there, PyTorch. Returns the seed."""
+    """Of Python, numpy and, where they are there, PyTorch and TensorFlow. Returns the seed."""
     number = int(np.random.SeedSequence(key).generate_state(1)[0])
     random.seed(number)
     np.random.seed(number)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(number)
+    if hasattr(sys.modules.get("tensorflow"), "random"):  # it may be half imported
+        sys.modules["tensorflow"].random.set_seed(number)
     return number
 
 

@@ -8,9 +8,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Sequence
 
 import numpy as np
+
+from .optimizers import of_framework
 
 CLASSES, REAL = "label", "target"  # what the library calls classes, and real numbers, that a loss compares with
 
@@ -25,7 +27,7 @@ class Loss:
     one_hot: bool = False     # the user's classes are rows with a single 1
     smoothing: float = 0.0    # of real targets, 0 and 1, towards one half
     ignored: int = -100       # stands where no class counts
-    head: str = ""            # what Keras wants the network to end with: softmax, sigmoid, logits; "": not said
+    head: str = ""            # what the network must end with: softmax, sigmoid, logits (Keras), log_softmax; "": not said
 
     def targets(self, t: np.ndarray) -> np.ndarray:
         """Targets as the library takes them.
@@ -51,8 +53,8 @@ class UnknownLoss(ValueError):
 
 NAMES: Dict[str, Loss] = {}
 for _names, _loss in (
-        (("softmax_xent", "cross_entropy", "crossentropy", "sparse_categorical_crossentropy", "nll_loss"),
-         Loss("softmax_xent", CLASSES)),
+        (("softmax_xent", "cross_entropy", "crossentropy", "sparse_categorical_crossentropy"), Loss("softmax_xent", CLASSES)),
+        (("nll_loss",), Loss("softmax_xent", CLASSES, head="log_softmax")),
         (("mse", "mse_loss", "mean_squared_error"), Loss("mse", REAL)),
         (("bce_logits", "binary_cross_entropy_with_logits"), Loss("bce_logits", REAL)),
         (("dice",), Loss("dice", CLASSES))):
@@ -76,6 +78,10 @@ def _cross_entropy(loss: Any) -> Loss:
     if getattr(loss, "weight", None) is not None:
         return Loss(words + " weighted=1", CLASSES, np.asarray(loss.weight.detach().cpu(), np.float32), ignored=ignored)
     return Loss(words, CLASSES, ignored=ignored)
+
+
+def _nll(loss: Any) -> Loss:
+    return dataclasses.replace(_cross_entropy(loss), head="log_softmax")
 
 
 def _bce(loss: Any) -> Loss:
@@ -115,7 +121,11 @@ NAMES.update(KERAS_NAMES)
 
 
 def check_head(loss: Loss, end: str) -> None:
-    """Cross entropies of Keras are of probabilities, or of logits; `end` is the operator that the network ends with."""
+    """Cross entropies of Keras are of probabilities, or of logits, PyTorch's nll_loss of their logarithms; `end` is the operator
+    that the network ends with."""
+    if loss.head == "log_softmax" and end != "LogSoftmax":
+        raise UnknownLoss("nll_loss is of log-probabilities, but the model does not end with LogSoftmax over the classes: end with it, "
+                          "or use cross_entropy, which brings it along")
     wanted = {"softmax": "Softmax", "sigmoid": "Sigmoid"}.get(loss.head)
     if wanted and end != wanted:
         raise UnknownLoss(f"this loss is of probabilities, but the model does not end with a {loss.head}: end with "
@@ -124,8 +134,29 @@ def check_head(loss: Loss, end: str) -> None:
         raise UnknownLoss(f"from_logits=True, but the model ends with {end}: leave one of both out")
 
 
+def class_axis(output: Sequence[Optional[int]], labels: Sequence[Optional[int]], last: bool) -> int:
+    """Where an output of this shape has the classes: Keras has them last, PyTorch behind the batch, unless the labels' shape
+    says that they come last, as transformers have it.
+
+    >>> class_axis((8, 3, 5, 5), (8, 5, 5), False), class_axis((8, 5, 5), (8, 5), False), class_axis((8, 7, 3), (8, 7), False)
+    (1, 1, 2)
+    """
+    rank = len(output)
+    behind, front, given = tuple(output[2:]), tuple(output[1:-1]), tuple(labels[1:])
+    return rank - 1 if last or rank <= 2 or given == front and given != behind else 1
+
+
+def of_keras(name: str) -> Any:
+    """Keras' own loss of this name; None: it has none."""
+    import keras
+    try:
+        return keras.losses.get(name)
+    except ValueError:
+        return None
+
+
 OBJECTS: Dict[str, Callable[[Any], Loss]] = {  # by the name of the class
-    "CrossEntropyLoss": _cross_entropy, "NLLLoss": _cross_entropy, "MSELoss": lambda loss: NAMES["mse"],
+    "CrossEntropyLoss": _cross_entropy, "NLLLoss": _nll, "MSELoss": lambda loss: NAMES["mse"],
     "BCEWithLogitsLoss": _bce, "SparseCategoricalCrossentropy": _sparse_keras,
     "CategoricalCrossentropy": _categorical_keras, "BinaryCrossentropy": _binary_keras,
     "MeanSquaredError": lambda loss: NAMES["mse"],
@@ -138,12 +169,12 @@ def to_words(loss: Any) -> Loss:
         if loss in NAMES:
             return NAMES[loss]
         raise UnknownLoss(f"loss={loss!r} is not known: use one of {', '.join(NAMES)}, or an object of PyTorch or Keras")
+    name, known = getattr(loss, "__name__", ""), of_framework(loss, "torch", "keras")
     make = OBJECTS.get(type(loss).__name__)
-    if make:
+    if make and known:
         _mean_only(loss)
         return make(loss)
-    name = getattr(loss, "__name__", "")
-    if name in NAMES:
+    if name in NAMES and known:
         return NAMES[name]
     raise UnknownLoss(f"the loss {name or type(loss).__name__} is not known here: use one of {', '.join(NAMES)} or "
                       f"{', '.join(OBJECTS)}")

@@ -16,27 +16,31 @@ it. Weights stay with the trainer until `unwrap` or `state_dict` ask for them.
 """
 from __future__ import annotations
 
+import itertools
 import os
-import shutil
 import sys
-import tempfile
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from . import data, losses, onnx_file, optimizers
-from ._library import AskedToStop
-from .callbacks import Callback, History, ModelCheckpoint, Progress
+from . import data, losses, optimizers
+from ._library import AskedToStop, MegalithError, NotFinite
+from .callbacks import Callback, History, ModelCheckpoint, Progress, callback
 from .context import current, launched
-from .engine import Announced, Data, Graph, Plan, Trainer
+from .custom import Functions
+from .engine import Data, Plan, Trainer
 from .interrupts import Interrupts, Stopped
 from .net import CaptureError
 from .own_loss import KerasLoss, TorchLoss
 from .own_optimizer import PLAN, KerasOptimizer, TorchOptimizer
-from .steps import Steps
+from .session import Made, Session
+from .steps import Steps, right
+from .weights import read_safetensors
 
+OTHERS = ": give all ranks the same batch"
 INTERRUPTED = "interrupted.safetensors"
 HINT = "megalith: one rank, all cores of this machine; `megalith run -np 4 {}` uses four"
+METRICS = ("accuracy", "acc", "binary_accuracy", "sparse_categorical_accuracy", "categorical_accuracy", "mae", "mean_absolute_error")
 
 
 def hint_once(context: Any) -> None:
@@ -62,77 +66,136 @@ def capture(model: Any, example: Any = None) -> Any:
 class Model:
     """Captures `model`; nothing is computed yet.
 
-    `example`: a batch as the model's forward takes it; only shapes count (Keras models know them). `plan`: words of the
-    plan as a dict, {"stages": 2, "micro": 4}; None: the quickest plan that fits is chosen. `seed`: of shuffling, dropout, and
-    of the first numbers of a model on the meta device. `weights`: a safetensors file to begin with.
+    `example`: a batch as the model's forward takes it; only shapes count (Keras models know them). `plan`: "auto", the quickest
+    plan that fits; words, {"stages": 2, "micro": 4}; or the path of a file that `model.plan.save(path)` or `megalith plan` has
+    written. `seed`: of shuffling, dropout, and of the first numbers of a model on the meta device; without it 1, and for dropout that
+    of megalith.init. `weights`: a safetensors file to begin with. `check`: compares the first batch's gradients with PyTorch's
+    in `fit`; without it this is done where the model has an autograd.Function of its own, whose backward no capture sees.
     """
 
-    def __init__(self, model: Any, example: Any = None, plan: Optional[Mapping[str, Any]] = None, seed: int = 1,
-                 weights: Optional[str] = None):
-        self.captured = capture(model, example)
-        self.net = self.captured.net
-        self.plan_words = dict(plan or {})
-        self.seed, self.stop_training = seed, False
-        self._weights = os.fspath(weights) if weights is not None else None
+    def __init__(self, model: Any, example: Any = None, plan: Any = None, seed: Optional[int] = None, weights: Any = None,
+                 check: Optional[bool] = None):
+        self.functions = Functions(check)
+        with self.functions:
+            self.captured = capture(model, example)
+        self.net, self.keras = self.captured.net, hasattr(self.captured, "bindings")
+        self.functions.of(self.captured)
+        self.seed, self.stop_training = 1 if seed is None else seed, False
+        self.session = Session(self.captured, plan, -1 if seed is None else seed, None if weights is None else os.fspath(weights))
         self.loss: Optional[losses.Loss] = None
         self.optimizer: Optional[optimizers.Optimizer] = None
         self.steps: Optional[Steps] = None
+        self._given_loss: Any = None
+        self._threshold: Optional[float] = None  # of an output that says yes or no
         self._lr: Optional[float] = None
-        self._folder = tempfile.mkdtemp(prefix="megalith-")
-        self._trainer: Optional[Trainer] = None
-        self._plan: Optional[Plan] = None
-        self._graph: Optional[Graph] = None
-        self._batch, self._count = 0, 0  # samples of a step, and of an epoch, that the plan was made for
-        self._uncounted = 0              # steps that the user's model does not know of yet
-        self._state: Optional[Dict[str, np.ndarray]] = None  # newer than the model's, from a trainer that is gone
+        self._uncounted = 0  # steps that the user's model does not know of yet
 
-    def __del__(self) -> None:
-        shutil.rmtree(getattr(self, "_folder", ""), ignore_errors=True)
+    def _write(self) -> str:
+        return self.session.write({} if self.net.meta else self.captured.state())
 
     # ---- what is trained, and how
 
     def compile(self, optimizer: Any = "sgd", loss: Any = "cross_entropy", metrics: Sequence[str] = (),
                 lr: Optional[float] = None) -> None:
         """Optimizer and loss: strings, or objects of PyTorch or Keras. Objects that the library does not have, and functions,
-        run in Python, with a line that says so. Metrics: accuracy of classes, mean absolute error of real targets, whichever
-        the loss has."""
-        known = ("accuracy", "acc", "mae", "mean_absolute_error", "sparse_categorical_accuracy")
+        run in Python, with a line that says so. Metrics: accuracy, mean absolute error of real targets, whichever the loss has."""
         for m in metrics:
-            if m not in known:
+            if m not in METRICS:
                 raise ValueError(f"metrics={m!r} is not known: use accuracy, or mae")
-        self._drop_trainer()
-        keras = hasattr(self.captured, "bindings")
-        own_loss, own_optimizer = self._take_loss(loss, keras), self._take_optimizer(optimizer, lr, keras)
-        self._lr = None
-        self.steps = Steps(self.net.outputs[0], own_loss, own_optimizer, (-1 if keras else 1) if metrics else None)
+        binary = any(m.endswith(("acc", "accuracy")) for m in metrics)
+        own_loss = self._take_loss(loss, binary)
+        own_optimizer, fixed = self._take_optimizer(optimizer, lr)
+        self._given_loss, self._lr = loss, None
+        self.steps = Steps(self.net.outputs if own_loss else self.net.outputs[:1], own_loss, own_optimizer,
+                           self._judge if binary else None)
+        assert self.loss is not None and self.optimizer is not None
+        graph = {"loss": self.loss.text}
+        if len(self.net.outputs) > 1 and not own_loss:
+            graph["output"] = self.net.outputs[0].name
+        if len(self.net.outputs[0].shape) > 2 and self.loss.target:
+            graph["classes_at"] = "last" if self.keras else "first"
+        plan = {**self.optimizer.words, **({"keep_grads": 1} if own_optimizer else {})}
+        made = Made(graph, plan, fixed, bool(own_loss), "value" if own_optimizer else "", self.loss.class_weights)
+        self.session.use(made, 0.0 if own_optimizer else self.lr)
         if current().rank == 0:
-            self.steps.announce()
+            self._announce()
 
-    def _take_loss(self, loss: Any, keras: bool) -> Any:
-        """Returns a loss that runs in Python, if the library does not have it."""
+    def _announce(self) -> None:
+        assert self.steps is not None
+        self.steps.announce()
+        if len(self.net.outputs) > len(self.steps.outputs):
+            print(f"megalith: the model has {len(self.net.outputs)} outputs, and the loss is of the first alone: for a loss of all of "
+                  "them give a function, loss(outputs, targets)", file=sys.stderr)
+
+    def _take_loss(self, loss: Any, binary: bool) -> Any:
+        """Returns a loss that runs in Python, if the library does not have it, or not what is to be measured beside it."""
+        if getattr(self.captured, "masked", False):
+            raise losses.UnknownLoss("the output carries a mask of tokens, by which Keras weighs its loss, and here nobody would: end "
+                                     "the model with an operation that carries none (outputs + 0.0), and leave padded tokens out by "
+                                     "their labels (ignore_class of the loss)")
+        own, self._threshold = KerasLoss if self.keras else TorchLoss, 0.5 if self.keras else None
         try:
             self.loss = losses.to_words(loss)
+            if not self.keras:
+                losses.check_head(self.loss, self._torch_end())
         except losses.UnknownLoss:
-            if isinstance(loss, str) or not callable(loss):
+            function = self._function(loss)
+            if function is None or isinstance(loss, str) and loss in losses.NAMES:
                 raise
             self.loss = losses.OUTSIDE
-            return (KerasLoss if keras else TorchLoss)(loss)
-        if keras:
+            return own(function)
+        if self.keras:
             losses.check_head(self.loss, self.captured.end)
-        return None
+        if not (binary and self.loss.text == "bce_logits"):
+            return None
+        self.loss, found = losses.OUTSIDE, own(self._function(loss))
+        self._threshold = 0.5 if self.keras else 0.0
+        found.name += " with accuracy"
+        return found
 
-    def _take_optimizer(self, optimizer: Any, lr: Optional[float], keras: bool) -> Any:
+    def _function(self, loss: Any) -> Any:
+        """A loss as a function; None: there is none."""
+        if not isinstance(loss, str):
+            return loss if callable(loss) else None
+        if self.keras:
+            return losses.of_keras(loss)
+        import torch
+        return torch.nn.functional.binary_cross_entropy_with_logits if loss == "bce_logits" else None
+
+    def _torch_end(self) -> str:
+        """LogSoftmax over what PyTorch takes for classes is the one end that a loss of PyTorch asks for."""
+        port = self.net.outputs[0]
+        maker = {name: n for n in self.net.nodes for name in n.outputs}
+        node = maker.get(port.name)
+        while node is not None and node.op == "Identity":
+            node = maker.get(node.inputs[0])
+        if node is None or node.op != "LogSoftmax":
+            return ""
+        return "LogSoftmax" if node.attributes.get("axis", -1) % len(port.shape) == 1 else ""
+
+    def _judge(self, y: np.ndarray, target: np.ndarray) -> Optional[float]:
+        return right(y, target, self.keras, self._threshold)
+
+    def _take_optimizer(self, optimizer: Any, lr: Optional[float]) -> Tuple[Any, FrozenSet[str]]:
+        """(An optimizer that runs in Python, if the library does not have it; parameters that it leaves as they are.)"""
+        trained = {k for k, w in self.net.weights.items() if w.kind == "parameter"}
+        of_torch = not self.keras and hasattr(optimizer, "param_groups")
+        held, others = optimizers.held_by(optimizer, self.captured.model) if of_torch else (trained, False)
+        if of_torch and not held:
+            raise ValueError(f"{type(optimizer).__name__} has no parameter of this model: make it of net.parameters(), with the net that "
+                             "was given to megalith.Model")
         try:
             self.optimizer = optimizers.to_words(optimizer, lr)
+            if not others:
+                return None, frozenset(trained - held)
         except optimizers.UnknownOptimizer:
-            wanted = "apply" if keras else "param_groups"
+            wanted = "apply" if self.keras else "param_groups"
             if not hasattr(optimizer, wanted) or self.net.meta:  # it would have nothing to update
                 raise
-            self.optimizer, own = PLAN, (KerasOptimizer if keras else TorchOptimizer)(optimizer, self.captured)
-            if lr is not None:
-                own.lr = lr
-            return own
-        return None
+        self.optimizer, own = PLAN, (KerasOptimizer if self.keras else TorchOptimizer)(optimizer, self.captured)
+        if lr is not None:
+            own.lr = lr
+        return own, frozenset()
 
     @property
     def lr(self) -> float:
@@ -151,80 +214,40 @@ class Model:
         if self.steps is not None and self.steps.own_optimizer is not None:
             self.steps.own_optimizer.lr = float(rate)
             return
-        self._lr = float(rate)
-        if self._trainer is not None:
-            self._trainer.set_lr(self._lr)
-
-    # ---- the library's objects
-
-    def _drop_trainer(self) -> None:
-        if self._trainer is not None:
-            self._state = self._trainer.get("value")
-            for held in (self._trainer, self._plan, self._graph):
-                assert held is not None
-                held.close()
-        self._trainer = self._plan = self._graph = None
-
-    def _write(self) -> str:
-        """The network as a file, with the newest weights."""
-        path = os.path.join(self._folder, "network.onnx")
-        if self._graph is None:
-            onnx_file.write(self.net, path)
-        return path
-
-    def _make(self, batch: int, first: Optional[data.Batch] = None, count: Optional[int] = None) -> Trainer:
-        """The trainer for so many samples per step, and in all, if their number is known: batches that are smaller than
-        the others are planned for."""
-        if self.loss is None or self.optimizer is None or self.steps is None:
-            raise RuntimeError("call compile(optimizer=.., loss=..) first")
-        if self._trainer is not None and self._batch == batch and count in (None, self._count):
-            return self._trainer
-        self._drop_trainer()
-        context = current()
-        hint_once(context)
-        output = {"output": self.net.outputs[0].name} if len(self.net.outputs) > 1 else {}
-        self._graph = Graph(self._write(), context, loss=self.loss.text, **output)
-        own = self.steps.own_optimizer
-        words = {**self.optimizer.words, "batch": batch, "predict": 1, **({"keep_grads": 1} if own else {}), **self.plan_words}
-        samples = Announced(self._named(*first), count, context) if first and count and count % batch else None
-        self._plan = Plan(self._graph, samples, **words)
-        self._trainer = Trainer(self._plan, None, lr=0.0 if own else self.lr)
-        self._batch, self._count = batch, count or 0
-        self._fill(self._trainer)
-        if own:  # it updates the user's own model, which must have the newest numbers
-            self.captured.unwrap(self._trainer.get("value"))
-        if self.loss.class_weights is not None:
-            name = next(k for k in self._trainer.tensors("fixed") if k.startswith("loss"))
-            self._trainer.set({name: self.loss.class_weights}, "fixed")
-        return self._trainer
-
-    def _fill(self, trainer: Trainer) -> None:
-        """The newest numbers: of a trainer before this one, of a file, drawn; else those of the network's file."""
-        if self._state is not None:
-            trainer.set(self._state)
-        elif self._weights is not None:
-            trainer.load(self._weights)
-        elif self.net.meta:
-            for some in self.captured.first_numbers(self.seed, current().rank == 0):
-                trainer.set(some)
+        self._lr = self.session.lr = float(rate)
+        if self.session.trainer is not None:
+            self.session.trainer.set_lr(self._lr)
 
     @property
     def plan(self) -> Plan:
         """The plan of the last `fit`, `evaluate` or `predict`."""
-        if self._plan is None:
+        if self.session.plan is None:
             raise RuntimeError("there is no plan yet: it is made when fit, evaluate or predict know the batch")
-        return self._plan
+        return self.session.plan
 
     def summary(self) -> str:
         """Layers, parameters and, once there is one, the plan; printed on rank 0."""
-        text = f"{self.net.name}: {len(self.net.nodes)} operators, {self.net.parameters():,} parameters that are trained"
-        if self._plan is not None:
-            text += "\n" + self._plan.text("summary")
+        layers = self.net.layers()
+        wide = max([len(name) for name, _, _ in layers] + [5])
+        lines = [f"{self.net.name}: {len(self.net.nodes)} operators, {self.net.parameters():,} parameters that are trained",
+                 f"{'layer':{wide}}  {'operators':24}  parameters"]
+        lines += [f"{name:{wide}}  {', '.join(ops):24}  {count:,}" for name, ops, count in layers]
+        if self.session.plan is not None:
+            lines.append(self.session.plan.text("summary"))
         if current().rank == 0:
-            print(text)
-        return text
+            print("\n".join(lines))
+        return "\n".join(lines)
 
     # ---- batches
+
+    def _ready(self) -> Session:
+        if self.steps is None:
+            raise RuntimeError("call compile(optimizer=.., loss=..) first")
+        hint_once(current())
+        return self.session
+
+    def _source(self, x: Any, y: Any, shuffle: bool = False) -> data.Source:
+        return data.source(x, y, shuffle, self.seed, [p.name for p in self.net.inputs])
 
     def _named(self, inputs: List[np.ndarray], targets: List[np.ndarray]) -> Dict[str, np.ndarray]:
         """A batch by the names that the network has."""
@@ -238,43 +261,60 @@ class Model:
             if out[p.name].shape[1:] != tuple(p.shape[1:]):
                 raise data.BadData(f"samples of '{p.name}' are {'x'.join(map(str, out[p.name].shape[1:]))}, but the model was "
                                    f"captured for {'x'.join(map(str, p.shape[1:]))}: give such an example=")
-        for t in targets[:1] if self.loss.target else ():
-            t = data.as_target(self.loss.targets(data.to_array(t)), self.loss.target)
-            if self.loss.target == losses.REAL and hasattr(self.captured, "target_array"):
-                t = self.captured.target_array(t)
-            out[self.loss.target] = self._target(t)
+        if self.loss.target and targets:
+            if len(targets) > 1:
+                raise data.BadData(f"{len(targets)} targets, but this loss compares one output with one target: for several give a function, "
+                                   + ("loss(targets, outputs)" if self.keras else "loss(outputs, targets)"))
+            out[self.loss.target] = self._target(data.as_target(self.loss.targets(data.to_array(targets[0])), self.loss.target))
         return out
 
     def _target(self, t: np.ndarray) -> np.ndarray:
+        """As the library compares it with the output."""
+        assert self.loss is not None
         shape = self.net.outputs[0].shape
-        if self.loss is not None and self.loss.target == "target" and t.ndim == 1 and len(shape) == 2:
-            t = t[:, None]
-        if self.loss is not None and self.loss.target == "label" and t.ndim > 1 and t.ndim == len(shape) and t.shape[1] == 1:
-            t = t[:, 0]
-        if self.loss is not None and self.loss.target == "label" and len(shape) > 1:
-            data.check_labels(t, shape[-1 if hasattr(self.captured, "bindings") else 1] or 0, self.loss.ignored)
+        if self.loss.target == losses.REAL:
+            if t.ndim == len(shape) - 1 and shape[-1] == 1 and (self.keras or t.ndim == 1):
+                t = t[..., None]
+            return np.ascontiguousarray(np.moveaxis(t, -1, 1) if self.keras and t.ndim > 2 else t)
+        if len(shape) < 2:
+            return t
+        axis = losses.class_axis(shape, t.shape, self.keras)
+        if t.ndim == len(shape) and t.shape[axis] == 1:
+            t = np.squeeze(t, axis)
+        data.check_labels(t, shape[axis] or 0, self.loss.ignored)
         return np.ascontiguousarray(t)
+
+    def _settle(self, targets: List[np.ndarray]) -> None:
+        """Which axis has the classes, where there are more than two: the graph is read for it."""
+        assert self.loss is not None
+        shape = self.net.outputs[0].shape
+        if self.loss.target != losses.CLASSES or len(shape) < 3 or not targets:
+            return
+        axis = losses.class_axis(shape, np.shape(targets[0]), self.keras)
+        self.session.change(graph={"classes_at": "first" if axis == 1 else "last"})
 
     # ---- training
 
     def fit(self, x: Any = None, y: Any = None, batch_size: Optional[int] = None, epochs: int = 1,
-            validation_data: Any = None, callbacks: Sequence[Callback] = (), shuffle: bool = True, verbose: int = 1,
-            initial_epoch: int = 0, steps_per_epoch: Optional[int] = None) -> History:
-        """Trains. `batch_size` is that of all ranks together. Returns what was measured, epoch by epoch."""
-        source = data.source(x, y, shuffle, self.seed)
-        batch = self._batch_size(source, batch_size)
-        trainer = self._make(batch, next(iter(source.batches(batch, 0, lambda i: i == 0)), None), source.count)
+            validation_data: Any = None, callbacks: Sequence[Any] = (), shuffle: bool = True, verbose: int = 1,
+            initial_epoch: int = 0, steps_per_epoch: Optional[int] = None, validation_split: float = 0.0) -> History:
+        """Trains. `batch_size` is that of all ranks together. Callbacks are ours, or Keras'. Returns what was measured, epoch by
+        epoch."""
+        if validation_split:
+            (x, y), validation_data = data.split(x, y, validation_split)
+        source = self._source(x, y, shuffle)
+        batch, first = self._first(source, batch_size, initial_epoch)
+        self._begin(source, batch, first)
         history = History()
-        told = [history, *callbacks, Progress(verbose)] if verbose else [history, *callbacks]
-        steps = steps_per_epoch or source.steps(batch)
+        told = [history, *map(callback, callbacks), *([Progress(verbose)] if verbose else [])]
         for c in told:
-            c.model, c.params = self, {"epochs": epochs, "steps": steps, "batch_size": batch}
+            c.model, c.params = self, {"epochs": epochs, "steps": steps_per_epoch or source.steps(batch), "batch_size": batch}
         self.stop_training = False
         self._tell(told, "on_train_begin", logs={})
         with Interrupts(current().rank == 0) as asked:
             try:
                 for epoch in range(initial_epoch, epochs):
-                    logs = self._epoch(trainer, source, batch, epoch, (told, steps_per_epoch, asked))
+                    logs = self._epoch(source, batch, epoch, (told, steps_per_epoch, asked))
                     if validation_data is not None:
                         logs.update({"val_" + k: v for k, v in self._validate(validation_data, batch).items()})
                     logs["lr"] = self.lr
@@ -296,104 +336,154 @@ class Model:
         self._tell(told, "on_train_end", logs={})
         return Stopped(f"training was stopped after a whole step; the weights are in {path}: model.load_weights({path!r}) takes them up")
 
+    def _first(self, source: data.Source, given: Optional[int], epoch: int) -> Tuple[int, data.Batch]:
+        """Samples of a batch, and the first one: whole on many ranks, which compare it."""
+        several = current().size > 1
+        first = source.first(source.batch or given or 32, epoch, lambda i: several or i == 0)
+        if first is None or not len(first[0][0]):
+            raise data.BadData("there is no batch in the data")
+        told = given or (len(first[0][0]) if source.batch is None and source.count is None else None)
+        return self._batch_size(source, told), first
+
     def _batch_size(self, source: data.Source, given: Optional[int]) -> int:
         batch = source.batch or given or 32
         if given and source.batch and given != source.batch:
             raise data.BadData(f"batch_size={given}, but the loader makes batches of {source.batch}: leave batch_size out")
         if source.count is not None:
             batch = min(batch, source.count)
-        if batch < current().size and not self.plan_words:
+        if batch < current().size and not self.session.chosen:
             raise data.BadData(f"a batch of {batch} samples on {current().size} ranks: give at least one to each, or a plan with "
                                "stages or a mesh")
         return batch
+
+    def _begin(self, source: data.Source, batch: int, first: data.Batch) -> None:
+        """The trainer for the batches of a source; what is looked at once, before training begins."""
+        session = self._ready()
+        self._settle(first[1])
+        sample = self._named(*first)
+        trainer = session.make(batch, source.count % batch if source.count else 0, sample)
+        self._compare_ranks(trainer, sample)
+        if self.loss is not losses.OUTSIDE:
+            self.functions.compare(self.captured, first, self._given_loss)
+
+    def _compare_ranks(self, trainer: Trainer, sample: Mapping[str, np.ndarray]) -> None:
+        """Where samples were drawn without a seed, ranks have others: the library compares some numbers of the first batch
+        before it looks at it."""
+        assert self.steps is not None
+        if current().size == 1:
+            return
+        batch = Data(sample, name="the first batch")
+        try:
+            if self.steps.own_loss:
+                trainer.predict(batch, self.net.outputs[0])
+            else:
+                trainer.evaluate(batch)
+        except NotFinite:
+            pass  # the first step will say so
+        except MegalithError as e:
+            raise data.BadData(f"{e}{OTHERS if 'samples to' in str(e) else ''}") from None
 
     def _tell(self, told: Sequence[Callback], event: str, *arguments: Any, logs: Optional[Dict[str, float]] = None) -> None:
         for c in told:
             getattr(c, event)(*arguments, *([logs] if logs is not None else []))
 
-    def _epoch(self, trainer: Trainer, source: data.Source, batch: int, epoch: int,
+    def _epoch(self, source: data.Source, batch: int, epoch: int,
                how: Tuple[Sequence[Callback], Optional[int], Interrupts]) -> Dict[str, float]:
-        assert self.steps is not None
         told, most, asked = how
         sums: Dict[str, float] = {}
         count = 0
         self._tell(told, "on_epoch_begin", epoch, logs={})
-        for i, (inputs, targets) in enumerate(source.batches(batch, epoch, self._wanted)):
-            if most is not None and i >= most:
-                break
+        for i, (inputs, targets) in enumerate(itertools.islice(source.batches(batch, epoch, self._wanted), most)):
             self._tell(told, "on_batch_begin", i, logs={})
-            size, named = len(inputs[0]), self._named(inputs, targets)
-            if asked.seen:
-                trainer.ask_to_stop(named, self.steps.output if self.steps.own_loss else None)
-            for k, v in self.steps.train(trainer, named, targets).items():
+            size = len(inputs[0])
+            for k, v in self._step(inputs, targets, asked).items():
                 sums[k] = sums.get(k, 0.0) + v * size
             count += size
-            self._uncounted += 1
             self._tell(told, "on_batch_end", i, logs={k: v / count for k, v in sums.items()})
             if self.stop_training:
                 break
         if not count:
-            raise data.BadData("there is no batch in the data")
+            raise data.BadData(f"there is no batch left for epoch {epoch + 1}: a generator gives each of its batches once; give a list "
+                               "or a DataLoader, which can be iterated again, or steps_per_epoch=")
         return {k: v / count for k, v in sums.items()}
+
+    def _step(self, inputs: List[np.ndarray], targets: List[np.ndarray], asked: Optional[Interrupts] = None) -> Dict[str, float]:
+        assert self.steps is not None
+        named = self._named(inputs, targets)
+        trainer = self.session.ready(len(inputs[0]), named)
+        if asked is not None and asked.seen:
+            trainer.ask_to_stop(named, self.steps.outputs if self.steps.own_loss else ())
+        logs = self.steps.train(trainer, named, targets)
+        self.session.steps += 1
+        self._uncounted += 1
+        return logs
 
     def _wanted(self, index: int) -> bool:
         """A loss in Python looks at all samples on all ranks."""
-        return self._plan is None or self.loss is losses.OUTSIDE or self._plan.reads(index)
+        return self.session.plan is None or self.loss is losses.OUTSIDE or self.session.plan.reads(index)
 
     def train_step(self, x: Any, y: Any) -> Dict[str, float]:
-        """One step on one batch."""
-        inputs, targets = data.to_arrays(x), data.to_arrays(y)
-        trainer = self._make(len(inputs[0]))
-        assert self.steps is not None
-        self._uncounted += 1
-        return self.steps.train(trainer, self._named(inputs, targets), targets)
+        """One step on one batch, of any size: the library makes plans for two, and another one where a third comes."""
+        inputs, targets = data.to_arrays(x, [p.name for p in self.net.inputs]), data.to_arrays(y)
+        self._ready()
+        self._settle(targets)
+        return self._step(inputs, targets)
 
     # ---- looking at it
 
     def _validate(self, given: Any, batch: int) -> Dict[str, float]:
-        x, y = given if isinstance(given, (tuple, list)) and len(given) == 2 else (given, None)
+        """(x, y), or a list of batches, or whatever `fit` takes."""
+        batches = isinstance(given, list) and all(isinstance(b, (tuple, list)) for b in given)
+        x, y = given if isinstance(given, (tuple, list)) and len(given) == 2 and not batches else (given, None)
         return self.evaluate(x, y, batch_size=batch)
 
-    def evaluate(self, x: Any = None, y: Any = None, batch_size: Optional[int] = None) -> Dict[str, float]:
-        """Loss and accuracy, in evaluation mode."""
-        source = data.source(x, y, False, self.seed)
-        trainer = self._make(self._batch or self._batch_size(source, batch_size))
+    def evaluate(self, x: Any = None, y: Any = None, batch_size: Optional[int] = None, verbose: int = 0,
+                 return_dict: bool = True) -> Any:
+        """Loss and accuracy, in evaluation mode; without `return_dict` a list, as Keras has it. `verbose` is for scripts of Keras."""
+        source, session = self._source(x, y), self._ready()
         assert self.steps is not None
+        whole = source.count if isinstance(source, data.ArraySource) else None  # arrays: all samples at once
+        first = source.first(whole or session.batch or batch_size or 32, 0, lambda i: True)
+        if first is None or not len(first[0][0]):
+            raise data.BadData("there is no batch in the data: a generator gives each of its batches once")
+        self._settle(first[1])
+        trainer = session.make(session.batch or self._batch_size(source, batch_size))
         sums: Dict[str, float] = {}
         count = 0
-        whole = source.count if isinstance(source, data.ArraySource) else None  # arrays: all samples at once
-        for inputs, targets in source.batches(whole or self._batch, 0, lambda i: True):
+        for inputs, targets in source.batches(whole or session.batch, 0, lambda i: True):
             size = len(inputs[0])
             for k, v in self.steps.evaluate(trainer, self._named(inputs, targets), targets).items():
                 sums[k] = sums.get(k, 0.0) + v * size
             count += size
-        return {k: v / max(count, 1) for k, v in sums.items()}
+        logs = {k: v / count for k, v in sums.items()}
+        return logs if return_dict else list(logs.values())
 
-    def predict(self, x: Any, batch_size: Optional[int] = None) -> np.ndarray:
-        """What the network makes of the samples, in evaluation mode; on rank 0 (others get None)."""
-        arrays = data.to_arrays(x)
-        trainer = self._make(self._batch or min(batch_size or 32, len(arrays[0])))
-        y = trainer.predict(Data(self._named(arrays, [])), self.net.outputs[0])
-        if y is None or self.loss is None or not hasattr(self.captured, "predicted"):
-            return y
-        return self.captured.predicted(y, self.loss.text)
+    def predict(self, x: Any, batch_size: Optional[int] = None, verbose: int = 0) -> Optional[np.ndarray]:
+        """What the network makes of the samples, in evaluation mode; on rank 0 (others get None). Of a Dataset or a loader
+        targets are left out."""
+        session, found = self._ready(), []
+        for arrays in data.without_targets(x, batch_size or session.batch or 32, [p.name for p in self.net.inputs]):
+            trainer = session.make(session.batch or min(batch_size or 32, len(arrays[0])))
+            found.append(trainer.predict(Data(self._named(arrays, [])), self.net.outputs[0]))
+        if not found:
+            raise data.BadData("there is no batch in the data")
+        if found[0] is None:
+            return None
+        y = found[0] if len(found) == 1 else np.concatenate(found)
+        assert self.loss is not None
+        return self.captured.predicted(y, self.loss.text) if self.keras else y
 
     # ---- weights
 
     def get_weights(self) -> Dict[str, np.ndarray]:
         """Weights and running statistics by name, as they are now. Collective."""
-        if self._trainer is not None:
-            return self._trainer.get("value")
-        return dict(self._state) if self._state is not None else self.captured.state()
+        return dict(self.session.get())
 
     def set_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Rank 0's numbers become those of all ranks. Collective."""
-        if self._trainer is not None:
-            self._trainer.set({k: a for k, a in arrays.items() if k in self._trainer.tensors("value")})
-            if self.steps is not None and self.steps.own_optimizer is not None:
-                self.captured.unwrap(self._trainer.get("value"))
-        else:
-            self._state = {**self.get_weights(), **arrays}
+        self.session.set(arrays)
+        if self.session.trainer is not None and self.session.made.returns:
+            self.captured.unwrap(self.session.trainer.get("value"))
 
     def unwrap(self) -> Any:
         """The user's own object, with the trained weights and statistics. Collective."""
@@ -407,13 +497,22 @@ class Model:
         """As the framework's own: names, shapes, types. Collective."""
         return self.captured.state_dict(self.get_weights())
 
-    def save_weights(self, path: str) -> None:
+    def save_weights(self, path: Any) -> None:
         """A safetensors file. Collective."""
-        if self._trainer is None:
+        if self.session.trainer is None:
             raise RuntimeError("nothing was trained yet: save the model by its own framework")
-        self._trainer.save(os.fspath(path))
+        self.session.trainer.save(os.fspath(path))
 
-    def load_weights(self, path: str) -> None:
+    def load_weights(self, path: Any) -> None:
         """From a safetensors file, of Megalith or of the framework. Collective."""
-        from .check import read_safetensors
-        self.set_weights({k: v for k, v in read_safetensors(os.fspath(path)).items()})
+        if self.session.trainer is None and self.net.meta:
+            self.session.weights, self.session.values = os.fspath(path), None
+            return
+        given = {self.net.aliases.get(k, k): a for k, a in read_safetensors(os.fspath(path)).items()}
+        missing = [k for k, w in self.net.weights.items() if w.kind != "constant" and w.dtype.startswith("float") and k not in given]
+        if missing:
+            raise ValueError(f"{len(missing)} weights of the model are not in {path}: {', '.join(missing[:3])}, ..")
+        self.set_weights(given)
+
+    def _make(self, batch: int) -> Trainer:
+        return self._ready().make(batch)

@@ -17,9 +17,10 @@ user's framework gives them. ``megalith.onnx_file`` writes it for the C library.
 """
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Container, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -139,7 +140,8 @@ class Net:
     # ---- parts
 
     def add_input(self, name: str, shape: Sequence[Optional[int]], dtype: str) -> str:
-        name = self.fresh(name)
+        """Whole numbers of few bits come as int32."""
+        name, dtype = self.fresh(name), "int32" if dtype in ("uint8", "int8", "int16") else dtype
         self.inputs.append(Port(name, tuple(shape), dtype))
         return name
 
@@ -218,10 +220,48 @@ class Net:
                 self.untouched[name] = "no output depends on it"
             del self.weights[name]
 
+    def with_numbers(self, numbers: Mapping[str, np.ndarray], fixed: Container[str] = (), hollow: bool = False) -> "Net":
+        """The same with these numbers, which may be newer than those that were captured. Parameters among the `fixed` ones are
+        not trained. `hollow`: the others have no numbers, and are set later."""
+        def renewed(name: str, w: Weight) -> Weight:
+            array = np.asarray(numbers[name]).reshape(w.shape)
+            if w.kind == PARAMETER and name not in fixed:
+                return dataclasses.replace(w, array=None if hollow else array, dtype=str(array.dtype))
+            return dataclasses.replace(w, array=array, dtype=str(array.dtype), kind=BUFFER)
+        out = copy.copy(self)
+        out.weights = {k: renewed(k, w) if k in numbers and w.kind != CONSTANT else w for k, w in self.weights.items()}
+        return out
+
+    @property
+    def mixes(self) -> bool:
+        """Has each sample a say in what becomes of the others? Then batches cannot be filled up."""
+        return any(n.op == "BatchNormalization" for n in self.nodes)
+
     @property
     def meta(self) -> bool:
         """Are there weights without numbers?"""
         return any(w.array is None for w in self.weights.values())
+
+    def layers(self) -> List[Tuple[str, List[str], int]]:
+        """Of each module that has operators: its path, the operators, how many numbers of it are trained.
+
+        >>> net = Net()
+        >>> net.scope = "fc"
+        >>> _ = net.emit("Gemm", ["x", net.add_weight("fc.weight", np.zeros((3, 4), "float32"))])
+        >>> net.layers()
+        [('fc', ['Gemm'], 12)]
+        """
+        out: Dict[str, Tuple[List[str], Dict[str, int]]] = {}
+        seen: Set[str] = set()
+        for node in self.nodes:
+            ops, weights = out.setdefault(node.scope, ([], {}))
+            ops += [node.op] if node.op not in ops else []
+            for name in node.inputs:
+                w = self.weights.get(name)
+                if w is not None and w.kind == PARAMETER and name not in seen:
+                    seen.add(name)
+                    weights[name] = math.prod(w.shape)
+        return [(scope, ops, sum(weights.values())) for scope, (ops, weights) in out.items() if scope or weights]
 
     def parameters(self) -> int:
         """How many numbers are trained."""

@@ -54,14 +54,33 @@ def _torch_rmsprop(g: Dict[str, Any]) -> Dict[str, Any]:
 TORCH = {"SGD": _torch_sgd, "Adam": _torch_adam("Adam"), "AdamW": _torch_adam("AdamW"), "RMSprop": _torch_rmsprop}
 
 
+def of_framework(thing: Any, *names: str) -> bool:
+    """Is a function, or the class of an object, of a framework? What a user wrote may have the same name, and do something else.
+
+    >>> of_framework(dataclasses.replace, "torch"), of_framework(dataclasses.replace, "dataclasses")
+    (False, True)
+    """
+    module = getattr(thing if hasattr(thing, "__name__") else type(thing), "__module__", None)
+    return (module or "").split(".")[0] in names
+
+
+def held_by(optimizer: Any, module: Any) -> "tuple[set, bool]":
+    """Names of the module's trained parameters that an optimizer of PyTorch has, and: has it any of another module?"""
+    given = {id(p) for g in optimizer.param_groups for p in g["params"]}
+    own = {id(p): k for k, p in module.named_parameters()}
+    return {own[i] for i in given if i in own}, not given <= own.keys()
+
+
 def _of_torch(optimizer: Any) -> Optimizer:
     kind, groups = type(optimizer).__name__, optimizer.param_groups
-    if kind not in TORCH:
+    if kind not in TORCH or not of_framework(optimizer, "torch"):
         raise UnknownOptimizer(f"torch.optim.{kind} is not here: use {', '.join('torch.optim.' + k for k in TORCH)}, or your own loop")
     settings = [{k: v for k, v in g.items() if k != "params"} for g in groups]
     if any(s != settings[0] for s in settings):
         raise UnknownOptimizer(f"{kind} has {len(groups)} groups of parameters with different settings: one group is "
                                "supported; freeze parameters by requires_grad_(False)")
+    if optimizer.state:
+        raise UnknownOptimizer(f"{kind} has a state already, of earlier steps: give a new one")
     return Optimizer(TORCH[kind](settings[0]), float(settings[0]["lr"]))
 
 
@@ -94,7 +113,7 @@ KERAS = {"SGD": _keras_sgd, "Adam": _keras_adam, "AdamW": _keras_adam, "RMSprop"
 
 def _of_keras(optimizer: Any) -> Optimizer:
     kind, c = type(optimizer).__name__, optimizer.get_config()
-    if kind not in KERAS:
+    if kind not in KERAS or not of_framework(optimizer, "keras"):
         raise UnknownOptimizer(f"keras.optimizers.{kind} is not here: use {', '.join('keras.optimizers.' + k for k in KERAS)}")
     rate = c.get("learning_rate")
     if not isinstance(rate, (int, float)):
@@ -102,6 +121,10 @@ def _of_keras(optimizer: Any) -> Optimizer:
                                "(megalith.callbacks.LearningRateScheduler)")
     _absent(kind, c, "amsgrad", "clipnorm", "clipvalue", "global_clipnorm", "use_ema", "gradient_accumulation_steps",
             "loss_scale_factor")
+    if getattr(optimizer, "_exclude_from_weight_decay", None) or getattr(optimizer, "_exclude_from_weight_decay_pattern", None):
+        raise UnknownOptimizer(f"{kind}.exclude_from_weight_decay is not supported: leave it out")
+    if getattr(optimizer, "built", False) and int(optimizer.iterations) > 0:
+        raise UnknownOptimizer(f"{kind} has a state already, of {int(optimizer.iterations)} steps: give a new one")
     return Optimizer(KERAS[kind](c), _decimal(rate))
 
 

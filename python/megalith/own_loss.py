@@ -5,7 +5,7 @@ the library goes back from. Each framework has its own way to a gradient; a tabl
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -19,49 +19,57 @@ def _one_number(shape: Any) -> None:
         raise BadLoss(f"the loss gave numbers of shape {tuple(shape)}, not one: take their mean over the batch")
 
 
-def _by_torch(loss: Callable[..., Any], y: np.ndarray) -> Tuple[float, np.ndarray]:
+def _by_torch(loss: Callable[..., Any], y: Sequence[np.ndarray]) -> Tuple[float, List[np.ndarray]]:
     import torch
-    output = torch.from_numpy(y).requires_grad_()
+    outputs = [torch.from_numpy(a).requires_grad_() for a in y]
     with torch.enable_grad():
-        value = loss(output)
+        value = loss(outputs)
         _one_number(value.shape)
         if not value.requires_grad:
             raise BadLoss("the loss does not depend on the model's output by operators of PyTorch: no gradient comes back")
         value.backward()
-    gradient = output.grad if output.grad is not None else torch.zeros_like(output)
-    return float(value.detach()), gradient.numpy()
+    return float(value.detach()), [np.zeros_like(a) if t.grad is None else t.grad.numpy() for t, a in zip(outputs, y)]
 
 
-def _by_tensorflow(loss: Callable[..., Any], y: np.ndarray) -> Tuple[float, np.ndarray]:
+def _by_tensorflow(loss: Callable[..., Any], y: Sequence[np.ndarray]) -> Tuple[float, List[np.ndarray]]:
     import tensorflow as tf
-    output = tf.convert_to_tensor(y)
+    outputs = [tf.convert_to_tensor(a) for a in y]
     with tf.GradientTape() as tape:
-        tape.watch(output)
-        value = loss(output)
+        tape.watch(outputs)
+        value = loss(outputs)
     _one_number(value.shape)
-    gradient = tape.gradient(value, output)
-    if gradient is None:
+    gradients = tape.gradient(value, outputs)
+    if all(g is None for g in gradients):
         raise BadLoss("the loss does not depend on the model's output by operators of TensorFlow: no gradient comes back")
-    return float(value), gradient.numpy()
+    return float(value), [np.zeros_like(a) if g is None else g.numpy() for g, a in zip(gradients, y)]
 
 
-def _by_jax(loss: Callable[..., Any], y: np.ndarray) -> Tuple[float, np.ndarray]:
+def _by_jax(loss: Callable[..., Any], y: Sequence[np.ndarray]) -> Tuple[float, List[np.ndarray]]:
     import jax
 
-    def scalar(output: Any) -> Any:
-        value = loss(output)
+    def scalar(outputs: Any) -> Any:
+        value = loss(outputs)
         _one_number(value.shape)
         return value.reshape(())
-    value, gradient = jax.value_and_grad(scalar)(y)
-    return float(value), np.asarray(gradient)
+    value, gradients = jax.value_and_grad(scalar)(list(y))
+    return float(value), [np.asarray(g) for g in gradients]
 
 
-GRADIENTS: Dict[str, Callable[..., Tuple[float, np.ndarray]]] = {
+GRADIENTS: Dict[str, Callable[..., Tuple[float, List[np.ndarray]]]] = {
     "torch": _by_torch, "tensorflow": _by_tensorflow, "jax": _by_jax}
 
 
+def only(several: Sequence[Any]) -> Any:
+    """One for one; of several a tuple.
+
+    >>> only([3]), only([3, 4])
+    (3, (3, 4))
+    """
+    return several[0] if len(several) == 1 else tuple(several)
+
+
 class TorchLoss:
-    """loss(output, target) of tensors."""
+    """loss(output, target) of tensors; of several outputs, or targets, of tuples of them."""
 
     framework = "torch"
 
@@ -69,23 +77,23 @@ class TorchLoss:
         self.function = function
         self.name = getattr(function, "__name__", type(function).__name__)
 
-    def of(self, y: Any, target: np.ndarray) -> Any:
+    def of(self, y: Sequence[Any], targets: Sequence[np.ndarray]) -> Any:
         import torch
-        return self.function(y, torch.from_numpy(np.ascontiguousarray(target)))
+        return self.function(only(y), only([torch.from_numpy(np.ascontiguousarray(t)) for t in targets]))
 
-    def value(self, y: np.ndarray, target: np.ndarray) -> float:
+    def value(self, y: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> float:
         """Of outputs and targets, without a gradient.
 
         >>> import torch
-        >>> TorchLoss(torch.nn.L1Loss()).value(np.ones((2, 3), "f4"), np.zeros((2, 3), "f4"))
+        >>> TorchLoss(torch.nn.L1Loss()).value([np.ones((2, 3), "f4")], [np.zeros((2, 3), "f4")])
         1.0
         """
         import torch
         with torch.no_grad():
-            return float(self.of(torch.from_numpy(y), target))
+            return float(self.of([torch.from_numpy(a) for a in y], targets))
 
-    def value_and_gradient(self, y: np.ndarray, target: np.ndarray) -> Tuple[float, np.ndarray]:
-        return GRADIENTS[self.framework](lambda output: self.of(output, target), y)
+    def value_and_gradients(self, y: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Tuple[float, List[np.ndarray]]:
+        return GRADIENTS[self.framework](lambda outputs: self.of(outputs, targets), y)
 
 
 class KerasLoss(TorchLoss):
@@ -96,8 +104,8 @@ class KerasLoss(TorchLoss):
         super().__init__(function)
         self.keras, self.framework = keras, keras.backend.backend()
 
-    def of(self, y: Any, target: np.ndarray) -> Any:
-        return self.keras.ops.mean(self.function(self.keras.ops.convert_to_tensor(target), y))
+    def of(self, y: Sequence[Any], targets: Sequence[np.ndarray]) -> Any:
+        return self.keras.ops.mean(self.function(only([self.keras.ops.convert_to_tensor(t) for t in targets]), only(y)))
 
-    def value(self, y: np.ndarray, target: np.ndarray) -> float:
-        return float(self.keras.ops.convert_to_numpy(self.of(self.keras.ops.convert_to_tensor(y), target)))
+    def value(self, y: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> float:
+        return float(self.keras.ops.convert_to_numpy(self.of([self.keras.ops.convert_to_tensor(a) for a in y], targets)))

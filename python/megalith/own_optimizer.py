@@ -44,6 +44,7 @@ class TorchOptimizer:
         for k, p in self.own.items():
             p.grad = torch.from_numpy(gradients[k]).reshape(p.shape).to(p.dtype) if k in gradients else None
         self.optimizer.step()
+        self.optimizer.zero_grad()  # also of what a loss in Python has of its own
         return {k: p.detach().numpy() for k, p in self.own.items()}
 
 

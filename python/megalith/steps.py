@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 import numpy as np
 
 from . import data
 from ._library import NotFinite
 from .engine import Data, Trainer
+from .losses import class_axis
 
 Logs = Dict[str, float]
 
@@ -28,12 +29,25 @@ def logs_of(report: Any) -> Logs:
     return out
 
 
-def accuracy(y: np.ndarray, target: np.ndarray, axis: int) -> float:
-    """
-    >>> accuracy(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([1, 1]), 1)
+def right(y: np.ndarray, target: np.ndarray, last: bool, threshold: Optional[float] = None) -> Optional[float]:
+    """The share of right answers: of classes, else (if there is a threshold) of rows with a single 1, and of yes and no. None:
+    there is nothing that could be right.
+
+    >>> right(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([1, 1]), False)
+    0.5
+    >>> right(np.array([[0.9], [0.8]]), np.array([[1.0], [0.0]]), True, 0.5)
     0.5
     """
-    return float((y.argmax(axis) == target.reshape(y.argmax(axis).shape)).mean())
+    axis = class_axis(y.shape, target.shape, last)
+    if y.ndim > 1 and y.shape[axis] > 1 and target.size * y.shape[axis] == y.size and target.dtype.kind in "iub":
+        found = y.argmax(axis)
+        return float((found == target.reshape(found.shape)).mean())
+    if target.size != y.size or threshold is None:
+        return None
+    target = target.reshape(y.shape)
+    if last and y.shape[-1] > 1:  # Keras' own: rows of classes
+        return float((y.argmax(-1) == target.argmax(-1)).mean())
+    return float(((y > threshold) == (target > 0.5)).mean())
 
 
 def not_finite(arrays: Mapping[str, np.ndarray]) -> str:
@@ -42,11 +56,12 @@ def not_finite(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 class Steps:
-    """`own_loss`, `own_optimizer`: those that run in Python; None: the library's."""
+    """`own_loss`, `own_optimizer`: those that run in Python; None: the library's. `judge`: accuracy of an output and its target,
+    if it is wanted of a loss in Python."""
 
-    def __init__(self, output: Any, own_loss: Any = None, own_optimizer: Any = None, classes_at: Optional[int] = None):
-        self.output, self.own_loss, self.own_optimizer = output, own_loss, own_optimizer
-        self.classes_at = classes_at  # the axis that has the classes, if accuracy of an own loss is wanted
+    def __init__(self, outputs: Sequence[Any], own_loss: Any = None, own_optimizer: Any = None,
+                 judge: Optional[Callable[[np.ndarray, np.ndarray], Optional[float]]] = None):
+        self.outputs, self.own_loss, self.own_optimizer, self.judge = outputs, own_loss, own_optimizer, judge
 
     def announce(self) -> None:
         """A line for each of the two that is not the library's."""
@@ -58,7 +73,7 @@ class Steps:
     def train(self, trainer: Trainer, named: Mapping[str, np.ndarray], targets: Sequence[np.ndarray]) -> Logs:
         """One step; the targets are for a loss in Python, which takes them as the user gave them."""
         try:
-            logs = self._own_step(trainer, named, targets[0]) if self.own_loss else logs_of(trainer.step(named))
+            logs = self._own_step(trainer, named, targets) if self.own_loss else logs_of(trainer.step(named))
         except NotFinite as e:
             bad = not_finite(named)
             raise (data.BadData(f"'{bad}' of the batch has numbers that are not finite (NaN or infinity): look for them in the "
@@ -67,24 +82,24 @@ class Steps:
             trainer.set(self.own_optimizer.update(trainer.get("gradient")), "weight")
         return logs
 
-    def _measure(self, y: np.ndarray, target: np.ndarray) -> Logs:
-        if self.classes_at is None or target.dtype.kind not in "iu":
-            return {}
-        return {"accuracy": accuracy(y, target, self.classes_at)}
+    def _measure(self, y: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Logs:
+        """Of the first output, as the library has it."""
+        share = self.judge(y[0], targets[0]) if self.judge and targets else None
+        return {} if share is None else {"accuracy": share}
 
-    def _own_step(self, trainer: Trainer, named: Mapping[str, np.ndarray], target: np.ndarray) -> Logs:
-        y = trainer.forward(named, self.output)
-        value, gradient = self.own_loss.value_and_gradient(y, target)
+    def _own_step(self, trainer: Trainer, named: Mapping[str, np.ndarray], targets: Sequence[np.ndarray]) -> Logs:
+        y = trainer.forward(named, self.outputs)
+        value, gradients = self.own_loss.value_and_gradients(y, targets)
         if not np.isfinite(value):
             raise NotFinite(f"the loss {self.own_loss.name} is {value}: use a smaller lr, or look for numbers that are not finite in "
                             "the batch")
-        trainer.backward(gradient)
-        return {"loss": value, **self._measure(y, target)}
+        trainer.backward(gradients)
+        return {"loss": value, **self._measure(y, targets)}
 
     def evaluate(self, trainer: Trainer, named: Mapping[str, np.ndarray], targets: Sequence[np.ndarray]) -> Logs:
         """Of a batch, in evaluation mode."""
         if self.own_loss is None:
             return logs_of(trainer.evaluate(Data(named)))
-        y = trainer.predict(Data(named), self.output, everywhere=True)
-        assert y is not None
-        return {"loss": self.own_loss.value(y, targets[0]), **self._measure(y, targets[0])}
+        y = [trainer.predict(Data(named), o, True, i) for i, o in enumerate(self.outputs)]
+        found = [a for a in y if a is not None]
+        return {"loss": self.own_loss.value(found, targets), **self._measure(found, targets)}

@@ -75,6 +75,61 @@ def other_batches():
     model.fit([(x[:8 - megalith.rank()], y[:8 - megalith.rank()])], batch_size=8, verbose=0)
 
 
+def unseeded():
+    """Each rank has drawn another network; rank 0's is trained."""
+    torch.manual_seed(100 + megalith.rank())
+    net, (x, y) = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3)), samples(16)
+    x = x.flatten(1)[:, :4]
+    first = {k: t.clone() for k, t in net.state_dict().items()}
+    model = megalith.Model(net, example=x[:1])
+    model.compile("sgd", "cross_entropy", lr=0.1)
+    model.fit(x, y % 3, batch_size=8, epochs=1, shuffle=False, verbose=0)
+    state = model.state_dict()
+    write(first=first["0.weight"].numpy(), weight=state["0.weight"].numpy(), predicted=model.predict(x))
+
+
+def unseeded_loop():
+    import megalith.torch
+    torch.manual_seed(100 + megalith.rank())
+    net, (x, y) = nn.Linear(4, 3), samples(8)
+    x = x.flatten(1)[:, :4]
+    model = megalith.torch.Module(net, example=x[:1])
+    nn.functional.cross_entropy(model(x), y % 3).backward()
+    everywhere = model(x).detach()
+    assert torch.allclose(everywhere, net(x).detach(), atol=1e-5), "this rank's module has other numbers"
+    write(weight=net.weight.detach().numpy())
+
+
+def other_data():
+    """Ranks whose random numbers were not seeded."""
+    x, y = samples()
+    model = megalith.Model(network(), example=x[:1])
+    model.compile("sgd", "cross_entropy")
+    model.fit(x + 0.1 * megalith.rank(), y, batch_size=8, verbose=0)
+
+
+def gives_up():
+    """One rank ends, the others go on."""
+    x, y = samples()
+    model = megalith.Model(network(), example=x[:1])
+    model.compile("sgd", "cross_entropy")
+    model.fit(x, y, batch_size=8, verbose=0)
+    if megalith.rank() == 1:
+        sys.exit(1)
+    model.fit(x, y, batch_size=8, epochs=10 ** 6, verbose=0)
+
+
+def exits_well():
+    """sys.exit that somebody catches, and one that says all is well."""
+    megalith.size()
+    try:
+        sys.exit(3)
+    except SystemExit as e:
+        assert e.code == 3
+    own_parts()
+    sys.exit(0)
+
+
 def all_fail():
     megalith.size()
     raise ValueError("on purpose")

@@ -274,3 +274,82 @@ def test_check():
     assert megalith.check(nn.Sequential(network(), nn.Dropout(0.5), nn.Linear(5, 5)), x, y) < 1e-4
     with pytest.raises(megalith.check.Mismatch, match="fc.weight"):
         megalith.check(Custom(), torch.randn(6, 4), torch.randint(0, 3, (6,)))
+
+
+def test_numbers_that_are_loaded_later():
+    """After Model(net) and before the first step: weights and statistics are those of the module then."""
+    x, _ = samples(16)
+    net, state = network(), network().state_dict()
+    state = {k: t + 0.3 if t.is_floating_point() else t for k, t in state.items()}
+    model = megalith.Model(net, example=x[:1])
+    net.load_state_dict(state)
+    model.compile("sgd", "cross_entropy")
+    net.eval()
+    with torch.no_grad():
+        np.testing.assert_allclose(model.predict(x), net(x).numpy(), atol=1e-5)
+
+
+def written(path, tensors):
+    """A safetensors file, as other programs write it."""
+    import json
+    kinds, head, at, out = {torch.float32: "F32", torch.bfloat16: "BF16", torch.int64: "I64"}, {}, 0, []
+    for k, t in tensors.items():
+        data = (t.view(torch.int16) if t.dtype == torch.bfloat16 else t).contiguous().numpy().tobytes()
+        head[k] = {"dtype": kinds[t.dtype], "shape": list(t.shape), "data_offsets": [at, at + len(data)]}
+        at += len(data)
+        out.append(data)
+    text = json.dumps(head).encode()
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text + b"".join(out))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_weights_of_a_file_of_pytorch(kind, tmp_path):
+    """Before anything was trained: counters are no weights, bfloat16 is read."""
+    x, _ = samples(16)
+    other = network()
+    with torch.no_grad():
+        for t in other.parameters():
+            t.mul_(1.5)
+    path = str(tmp_path / "other.safetensors")
+    written(path, {k: t.to(kind) if t.is_floating_point() else t for k, t in other.state_dict().items()})
+    model = megalith.Model(network(), example=x[:1])
+    model.compile("sgd", "cross_entropy")
+    model.load_weights(path)
+    other.eval()
+    with torch.no_grad():
+        want = other.to(kind).float()(x).numpy()
+    np.testing.assert_allclose(model.predict(x), want, atol=1e-4)
+    written(path, {"0.weight": other.state_dict()["0.weight"].float()})
+    with pytest.raises(ValueError, match="weights of the model are not in .*other.safetensors"):
+        model.load_weights(path)
+
+
+def test_a_backward_of_ones_own_is_found(capsys):
+    """In fit, without being asked; not where the user says so, nor where there is none."""
+    x, y = torch.randn(6, 4), torch.randint(0, 3, (6,))
+    model = megalith.Model(Custom(), example=x)
+    model.compile("sgd", "cross_entropy")
+    with pytest.raises(megalith.CaptureError, match=r"it calls Twisted \(autograd.Function\).*fc.weight.*check=False"):
+        model.fit(x, y, batch_size=6, verbose=0)
+    model = megalith.Model(Custom(), example=x, check=False)
+    model.compile("sgd", "cross_entropy")
+    model.fit(x, y, batch_size=6, verbose=0)
+    assert megalith.Model(network(), example=samples(1)[0]).functions.names == []
+    model = megalith.Model(network(), example=samples(1)[0], check=True)
+    model.compile("sgd", "cross_entropy")
+    model.fit(*samples(8), batch_size=8, verbose=0)
+    assert model.functions.done
+
+
+def test_summary(capsys):
+    x, y = samples(8)
+    model = megalith.Model(network(), example=x[:1])
+    text = model.summary()
+    assert capsys.readouterr().out.strip() == text
+    lines = [line.split() for line in text.splitlines()]
+    assert lines[1] == ["layer", "operators", "parameters"]
+    assert ["0", "Conv", "108"] in lines and ["1", "BatchNormalization", "12"] in lines and ["5", "Gemm", "485"] in lines
+    model.compile("sgd", "cross_entropy")
+    model.predict(x)
+    assert len(model.summary().splitlines()) > len(lines)

@@ -90,7 +90,29 @@ def test_own(what, plain, tmp_path):
     assert distance(got["weight"], want["weight"]) < FLOAT
 
 
+def test_weights_of_rank_0_win(tmp_path):
+    """Networks that nobody has seeded."""
+    one = {}
+    for ranks in (1, 2):
+        done, one[ranks] = run_small(str(tmp_path), ranks, "unseeded")
+        assert done.returncode == 0, done.stderr
+    for k in ("first", "weight", "predicted"):
+        np.testing.assert_allclose(one[2][k], one[1][k], rtol=1e-4, atol=1e-5, err_msg=k)
+    assert distance(one[1]["weight"], one[1]["first"]) > 1e-3
+    done, got = run_small(str(tmp_path), 2, "unseeded_loop")
+    assert done.returncode == 0, done.stderr
+
+
+def test_sys_exit(tmp_path):
+    """Of one rank it ends the job; of all, with 0, it is an end like any other; one that is caught is none."""
+    done, _ = run_small(str(tmp_path), 2, "gives_up")
+    assert done.returncode != 0 and "a rank has ended the script by sys.exit(1)" in done.stderr, done.stderr
+    done, got = run_small(str(tmp_path), 2, "exits_well")
+    assert done.returncode == 0 and got["size"] == 2, done.stderr
+
+
 BAD = {
+    "other_data": "the first batch: sample 0 has other numbers here than on rank 0",
     "small_batch": "a batch of 1 samples on 2 ranks: give at least one to each",
     "other_batches": "give all ranks the same batch",
     "all_fail": "ValueError: on purpose",

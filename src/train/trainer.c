@@ -191,6 +191,7 @@ meg_status meg_trainer_new(meg_plan *p, meg_data *d, const char *options, meg_tr
                            .data = d,
                            .pool = meg_pool_new(),
                            .rate = -1,
+                           .seed = (uint64_t)ctx->options.seed,
                            .judged = judged_of(p->source)};
     meg_status status = t ? prepare(t, options)
                           : meg_fail(&ctx->error, MEG_ENOMEM, "no memory for a trainer");
@@ -332,6 +333,12 @@ void meg_trainer_lr(meg_trainer *t, double lr)
     t->rate = lr;
 }
 
+void meg_trainer_go_on(meg_trainer *t, int64_t step, int64_t seed)
+{
+    t->step = step;
+    t->seed = (uint64_t)(seed < 0 ? t->ctx->options.seed : seed);
+}
+
 /* ---- training ---- */
 
 typedef struct pass_over { /* a data set */
@@ -368,7 +375,7 @@ static bool wishes(void *context)
 static meg_status run_step(meg_trainer *t, const meg_batch *batch, double lr)
 {
     meg_feed feed = {.scalars = {lr, (double)(t->step + 1), 0, 1},
-                     .seed = (uint64_t)t->ctx->options.seed,
+                     .seed = t->seed,
                      .step = (uint64_t)t->step,
                      .wish = wishes,
                      .context = t};

@@ -39,6 +39,10 @@ const meg_param meg_onnx_params[] = {
     {"freeze", MEG_PARAM_STRING, AT(freeze), "", "weights that are not trained: names, *, commas",
      NULL, 0, 0},
     {"train", MEG_PARAM_STRING, AT(train), "", "those that are, after all", NULL, 0, 0},
+    {"classes_at", MEG_PARAM_CHOICE, AT(classes_at), "auto",
+     "the axis of the output that has the classes, where there are more than two: behind the "
+     "batch; the last; whichever the file's operators have in front",
+     "auto|first|last", 0, 0},
     {0}};
 
 /* ---- needs ---- */
@@ -84,7 +88,7 @@ static meg_status want_outputs(meg_onnx_build *b, meg_onnx_symbol *out[MEG_OUTPU
         meg_onnx_symbol *s = meg_onnx_symbol_of(b, f->output[i].name);
         MEG_CHECK(b->error, s, MEG_EDATA, "%s: nothing makes the output '%.*s'", f->path,
                   MEG_SPAN_TEXT(f->output[i].name));
-        int most = loss ? 1 : MEG_OUTPUTS;
+        int most = loss && !trains_for(b, "outside") ? 1 : MEG_OUTPUTS;
         MEG_CHECK(b->error, *count < most, MEG_EARG,
                   "%s: it has %zu outputs, but %d at most can be %s: choose one, output=%.*s",
                   f->path, f->outputs, most, loss ? "trained" : "asked for",
@@ -296,10 +300,18 @@ static void tell_draws(const meg_onnx_build *b)
             b->drawn_alone);
 }
 
+/* Logits of tokens or pixels whose classes come last: the loss wants them in front. */
+static bool has_last(const meg_onnx_build *b, const meg_onnx_symbol *s)
+{
+    int value = s->value >= 0 ? s->value : s->front;
+    if (trains_for(b, "none") || b->options.classes_at == MEG_ONNX_CLASSES_FIRST) return false;
+    if (b->options.classes_at == MEG_ONNX_CLASSES_AUTO) return meg_onnx_is_front(s);
+    return b->graph->value[value].rank > 2;
+}
+
 static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int count)
 {
     meg_graph *g = b->graph;
-    bool loss = !trains_for(b, "none");
     for (int i = 0; i < count; i++) {
         if (out[i]->view)
             MEG_TRY(b->error, meg_onnx_settle(b, &b->file->node[out[i]->maker], out[i]));
@@ -309,17 +321,17 @@ static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int co
         MEG_CHECK(b->error, out[i]->value >= 0 || out[i]->front >= 0, MEG_EUNSUPPORTED,
                   "%s: output '%.*s' is a constant, a sequence, or comes from nowhere",
                   b->file->path, MEG_SPAN_TEXT(out[i]->name));
-        /* Logits of tokens or pixels whose classes come last: the loss wants them in front. */
-        g->last[i] = loss && meg_onnx_is_front(out[i]);
-        if (g->last[i]) g->output[i] = out[i]->front;
-        else MEG_TRY(b->error, meg_onnx_straighten(b, out[i], &g->output[i]));
+        g->last[i] = has_last(b, out[i]);
+        MEG_TRY(b->error, (g->last[i] ? meg_onnx_to_front : meg_onnx_straighten)(b, out[i],
+                                                                               &g->output[i]));
         g->outputs++;
     }
-    if (!loss) return MEG_OK;
+    if (trains_for(b, "none")) return MEG_OK;
     const char *words = b->options.loss + strcspn(b->options.loss, " ");
     const char *name = meg_pool_text(g->pool, "%.*s", (int)(words - b->options.loss),
                                      b->options.loss);
-    meg_graph_add_loss(g, name, words, g->output[0], 1);
+    for (int i = 0; i < count; i++)
+        meg_graph_add_loss(g, name, words, g->output[i], 1);
     return g->error.status;
 }
 

@@ -203,7 +203,7 @@ meg_status meg_forward(meg_trainer *t, int inputs, const meg_tensor input[], int
     MEG_TRY(e, meg_context_agree(t->ctx, make_ready(t, &l)));
     meg_outside *o = t->outside;
     o->feed.scalars = (meg_scalars){meg_trainer_rate(t), (double)(t->step + 1), 0, 1};
-    o->feed.seed = (uint64_t)t->ctx->options.seed;
+    o->feed.seed = t->seed;
     o->feed.step = (uint64_t)t->step;
     MEG_TRY(e, meg_context_end(t->ctx, meg_engine_forward(t->engine, e, o->entry, &o->feed)));
     for (int i = 0; i < outputs; i++)

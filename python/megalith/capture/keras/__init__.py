@@ -14,11 +14,11 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 import keras
 import numpy as np
 
-from ...net import CaptureError, Net
+from ...net import CaptureError, Net, Port
 from . import norms, points, shapes, tokens, windows  # fill the tables
 from .context import LAYERS, OPERATIONS, Context
 from .graph import Call, is_graph, is_symbolic, mask_of, trace, untouched, walk
-from .value import Value, to_first
+from .value import FIRST, KERAS, Value, to_first
 
 __all__ = ["Captured", "capture"]
 _TABLES = (norms, points, shapes, tokens, windows)
@@ -35,8 +35,9 @@ class Captured:
     """A model of Keras, its net, and the way back."""
 
     def __init__(self, model: Any, context: Context):
-        self.model, self.net, self.bindings = model, context.net, context.bindings
+        self.model, self.net, self.bindings, self.fixed = model, context.net, context.bindings, context.fixed
         self.turned = False  # the output has channels first inside of the library, so real targets do, too
+        self.masked = False  # the output carries a mask, by which Keras weighs the loss
 
     @property
     def end(self) -> str:
@@ -63,10 +64,14 @@ class Captured:
     def input_arrays(self, x: Any) -> Dict[str, np.ndarray]:
         """A batch as Keras takes it, by the names and in the order of the net's inputs."""
         arrays = x if isinstance(x, (list, tuple)) else [x]
-        return {p.name: turn_input(np.asarray(a), p.shape) for p, a in zip(self.net.inputs, arrays)}
+        return {p.name: turn_input(np.asarray(a), p) for p, a in zip(self.net.inputs, arrays)}
 
     def state(self) -> Dict[str, np.ndarray]:
         """The model's numbers now, in the order of the file."""
+        for variable, array in self.fixed:
+            if not np.array_equal(np.asarray(keras.ops.convert_to_numpy(variable)), array):
+                raise CaptureError(f"'{getattr(variable, 'path', 'a number')}', which is not trained, has other numbers than when the model "
+                                   "was captured, and they are constants of the network: load weights before megalith.Model(net)")
         return {name: b.layout.to_file(np.asarray(keras.ops.convert_to_numpy(b.variable))) for name, b in self.bindings.items()}
 
     def to_keras(self, arrays: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
@@ -83,9 +88,9 @@ class Captured:
         return self.model
 
 
-def turn_input(array: np.ndarray, shape: Sequence[Optional[int]]) -> np.ndarray:
-    """Keras has channels last, the net first; of two axes, and of tokens, there is nothing to turn."""
-    if array.ndim < 3 or array.dtype.kind in "iu" and len(shape) < 3:
+def turn_input(array: np.ndarray, port: Port) -> np.ndarray:
+    """Keras has channels last, the net first; of two axes, and of whole numbers, there is nothing to turn."""
+    if array.ndim < 3 or not port.dtype.startswith("float"):
         return array
     return array.transpose(to_first(array.ndim))
 
@@ -99,6 +104,13 @@ def _resolve(operation: Any, table: Mapping[str, Any]) -> Optional[Any]:
         if own and type(operation).call is cls.call:
             return table[cls.__name__]
     return None
+
+
+def _activity(operation: Any) -> bool:
+    """Does it add something to the loss that depends on what it computes?"""
+    zero = all(not getattr(operation, k, 0) for k in ("l1", "l2"))
+    own = type(operation).__name__ == "ActivityRegularization"
+    return not zero if own else getattr(operation, "activity_regularizer", None) is not None
 
 
 def _is_operation(operation: Any) -> bool:
@@ -150,6 +162,8 @@ class Capture:
         if isinstance(mask, Value) and flat(args):
             masks[id(flat(args)[0])] = mask
         c.at, c.masks, c.net.scope = op, masks, ".".join([*c.scopes, op.name])
+        if _activity(op):
+            c.refuse("a regularizer of activity is not supported", "leave it out, or add it to a loss of your own")
         try:
             translator = _resolve(op, OPERATIONS if _is_operation(op) else LAYERS)
             if translator is not None:
@@ -242,6 +256,17 @@ def _add_input(net: Net, tensor: Any) -> Value:
     return Value(net, (None, *shape[1:]), tensor.dtype, first=net.add_input(tensor.name, (None, *turned), dtype))
 
 
+def _output(net: Net, value: Value) -> str:
+    """In Keras' order. A sigmoid of pixels comes behind the turn, where the loss that brings one along looks for it."""
+    first = value.names.get(FIRST)
+    maker = next((n for n in reversed(net.nodes) if first in n.outputs), None)
+    if KERAS in value.names or maker is None or maker.op != "Sigmoid":
+        return value.keras()
+    net.scope = maker.scope
+    before = Value(net, value.shape, value.dtype, first=maker.inputs[0])
+    return net.emit("Sigmoid", [before.keras()])
+
+
 def capture(model: Any, name: Optional[str] = None) -> Captured:
     """The network of a functional or Sequential model, for training.
 
@@ -258,12 +283,13 @@ def capture(model: Any, name: Optional[str] = None) -> Captured:
     for t in outputs:
         value = env[id(t)]
         turned.append("first" in value.names)
-        net.add_output(value.keras(), shape=value.shape)
+        net.add_output(_output(net, value), shape=value.shape)
     net.prune()
     kept = {k: b for k, b in run.context.bindings.items() if k in net.weights}
     run.context.bindings = kept
     captured = Captured(model, run.context)
     captured.turned = turned[0]
+    captured.masked = any(mask_of(t) is not None for t in outputs)
     return captured
 
 

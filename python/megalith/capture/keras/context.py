@@ -5,7 +5,7 @@ A translator is a function `(c, layer, *arguments)` in a table under the layer's
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, List, NoReturn, Optional
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
 import keras
 import numpy as np
@@ -45,6 +45,7 @@ class Context:
         self.net = net
         self.bindings: Dict[str, Binding] = {}  # by the name in the file
         self.names: Dict[int, str] = {}         # of variables, by id
+        self.fixed: List[Tuple[Any, np.ndarray]] = []  # variables whose numbers became constants of the network, and these
         self.training = True
         self.scopes: List[str] = []             # nested models
         self.at: Any = None                     # the layer at hand
@@ -78,6 +79,7 @@ class Context:
         layout = layout or plain(variable.shape)
         name = self.names.get(id(variable))
         if name is None:
+            self._check_variable(variable)
             name = self.names[id(variable)] = self._name_of(variable)
             array = np.asarray(keras.ops.convert_to_numpy(variable))
             self.net.add_weight(name, layout.to_file(array), PARAMETER if variable.trainable else BUFFER)
@@ -88,9 +90,18 @@ class Context:
                         "give each of them its own")
         return name
 
+    def _check_variable(self, variable: Any) -> None:
+        """What Keras would add to the loss, or do to the weight after each step, and nobody would here."""
+        for what, instead in (("regularizer", "give the optimizer weight_decay (AdamW), or add it to a loss of your own"),
+                              ("constraint", "train without it, or use a normalisation layer")):
+            if variable.trainable and getattr(variable, what, None) is not None:
+                self.refuse(f"the {what} of '{variable.path}' is not supported", f"leave it out; {instead}")
+
     def numbers(self, variable: Any) -> np.ndarray:
         """Of a variable that no training changes."""
-        return np.asarray(keras.ops.convert_to_numpy(variable))
+        array = np.asarray(keras.ops.convert_to_numpy(variable))
+        self.fixed.append((variable, array))
+        return array
 
     # ---- nodes
 

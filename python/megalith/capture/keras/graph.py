@@ -103,11 +103,16 @@ def _constants_in_sight(found: Dict[int, Any]) -> Iterator[None]:
             args, kwargs = tuple(symbol(x) for x in args), {k: symbol(x) for k, x in kwargs.items()}
         return own(self, *args, **kwargs)
 
-    keras.layers.Layer.__call__ = call
+    def add_loss(self: Any, loss: Any) -> None:
+        raise CaptureError(f"layer '{self.name}' ({type(self).__name__}): add_loss is not supported: return what the loss needs as an "
+                           "output of the model, and give a loss of your own")
+
+    adds = keras.layers.Layer.add_loss
+    keras.layers.Layer.__call__, keras.layers.Layer.add_loss = call, add_loss
     try:
         yield
     finally:
-        keras.layers.Layer.__call__ = own
+        keras.layers.Layer.__call__, keras.layers.Layer.add_loss = own, adds
 
 
 def trace(function: Any, path: str, args: Sequence[Any], kwargs: Dict[str, Any]) -> Tuple[Any, Dict[int, Any]]:

@@ -121,6 +121,7 @@ def _softmax(c: Context, op: Any, x: Value) -> Value:
 
 @layer("Identity", "ActivityRegularization")
 def _identity(c: Context, op: Any, x: Value, **_: Any) -> Value:
+    """Regularisers of activity are refused for all layers alike (capture/keras)."""
     return x
 
 

@@ -149,6 +149,8 @@ bool meg_onnx_is_front(const meg_onnx_symbol *s);
 
 /* The symbol's value as the file has it. */
 meg_status meg_onnx_straighten(meg_onnx_build *b, meg_onnx_symbol *s, int *out);
+/* With its last axis in front. */
+meg_status meg_onnx_to_front(meg_onnx_build *b, meg_onnx_symbol *s, int *out);
 
 /* Input i as a constant; *out is NULL where it is absent. */
 meg_status meg_onnx_constant(const meg_onnx_build *b, const meg_onnx_node *n, int i,

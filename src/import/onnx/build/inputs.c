@@ -47,6 +47,13 @@ meg_status meg_onnx_straighten(meg_onnx_build *b, meg_onnx_symbol *s, int *out)
     return b->graph->error.status;
 }
 
+meg_status meg_onnx_to_front(meg_onnx_build *b, meg_onnx_symbol *s, int *out)
+{
+    if (s->front < 0) s->front = add_transpose(b, s->value, true);
+    *out = s->front;
+    return b->graph->error.status;
+}
+
 /* In files of this framework operators may read weights as data: rows that are the same for all
  * samples. */
 static meg_status lift(meg_onnx_build *b, const meg_onnx_node *n, meg_onnx_symbol *s)
@@ -106,12 +113,9 @@ meg_status meg_onnx_data_front(meg_onnx_build *b, const meg_onnx_node *n, int i,
 {
     meg_onnx_symbol *s;
     MEG_TRY(b->error, want_data(b, n, i, &s));
-    if (s->front < 0 && b->graph->value[s->value].rank <= 2) *out = s->value;
-    else {
-        if (s->front < 0) s->front = add_transpose(b, s->value, true);
-        *out = s->front;
-    }
-    return b->graph->error.status;
+    if (s->front >= 0 || b->graph->value[s->value].rank > 2) return meg_onnx_to_front(b, s, out);
+    *out = s->value;
+    return MEG_OK;
 }
 
 meg_status meg_onnx_constant(const meg_onnx_build *b, const meg_onnx_node *n, int i,
