@@ -21,12 +21,11 @@ DOUBLE = 1e-9
 PIXELS = (17, 33, 49, 65, 97, 129, 193, 224, 257, 299)
 FRAMES = (4, 9, 16)
 GROUPS = ("", ".segmentation", ".video")
-GROWN = 129  # pixels from which two samples are enough for batch norms
+GROWN = 129  # pixels from which few samples are enough
 
 # What belongs to the architecture is made for small images: vision transformers know theirs.
 WORDS = {r"vit_.*_(14|16|32)": lambda m: {"image_size": 2 * int(m[1])},
          r"maxvit_t": lambda m: {"input_size": (224, 224)},
-         r"mvit_.*": lambda m: {"spatial_size": (64, 64), "temporal_size": 4},
          r"googlenet|inception_v3": lambda m: {"init_weights": False}}
 
 
@@ -35,14 +34,18 @@ def words_of(name):
 
 
 def all_names():
+    """The smallest first, so that much is known early."""
     import torchvision
     names = []
+
+    def size(name):
+        return min(w.meta["num_params"] for w in torchvision.models.get_model_weights(name))
     for group in GROUPS:
         module = torchvision.models
         for part in group.split(".")[1:]:
             module = getattr(module, part)
-        names += [name for name in torchvision.models.list_models(module=module)]
-    return names
+        names += torchvision.models.list_models(module=module)
+    return sorted(names, key=size)
 
 
 # ---- one model
@@ -70,10 +73,9 @@ def build(name):
 def shapes(name):
     """Of a sample, the smallest first."""
     words = words_of(name)
-    side = words.get("image_size") or words.get("input_size", (0,))[0] or words.get("spatial_size", (0,))[0]
-    frames = [words["temporal_size"]] if "temporal_size" in words else FRAMES
+    side = words.get("image_size") or words.get("input_size", (0,))[0]
     for pixels in [side] if side else PIXELS:
-        for count in frames if group_of(name) == "video" else [0]:
+        for count in FRAMES if group_of(name) == "video" else [0]:
             yield (3, count, pixels, pixels) if count else (3, pixels, pixels)
 
 
@@ -94,7 +96,10 @@ def smallest(name, model):
 def samples_of(model, shape):
     import torch
     normed = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in model.modules())
-    return 8 if normed and shape[-1] < GROWN and len(shape) == 3 else 4 if normed and shape[-1] < GROWN else 2
+    large = shape[-1] >= GROWN
+    if not normed:
+        return 1 if large else 2
+    return 2 if large else 8 if len(shape) == 3 else 4
 
 
 def first_of(y):

@@ -104,7 +104,7 @@ def torch_step(module: Any, inputs: Sequence[Any], target: Any, loss: Any, doubl
     value.backward()
     gradients = {k: p.grad.numpy() for k, p in m.named_parameters() if p.grad is not None}
     running = {k: m.state_dict()[k].numpy() for k in statistics(m)}
-    idle = {k.rpartition(".")[0] for k, p in m.named_parameters() if p.grad is None}
+    idle = {k.rpartition(".")[0] for k, p in m.named_parameters() if p.grad is None and p.requires_grad}
     running = {k: t for k, t in running.items() if k.rpartition(".")[0] not in idle}
     return Step(float(value.detach()), gradients, running)
 

@@ -224,17 +224,24 @@ def zeroed(m: nn.Module, y: torch.Tensor) -> torch.Tensor:
     return y
 
 
-def scaled(m: nn.Module, y: torch.Tensor) -> torch.Tensor:
-    y[:, 0].mul_(2)
-    y[:, 2:4] += y[:, 5:7]
+def masked(m: nn.Module, y: torch.Tensor) -> torch.Tensor:
+    y[y > 0.25] = 0.5
     return y
 
 
+def scaled(m: nn.Module, y: torch.Tensor) -> torch.Tensor:
+    z = y.view(-1, 4, 2)
+    z[:, 0].mul_(2)
+    z[:, 2:, :1] += z[:, 1:3, 1:]
+    return z.reshape(-1, 8)
+
+
 def collected(m: nn.Module, y: torch.Tensor) -> torch.Tensor:
-    out = torch.zeros_like(y)
+    y = y.view(-1, 4, 2)
+    out = torch.ones_like(y)
     out[:, 0] = y[:, 1] * 3
-    out[:, 2:5] = y[:, 4:7]
-    return out
+    out[:, 2:] = y[:, :2]
+    return out.view(-1, 8)
 
 
 def reshaped(m: nn.Module, y: torch.Tensor) -> torch.Tensor:
@@ -250,16 +257,16 @@ def rewritten(m: nn.Module, y: torch.Tensor) -> torch.Tensor:
     return y * (1 + table)
 
 
-def unbiased(m: nn.Module, y: torch.Tensor) -> torch.Tensor:
+def unbiased(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """Swin's second version: keys have no bias."""
-    bias = m.fc.bias.clone()
+    bias = bias.clone()
     bias[2:5].zero_()
-    return functional.linear(y[:, None], m.fc.weight, bias)[:, 0]
+    return x + bias
 
 
 def at_bounds(x: torch.Tensor, a: torch.Tensor) -> torch.Tensor:
-    """The gradient of clamp passes there."""
-    return x + (0 * x + a).clamp(min=0, max=0.0) + (0 * x + a).clamp_max(0.0)
+    """Between numbers the gradient of clamp does not pass there, between tensors half of it."""
+    return x + (0 * x + a).clamp(min=0) + (0 * x + a).clamp(max=torch.tensor(0.0)) + (x + a).clamp(-0.1, 0.2)
 
 
 class Extractor(nn.Module):
@@ -306,15 +313,16 @@ WHOLE = {
     "lstm_plain": Net(lambda: Recurrent(nn.LSTM, bias=False), *TEXT),
     "gru": Net(lambda: Recurrent(nn.GRU, num_layers=2, bidirectional=True), *TEXT),
     "gru_pair": Net(Pair, (3, 5, 8), "tokens"),
-    "weight_norm": Net(lambda: normed(weight_norm), (3, 3, 8, 8)),
+    "weight_norm": Net(lambda: normed(weight_norm), (4, 3, 8, 8)),
     "weight_norm_hook": Net(lambda: normed(nn.utils.weight_norm), (3, 3, 8, 8)),
-    "spectral_norm": Net(lambda: normed(spectral_norm), (3, 3, 8, 8)),
+    "spectral_norm": Net(lambda: normed(spectral_norm), (4, 3, 8, 8)),
     "spectral_norm_twice": onnx_nets.tokens(lambda: spectral_norm(nn.Linear(12, 12), n_power_iterations=2)),
     "weight_norm_tokens": onnx_nets.tokens(lambda: weight_norm(nn.Linear(12, 12))),
     "bicubic": onnx_nets.small(lambda: nn.Upsample(scale_factor=2, mode="bicubic")),
     "bicubic_corners": onnx_nets.small(lambda: nn.Upsample((5, 9), mode="bicubic", align_corners=True)),
     "zeroed": code(zeroed), "scaled": code(scaled), "collected": code(collected), "reshaped": code(reshaped),
-    "rewritten": code(rewritten), "unbiased": code(unbiased),
+    "rewritten": code(rewritten), "masked": code(masked),
+    "unbiased": onnx_nets.tokens(lambda: onnx_nets.Apply(unbiased, {"bias": torch.randn(12)})),
     "softplus_threshold": onnx_nets.small(lambda: nn.Softplus(beta=2.0, threshold=0.5)),
     "clamp_bounds": onnx_nets.small(lambda: onnx_nets.Apply(at_bounds, {"a": torch.zeros(6, 1, 1)}), as_made=True),
     "extractor": Net(Extractor, (4, 3, 8, 8)),

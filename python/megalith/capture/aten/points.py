@@ -41,13 +41,11 @@ def hardsigmoid(c: Capture, n: torch.fx.Node, self: Any) -> Any:
 
 @operator("clamp", "clip")
 def clamp(c: Capture, n: torch.fx.Node, self: Any, min: Any = None, max: Any = None) -> Any:
-    """Unlike hardtanh's, its gradient passes at the bounds, too. Of a weight there is only Clip, which has hardtanh's."""
-    bounds = [float(b) if isinstance(b, (int, float)) else b for b in (min, max)]
-    if isinstance(self, str) and self in c.net.weights:
-        return c.emit("Clip", [self, *bounds])
-    for relation, bound in zip(("Less", "Greater"), bounds):
-        if bound is not None:
-            self = c.emit("Where", [c.emit(relation, [self, bound]), bound, self])
+    """Between numbers no gradient passes at the bounds; between tensors half of it does, as maximum has it."""
+    if not isinstance(min, (Known, str)) and not isinstance(max, (Known, str)):
+        return c.emit("Clip", [self, *(None if b is None else float(b) for b in (min, max))])
+    for op, bound in (("Max", min), ("Min", max)):
+        self = self if bound is None else c.emit(op, [self, bound])
     return self
 
 
