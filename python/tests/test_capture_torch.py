@@ -185,6 +185,12 @@ def lowered(m, y):
         return functional.linear(y, m.fc.weight)
 
 
+def with_state(m, y):
+    z = y + m.last
+    m.last = y.detach()[0]
+    return z
+
+
 REFUSED = {
     "chunks": (Chunks(), "read later through another view"),
     "transposed": (Code(through_transpose), "read later through another view"),
@@ -192,6 +198,8 @@ REFUSED = {
     "some_samples": (Code(some_samples), "some samples of the batch"),
     "average": (Code(average), "changes the buffer 'kept' in forward"),
     "clamped": (Code(clamped), "changes the parameter 'fc.weight' in forward"),
+    "state": (Code(with_state), "reads the tensor 'last' and sets it anew"),
+    "data": (Code(lambda m, y: y.data + y), "use detach"),
     "still": (Code(still), "stops a gradient"),
     "detached": (Code(lambda m, y: y.detach() + y), "stops a gradient"),
     "lowered": (Code(lowered), "leave torch.autocast out"),
@@ -213,9 +221,24 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name):
     model, sentence = REFUSED[name]
+    model.last = torch.zeros(8)
     x = torch.zeros(1, 3, dtype=torch.long) if name == "max_norm" else torch.zeros(1, 8)
     with pytest.raises(CaptureError, match=f"(?s){sentence}"):
         print([n.op for n in capture(model, x).nodes])
+
+
+def remembers(m, y):
+    m.last = y
+    with torch.no_grad():
+        seen = (y > 0).float()
+    return y * seen
+
+
+def test_attributes_stay():
+    """What forward sets and does not read; what comes of a comparison has no gradient that could be stopped."""
+    model = Code(remembers)
+    capture(model, torch.zeros(1, 8))
+    assert not hasattr(model, "last") and model.training
 
 
 def test_what_nobody_needs_is_not_refused():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 import warnings
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
@@ -101,22 +102,45 @@ def _spectral_norm(self: Any, weight: torch.Tensor) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def _as_it_was(module: torch.nn.Module) -> Iterator[None]:
-    """Everything in training mode, where the module was only evaluated, and what exporting changes."""
+def _spectral_norms() -> Iterator[None]:
     from torch.nn.utils.parametrizations import _SpectralNorm
-    flags = [] if module.training else [(m, m.training) for m in module.modules()]
-    computed = [(m, name, m.__dict__[name]) for m, name in computed_weights(module) if name in m.__dict__]
     own, _SpectralNorm.forward = _SpectralNorm.forward, _spectral_norm  # type: ignore[method-assign]
     try:
-        if flags:
-            module.train()
         yield
     finally:
         _SpectralNorm.forward = own  # type: ignore[method-assign]
-        for m, flag in flags:
-            m.training = flag
-        for m, name, value in computed:  # exporting leaves a tensor without numbers there
-            m.__dict__[name] = value
+
+
+# ---- the module stays as it is
+
+@contextlib.contextmanager
+def _as_it_was(module: torch.nn.Module) -> Iterator[None]:
+    """Everything in training mode, where the module was only evaluated; afterwards it is what it was: exporting leaves tensors
+    without numbers in attributes that forward sets."""
+    before = [(m, dict(m.__dict__)) for m in module.modules()]
+    try:
+        if not module.training:
+            module.train()
+        with _spectral_norms():
+            yield
+    finally:
+        for m, own in before:
+            m.__dict__.clear()
+            m.__dict__.update(own)
+
+
+@contextlib.contextmanager
+def _assigned() -> Iterator[List[str]]:
+    """Names of tensors, neither parameters nor buffers, that forward sets: PyTorch warns of them."""
+    names: List[str] = []
+    with warnings.catch_warnings(record=True) as said:
+        yield names
+    for w in said:
+        text = str(w.message)
+        if "assigned during export" in text:
+            names += re.findall(r"self\.([\w.]+)", text)
+        else:
+            warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
 
 
 # ---- the export
@@ -132,10 +156,20 @@ def _explain(error: Exception) -> CaptureError:
     if "batch" in text and ("specialized" in text or "Constraints violated" in text or "constant" in text):
         return CaptureError("the model's code fixes the batch size: write x.shape[0], or -1 in view and reshape, instead "
                             f"of the number ({first[:200]})")
+    if "fake tensor in the exported program constant" in text:
+        return CaptureError("the model's code takes a tensor out of PyTorch's sight (.data): use detach(), or the tensor itself")
     return CaptureError(f"torch.export cannot follow the model: {first[:400]}")
 
 
-def _by_name(module: torch.nn.Module, example: Example, axis: Any) -> Any:
+def _check_kept(program: torch.export.ExportedProgram, names: Sequence[str]) -> None:
+    """A tensor that forward reads and sets anew is another one in the next step."""
+    for name in names:
+        if name in program.constants:
+            raise CaptureError(f"forward reads the tensor '{name}' and sets it anew, but here it stays as it was: hand it in as an input, "
+                               "or set it outside of the model between steps")
+
+
+def _by_name(example: Example, axis: Any) -> Any:
     """The first axis of each input is the batch."""
     given, named = example
     return {k: axis for k in named} if named else tuple(axis for _ in given)
@@ -148,9 +182,10 @@ def export(module: torch.nn.Module, example: Example, batch: int) -> torch.expor
     named = {k: _stretched(t, batch, meta) for k, t in example[1].items()}
     axis = {0: torch.export.Dim("batch", min=2, max=1 << 20)}
     try:
-        with _as_it_was(module), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*assigned during export.*")  # what hooks compute, and lists of weights
-            return torch.export.export(module, given, named, dynamic_shapes=_by_name(module, (given, named), axis), strict=False)
+        with _as_it_was(module), _assigned() as names:
+            program = torch.export.export(module, given, named, dynamic_shapes=_by_name((given, named), axis), strict=False)
+        _check_kept(program, names)
+        return program
     except CaptureError:
         raise
     except Exception as e:

@@ -79,6 +79,7 @@ class Refusal:
     lasting: bool = False
 
 
+FLAT = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "Not", "And", "Or")  # no gradient goes through them
 VALUES = (Known, Draw, Normalised, Refused)
 STOPPED = ("it stops a gradient inside of the model, which is not supported: use two models, or freeze the parameters before it "
            "(requires_grad_(False))")
@@ -207,7 +208,9 @@ class Capture:
             seen.add(name)
             if name in self.net.weights and self.net.weights[name].kind == PARAMETER:
                 return True
-            todo += makers[name].inputs if name in makers else []
+            maker = makers.get(name)
+            if maker is not None and maker.op not in FLAT:
+                todo += maker.inputs[maker.op == "Where":]
         return False
 
     def name(self, value: Any) -> str:
