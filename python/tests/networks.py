@@ -322,6 +322,7 @@ WHOLE = {
     "bicubic_corners": onnx_nets.small(lambda: nn.Upsample((5, 9), mode="bicubic", align_corners=True)),
     "zeroed": code(zeroed), "scaled": code(scaled), "collected": code(collected), "reshaped": code(reshaped),
     "rewritten": code(rewritten), "masked": code(masked),
+    "same_tensor": code(lambda m, y: functional.relu_(functional.dropout(y, 0.5, training=False)) + y),
     "unbiased": onnx_nets.tokens(lambda: onnx_nets.Apply(unbiased, {"bias": torch.randn(12)})),
     "softplus_threshold": onnx_nets.small(lambda: nn.Softplus(beta=2.0, threshold=0.5)),
     "clamp_bounds": onnx_nets.small(lambda: onnx_nets.Apply(at_bounds, {"a": torch.zeros(6, 1, 1)}), as_made=True),

@@ -241,6 +241,11 @@ def test_attributes_stay():
     assert not hasattr(model, "last") and model.training
 
 
+def test_dropout_makes_a_new_tensor():
+    """So that its operand may be read behind it."""
+    assert capture(Code(lambda m, y: functional.relu_(functional.dropout(y, 0.5)) + y), torch.zeros(1, 8)).nodes
+
+
 def test_what_nobody_needs_is_not_refused():
     """An operator that is not supported, of which no output is made."""
     assert capture(Code(lambda m, y: (y.sort(1), y)[1]), torch.zeros(1, 8)).nodes

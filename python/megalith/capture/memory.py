@@ -16,8 +16,6 @@ from .export import short_name
 
 Node = torch.fx.Node
 
-SOMETIMES = ("dropout", "feature_dropout", "type_as")  # return their operand as it is, and their schemas do not say so
-
 
 def is_in_place(n: Node) -> bool:
     """Is it a method with a trailing underscore, which changes its first operand and nothing else?"""
@@ -56,10 +54,9 @@ class Memory:
             self.root[n] = self.of(source)
 
     def note(self, n: Node) -> None:
-        """Whose memory the node's value has."""
+        """Whose memory the node's value has. (Of operators that may return their operand itself, dropout and type_as, schemas do not
+        say so; but then the graph goes on with the one node for both.)"""
         shared = [v for a, v in _of_schema(n) if a.alias_info is not None and isinstance(v, Node)]
-        if not shared and short_name(n.target) in SOMETIMES:
-            shared = [n.args[0]]
         if shared:
             self.share(n, shared[0])
 
