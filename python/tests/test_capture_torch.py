@@ -14,7 +14,8 @@ from megalith.capture.torch import capture  # noqa: E402
 
 DOUBLE = 1e-9   # what issue and docs promise; most are at 1e-13
 FLOAT = 1e-4    # or three times PyTorch's own
-IN_FLOAT = ("resnet18", "vgg11", "mobilenet_v2", "vit", "unet", "nanogpt", "cosmoflow", "encoder")
+IN_FLOAT = ("resnet18", "vgg11", "mobilenet_v2", "vit", "unet", "nanogpt", "cosmoflow", "encoder", "bert_fused", "lstm", "gru",
+            "weight_norm", "spectral_norm")
 
 
 def steps(name, device, words=()):
