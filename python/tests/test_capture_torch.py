@@ -192,6 +192,11 @@ def with_state(m, y):
     return z
 
 
+def counted(m, y):
+    m.last.add_(1)
+    return y * m.last
+
+
 REFUSED = {
     "chunks": (Chunks(), "read later through another view"),
     "transposed": (Code(through_transpose), "read later through another view"),
@@ -200,6 +205,7 @@ REFUSED = {
     "average": (Code(average), "changes the buffer 'kept' in forward"),
     "clamped": (Code(clamped), "changes the parameter 'fc.weight' in forward"),
     "state": (Code(with_state), "reads the tensor 'last' and sets it anew"),
+    "counted": (Code(counted), "changes the tensor 'last' in forward"),
     "data": (Code(lambda m, y: y.data + y), "use detach"),
     "still": (Code(still), "stops a gradient"),
     "detached": (Code(lambda m, y: y.detach() + y), "stops a gradient"),

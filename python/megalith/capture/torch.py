@@ -133,6 +133,14 @@ def _first_names(tensors: Dict[str, torch.Tensor]) -> Dict[str, str]:
     return {name: first.setdefault(id(t), name) for name, t in tensors.items()}
 
 
+def _has(module: torch.nn.Module, name: str) -> bool:
+    """Is it a tensor of the module, by whatever attribute? (Those of the code itself, torch.tensor(..), are not.)"""
+    held: Any = module
+    for part in name.split("."):
+        held = getattr(held, part, None)
+    return isinstance(held, torch.Tensor)
+
+
 def _counts(module: torch.nn.Module) -> Set[str]:
     """Counters of normalisations, which Captured.count_batches looks after."""
     norms = [k for k, m in module.named_modules(remove_duplicate=False) if isinstance(m, torch.nn.modules.batchnorm._NormBase)]
@@ -166,13 +174,13 @@ class Capture:
         self.tensors = _tensors(module)
         self.first = _first_names(self.tensors)
         self.batch = batch_number(self.tensors, example)
-        self.counts = _counts(module)
+        self.module, self.counts = module, _counts(module)
         self.program = export(module, example, self.batch)
         self.net = Net(type(module).__name__)
         self.net.batch = self.batch
         self.env: Dict[torch.fx.Node, Any] = {}
         self.memory = Memory()
-        self.kept: Dict[torch.fx.Node, str] = {}  # parameters and buffers, which the next step finds as this one leaves them
+        self.kept: Dict[torch.fx.Node, str] = {}  # tensors of the model, which the next step finds as this one leaves them
         self.refusals: List[Refusal] = []
         self.materialised: Dict[Tuple[int, int], Tuple[torch.Tensor, str]] = {}  # of each version of a tensor
         self.still = False                        # inside of no_grad()
@@ -232,8 +240,7 @@ class Capture:
     def _materialise(self, value: Known) -> str:
         t = value.tensor
         if value.name:
-            kind = BUFFER
-            return self.net.add_weight(value.name, to_numpy(t), kind)
+            return self.net.add_weight(value.name, to_numpy(t), BUFFER)
         key = (id(t), t._version)  # it may be changed in place, and read again
         if key in self.materialised:
             return self.materialised[key][1]
@@ -259,7 +266,7 @@ class Capture:
             self.env[n] = self.net.add_input(n.name, (None, *self.shape(n)[1:]), dtype_name(t))
             return
         target = self.first.get(target, target)
-        if target in self.tensors and target not in self.counts:
+        if target not in self.counts and _has(self.module, target):
             self.kept[n] = target
         t = self.tensors.get(target)
         if t is None:
@@ -268,9 +275,8 @@ class Capture:
             raise CaptureError(f"'{target}' is no tensor")
         trained = isinstance(t, torch.nn.Parameter) and t.requires_grad
         if isinstance(t, torch.nn.Parameter) or t.device.type == "meta":
-            array = None if t.device.type == "meta" else to_numpy(t)
-            self.env[n] = self.net.add_weight(target, array, PARAMETER if trained else BUFFER, shape=tuple(t.shape),
-                                              dtype=dtype_name(t))
+            array, kind = None if t.device.type == "meta" else to_numpy(t), PARAMETER if trained else BUFFER
+            self.env[n] = self.net.add_weight(target, array, kind, shape=tuple(t.shape), dtype=dtype_name(t))
         else:  # cloned: code that changes it in place must not change the model's
             self.env[n] = Known(t.detach().clone(), target if target in self.tensors else "")
 
@@ -305,7 +311,8 @@ class Capture:
         for w in written(n):
             name = self.kept.get(self.memory.of(w))
             if name is not None:
-                kind = "parameter" if isinstance(self.tensors[name], torch.nn.Parameter) else "buffer"
+                t = self.tensors.get(name)
+                kind = "parameter" if isinstance(t, torch.nn.Parameter) else "tensor" if t is None else "buffer"
                 raise Lasting(f"it changes the {kind} '{name}' in forward, which stays as it was here: leave that out, or do it "
                               "outside of the model between steps")
 
