@@ -14,13 +14,18 @@ import subprocess
 import sys
 import tempfile
 import types
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from . import comparison, data, onnx_file
+from .context import Context
+from .engine import Graph, Plan, Trainer
 from .losses import to_words
 from .net import Net
+
+
+Tensors = Tuple[float, Dict[str, np.ndarray]]  # the loss; gradients and statistics by name
 
 
 @dataclasses.dataclass
@@ -65,23 +70,41 @@ def exact_hardsigmoid() -> Iterator[None]:
         functional.hardsigmoid = own
 
 
+def copied(module: Any) -> Any:
+    """A copy. Weights that hooks compute before forward (weight_norm) keep the graph that they came from, which cannot be copied."""
+    from .capture.export import computed_weights
+    for m, name in computed_weights(module):
+        m.__dict__[name] = getattr(m, name).detach()
+    return copy.deepcopy(module)
+
+
+def statistics(module: Any) -> Iterator[str]:
+    """What a step of training moves that is no parameter: running means and variances, the vectors of spectral norms."""
+    from torch.nn.utils.parametrizations import _SpectralNorm
+    for k, m in module.named_modules():
+        own: Sequence[str] = ()
+        if getattr(m, "track_running_stats", False):
+            own = ("running_mean", "running_var")
+        if isinstance(m, _SpectralNorm) and hasattr(m, "_u"):
+            own = ("_u", "_v")
+        yield from (f"{k}.{what}" if k else what for what in own if m.training)
+
+
 def torch_step(module: Any, inputs: Sequence[Any], target: Any, loss: Any, double: bool = True) -> Step:
     """Of a copy of the module, in training mode, in double or as it is."""
-    m = copy.deepcopy(module).train()
+    m = copied(module).train()
     if double:
         m = m.double()
     given = [t.double() if double and t.is_floating_point() else t for t in inputs]
     with exact_hardsigmoid():
         y = m(*given)
-    while isinstance(y, (tuple, list)):
-        y = y[0]
+    while isinstance(y, (tuple, list, dict)):
+        y = next(iter(y.values())) if isinstance(y, dict) else y[0]
     value = loss(y, target.double() if double and target.is_floating_point() else target)
     value.backward()
     gradients = {k: p.grad.numpy() for k, p in m.named_parameters() if p.grad is not None}
-    norms = {k for k, b in m.named_modules() if getattr(b, "track_running_stats", False) and b.training}
-    running = {f"{k}.{what}": t.numpy() for k in norms for what in ("running_mean", "running_var")
-               for t in [m.state_dict()[f"{k}.{what}"]]}
-    idle = {k.rpartition(".")[0] for k, p in m.named_parameters() if p.grad is None}
+    running = {k: m.state_dict()[k].numpy() for k in statistics(m)}
+    idle = {k.rpartition(".")[0] for k, p in m.named_parameters() if p.grad is None and p.requires_grad}
     running = {k: t for k, t in running.items() if k.rpartition(".")[0] not in idle}
     return Step(float(value.detach()), gradients, running)
 
@@ -110,36 +133,53 @@ def read_safetensors(path: str) -> Dict[str, np.ndarray]:
     return out
 
 
+def _by_command(net: Net, inputs: Sequence[np.ndarray], target: np.ndarray, words: Sequence[str], folder: str) -> Tensors:
+    """`megalith grads`, which takes one input, on one rank or many."""
+    file, x, y, out = (os.path.join(folder, k) for k in ("net.onnx", "x.npy", "y.npy", "out.safetensors"))
+    np.save(x, inputs[0])
+    np.save(y, target)
+    done = subprocess.run([command(), "grads", file, "--input", x, "--labels", y, "--out", out, *words], capture_output=True,
+                          text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().replace(file, net.name))
+    record = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")][-1]
+    return record["loss"], read_safetensors(out)
+
+
+def _by_library(net: Net, inputs: Sequence[np.ndarray], target: np.ndarray, words: Sequence[str], folder: str) -> Tensors:
+    """In this process, with any number of inputs."""
+    given = {k.lstrip("-"): v for k, v in zip(words[::2], words[1::2])}
+    context = Context(log="warn", **{k: given.pop(k) for k in ("device", "threads")})
+    graph = Graph(os.path.join(folder, "net.onnx"), context, **{k: given.pop(k) for k in ("loss", "output") if k in given})
+    plan = Plan(graph, None, optimizer="sgd", keep_grads=1, **given)
+    trainer = Trainer(plan, None, lr=0.0)
+    label = "label" if target.dtype.kind == "i" else "target"
+    loss = trainer.step({**{p.name: a for p, a in zip(net.inputs, inputs)}, label: target}).loss
+    tensors = {**trainer.get("gradient", dtype="float64"), **trainer.get("statistic", dtype="float64")}
+    for held in (trainer, plan, graph, context):
+        held.close()
+    return loss, tensors
+
+
 def megalith_step(net: Net, inputs: Sequence[np.ndarray], target: np.ndarray, device: str = "ref64", loss: str = "",
                   words: Sequence[str] = ()) -> Step:
-    """The same step by Megalith, in the framework's names and order of axes."""
+    """The same step by Megalith, in the framework's names and order of axes. `words`: of the plan, as a command line has them."""
+    words = ["--device", device, "--threads", "1", "--batch", str(len(target)), *(["--loss", loss] if loss else []),
+             *(["--output", net.outputs[0].name] if len(net.outputs) > 1 else []), *words]
     with tempfile.TemporaryDirectory() as folder:
-        file, x, y, out = (os.path.join(folder, k) for k in ("net.onnx", "x.npy", "y.npy", "out.safetensors"))
-        onnx_file.write(net, file)
-        if len(inputs) != 1:
-            raise ValueError("one input only, so far")
-        np.save(x, inputs[0])
-        np.save(y, target)
-        call = [command(), "grads", file, "--device", device, "--threads", "1", "--batch", str(len(target)), "--input", x,
-                "--labels", y, "--out", out, *(["--loss", loss] if loss else []),
-                *(["--output", "output"] if len(net.outputs) > 1 else []), *words]
-        done = subprocess.run(call, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip().replace(file, net.name))
-        record = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")][-1]
-        tensors = {k: net.weights[k].to_framework(t) if k in net.weights else t for k, t in read_safetensors(out).items()}
+        onnx_file.write(net, os.path.join(folder, "net.onnx"))
+        value, tensors = (_by_command if len(inputs) == 1 else _by_library)(net, inputs, target, words, folder)
+    tensors = {k: net.weights[k].to_framework(t) if k in net.weights else t for k, t in tensors.items()}
     running = {k for k, w in net.weights.items() if w.kind == "buffer"}
-    return Step(record["loss"], {k: t for k, t in tensors.items() if k not in running},
+    return Step(value, {k: t for k, t in tensors.items() if k not in running},
                 {k: t for k, t in tensors.items() if k in running})
-
-
 
 
 # ---- one call
 
 def silenced(module: Any) -> Any:
     """A copy without randomness: masks of two frameworks are never the same."""
-    m = copy.deepcopy(module)
+    m = copied(module)
     for layer in m.modules():
         kind = type(layer).__name__
         if "Dropout" in kind or kind == "StochasticDepth":

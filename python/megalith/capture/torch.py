@@ -12,21 +12,22 @@ Three kinds of values are told apart:
                once, with PyTorch itself, views and in-place operators included
     Draw       a random mask, until data is multiplied with it: dropout, stochastic depth
 
-The first axis of every input is the batch. It is exported as a symbol whose value is a prime that no other extent
-has, so that code which computes with the batch size is found, and refused.
+An operator in place gives its operand another value, and with it whatever the operand was cut out of (``capture.memory``).
+Where that is not known, because something was refused, none of them has a value any more.
 """
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+import inspect
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.utils import _pytree as pytree
 
 from ..net import BUFFER, CONSTANT, PARAMETER, CaptureError, Net
+from .export import batch_number, check_modules, checked_example, export, short_name
+from .memory import Memory, is_in_place, written
 from .meta import first_numbers, is_meta, materialise
-
-PRIMES = (97, 101, 103, 107, 109, 113, 127, 131, 137, 139)
 
 
 class BatchSize(int):
@@ -51,8 +52,23 @@ class Draw:
     value: float = 1.0
 
 
+@dataclasses.dataclass
+class Normalised:
+    """A layer's weight that is normalised anew in each step. Layers are linear in their weights: they take `weight` itself, and
+    an operator of ours beside the layer does the rest (aten/weights.py)."""
+
+    weight: str
+    op: str
+    inputs: Tuple[str, ...]  # its weights
+    words: str
+
+
 class Refused:
     """Stands for the output of a node that could not be translated: what reads it is not translated either."""
+
+
+class Lasting(CaptureError):
+    """Wrong whether an output depends on it or not: it changes what the next step begins with."""
 
 
 @dataclasses.dataclass
@@ -60,12 +76,20 @@ class Refusal:
     operator: str
     where: str
     why: str
+    lasting: bool = False
+
+
+FLAT = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "Not", "And", "Or")  # no gradient goes through them
+VALUES = (Known, Draw, Normalised, Refused)
+STOPPED = ("it stops a gradient inside of the model, which is not supported: use two models, or freeze the parameters before it "
+           "(requires_grad_(False))")
 
 
 # ---- operators
 
 Handler = Callable[..., Any]
 OPERATORS: Dict[str, Handler] = {}  # "conv2d": aten's name, without the overload
+BACK: Dict[str, Handler] = {}       # "slice": puts a changed part back into what it was cut out of
 
 
 def operator(*names: str) -> Callable[[Handler], Handler]:
@@ -79,14 +103,19 @@ def operator(*names: str) -> Callable[[Handler], Handler]:
     return register
 
 
-RANDOM = ("bernoulli", "bernoulli_", "rand", "rand_like", "randn", "randn_like", "normal_", "uniform_", "dropout",
-          "dropout_", "feature_dropout", "randperm", "randint", "multinomial", "rrelu", "rrelu_")
+def written_back(*names: str) -> Callable[[Handler], Handler]:
+    """Registers f(c, n, part): the value that the operand of n, a view, has when the view's value is `part`."""
+    def register(f: Handler) -> Handler:
+        for name in names:
+            BACK[name] = f
+        return f
+    return register
 
 
-def short_name(target: Any) -> str:
-    """aten.conv2d.default -> conv2d; operator.mul -> mul"""
-    text = str(target)
-    return text.split(".")[1] if text.startswith("aten.") else getattr(target, "__name__", text)
+def is_random(target: Any) -> bool:
+    """Does it draw numbers? (Attention does if it has a dropout, of which its own translation takes care.)"""
+    tags = getattr(target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in tags and "attention" not in short_name(target)
 
 
 # ---- the model's own names
@@ -102,6 +131,20 @@ def _first_names(tensors: Dict[str, torch.Tensor]) -> Dict[str, str]:
     """Of each name the first one that the same tensor has."""
     first: Dict[int, str] = {}
     return {name: first.setdefault(id(t), name) for name, t in tensors.items()}
+
+
+def _has(module: torch.nn.Module, name: str) -> bool:
+    """Is it a tensor of the module, by whatever attribute? (Those of the code itself, torch.tensor(..), are not.)"""
+    held: Any = module
+    for part in name.split("."):
+        held = getattr(held, part, None)
+    return isinstance(held, torch.Tensor)
+
+
+def _counts(module: torch.nn.Module) -> Set[str]:
+    """Counters of normalisations, which Captured.count_batches looks after."""
+    norms = [k for k, m in module.named_modules(remove_duplicate=False) if isinstance(m, torch.nn.modules.batchnorm._NormBase)]
+    return {f"{k}.num_batches_tracked" if k else "num_batches_tracked" for k in norms}
 
 
 def to_numpy(t: torch.Tensor) -> Any:
@@ -121,89 +164,26 @@ def hint(size: Any) -> int:
     return size if isinstance(size, int) else BatchSize(size.node.hint)
 
 
-# ---- exporting
-
-def _batch_number(tensors: Dict[str, torch.Tensor], example: Sequence[Any]) -> int:
-    seen = {d for t in [*tensors.values(), *example] if isinstance(t, torch.Tensor) for d in t.shape}
-    return next(p for p in PRIMES if p not in seen)
-
-
-def _check_modules(module: torch.nn.Module) -> None:
-    """What is told better before PyTorch's own code meets it."""
-    for path, m in module.named_modules():
-        norm = isinstance(m, torch.nn.modules.batchnorm._NormBase) and m.track_running_stats and m.training
-        if norm and m.momentum is None:
-            raise CaptureError(f"{path or 'the model'} ({type(m).__name__}): momentum=None, the mean over all batches, is not "
-                               "supported: use a number, e.g. 0.1")
-
-
-def _checked_example(example: Any) -> Tuple[torch.Tensor, ...]:
-    if example is None:
-        raise CaptureError("example= is missing: give a batch as the model's forward takes it, e.g. "
-                           "example=torch.zeros(1, 3, 224, 224)")
-    values = tuple(example) if isinstance(example, (tuple, list)) else (example,)
-    values = tuple(torch.as_tensor(v) for v in values)
-    for i, v in enumerate(values):
-        if v.ndim < 1:
-            raise CaptureError(f"example {i} is one number, but inputs are batches: their first axis is the batch")
-    return values
-
-
-def _stretched(example: Sequence[torch.Tensor], count: int, meta: bool) -> Tuple[torch.Tensor, ...]:
-    """As many samples as stand for the batch, where the model is. Nobody looks at their numbers: the memory is not even
-    touched."""
-    return tuple(torch.empty((count, *t.shape[1:]), dtype=t.dtype, device="meta" if meta else t.device) for t in example)
-
-
-def _explain(error: Exception) -> CaptureError:
-    text = str(error).strip()
-    first = text.splitlines()[0] if text else type(error).__name__
-    if "data-dependent" in text or "Could not guard" in text or "GuardOnDataDependent" in type(error).__name__:
-        where = next((line.strip() for line in text.splitlines() if 'File "' in line and "/torch/" not in line), "")
-        return CaptureError("the model's code decides by the numbers of a tensor (an `if` or a loop over data), so that "
-                            "there is no one network: use torch.where, or take the decision out of forward"
-                            + (f" ({where})" if where else ""))
-    if "batch" in text and ("specialized" in text or "Constraints violated" in text or "constant" in text):
-        return CaptureError("the model's code fixes the batch size: write x.shape[0], or -1 in view and reshape, instead "
-                            f"of the number ({first[:200]})")
-    return CaptureError(f"torch.export cannot follow the model: {first[:400]}")
-
-
-def _export(module: torch.nn.Module, inputs: Tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
-    batch = torch.export.Dim("batch", min=2, max=1 << 20)
-    shapes = tuple({0: batch} for _ in inputs)
-    training = module.training
-    flags = [] if training else [(m, m.training) for m in module.modules()]
-    try:
-        if not training:  # a model that was only evaluated: all of it is trained
-            module.train()
-        return torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
-    except CaptureError:
-        raise
-    except Exception as e:
-        raise _explain(e) from e
-    finally:
-        for m, flag in flags:
-            m.training = flag
-
-
 # ---- translating
+
 
 class Capture:
     """One translation. Tables of operators use `name`, `emit`, `shape` and `refuse`."""
 
-    def __init__(self, module: torch.nn.Module, example: Tuple[torch.Tensor, ...]):
+    def __init__(self, module: torch.nn.Module, example: Any):
         self.tensors = _tensors(module)
         self.first = _first_names(self.tensors)
-        self.batch = _batch_number(self.tensors, example)
-        self.program = _export(module, _stretched(example, self.batch, is_meta(module)))
+        self.batch = batch_number(self.tensors, example)
+        self.module, self.counts = module, _counts(module)
+        self.program = export(module, example, self.batch)
         self.net = Net(type(module).__name__)
         self.net.batch = self.batch
         self.env: Dict[torch.fx.Node, Any] = {}
-        self.root: Dict[torch.fx.Node, torch.fx.Node] = {}  # whose memory a view has
-        self.order = {n: i for i, n in enumerate(self.program.graph.nodes)}
+        self.memory = Memory()
+        self.kept: Dict[torch.fx.Node, str] = {}  # tensors of the model, which the next step finds as this one leaves them
         self.refusals: List[Refusal] = []
-        self.materialised: Dict[int, Tuple[torch.Tensor, str]] = {}
+        self.materialised: Dict[Tuple[int, int], Tuple[torch.Tensor, str]] = {}  # of each version of a tensor
+        self.still = False                        # inside of no_grad()
         self.cls = ""
         for name, first in self.first.items():
             self.net.add_alias(name, first)
@@ -225,6 +205,22 @@ class Capture:
         """To be raised: this node cannot be translated."""
         return CaptureError(why)
 
+    def trains(self, value: Any) -> bool:
+        """Does a gradient that comes to this value reach a parameter?"""
+        makers = {name: node for node in self.net.nodes for name in node.outputs}
+        todo, seen = [value.weight if isinstance(value, Normalised) else value], set()
+        while todo:
+            name = todo.pop()
+            if not isinstance(name, str) or name in seen:
+                continue
+            seen.add(name)
+            if name in self.net.weights and self.net.weights[name].kind == PARAMETER:
+                return True
+            maker = makers.get(name)
+            if maker is not None and maker.op not in FLAT:
+                todo += maker.inputs[maker.op == "Where":]
+        return False
+
     def name(self, value: Any) -> str:
         """A value as the name of something in the network."""
         if isinstance(value, str):
@@ -237,15 +233,17 @@ class Capture:
             return self.net.constant(float(value))
         if isinstance(value, Draw):
             raise self.refuse("random numbers are supported as a mask that data is multiplied with (dropout)")
+        if isinstance(value, Normalised):
+            raise self.refuse("normalised weights are supported in convolutions and linear layers")
         raise self.refuse(f"a {type(value).__name__} where a tensor is expected")
 
     def _materialise(self, value: Known) -> str:
         t = value.tensor
         if value.name:
-            kind = BUFFER
-            return self.net.add_weight(value.name, to_numpy(t), kind)
-        if id(t) in self.materialised:
-            return self.materialised[id(t)][1]
+            return self.net.add_weight(value.name, to_numpy(t), BUFFER)
+        key = (id(t), t._version)  # it may be changed in place, and read again
+        if key in self.materialised:
+            return self.materialised[key][1]
         small = t
         if value.batch and t.ndim and t.shape[0] == self.batch:
             if not bool((t == t[:1]).all()):
@@ -254,7 +252,7 @@ class Capture:
         elif value.batch and self.batch in t.shape:
             raise self.refuse("it makes numbers whose extents depend on the batch size")
         name = self.net.constant(to_numpy(small).copy())
-        self.materialised[id(t)] = (t, name)
+        self.materialised[key] = (t, name)
         return name
 
     # ---- placeholders
@@ -268,6 +266,8 @@ class Capture:
             self.env[n] = self.net.add_input(n.name, (None, *self.shape(n)[1:]), dtype_name(t))
             return
         target = self.first.get(target, target)
+        if target not in self.counts and _has(self.module, target):
+            self.kept[n] = target
         t = self.tensors.get(target)
         if t is None:
             t = self.program.constants.get(target, self.program.state_dict.get(target))
@@ -275,9 +275,8 @@ class Capture:
             raise CaptureError(f"'{target}' is no tensor")
         trained = isinstance(t, torch.nn.Parameter) and t.requires_grad
         if isinstance(t, torch.nn.Parameter) or t.device.type == "meta":
-            array = None if t.device.type == "meta" else to_numpy(t)
-            self.env[n] = self.net.add_weight(target, array, PARAMETER if trained else BUFFER, shape=tuple(t.shape),
-                                              dtype=dtype_name(t))
+            array, kind = None if t.device.type == "meta" else to_numpy(t), PARAMETER if trained else BUFFER
+            self.env[n] = self.net.add_weight(target, array, kind, shape=tuple(t.shape), dtype=dtype_name(t))
         else:  # cloned: code that changes it in place must not change the model's
             self.env[n] = Known(t.detach().clone(), target if target in self.tensors else "")
 
@@ -307,33 +306,45 @@ class Capture:
                 out[a.name] = a.default_value
         return out
 
-    def _alias(self, n: torch.fx.Node) -> None:
-        """Notes whose memory the node's value shares, as aten's schema has it."""
-        for i, a in enumerate(n.target._schema.arguments):
-            if a.alias_info is not None and i < len(n.args) and isinstance(n.args[i], torch.fx.Node):
-                source = n.args[i]
-                self.root[n] = self.root.get(source, source)
-                return
-        if short_name(n.target) in ("reshape", "contiguous", "to", "flatten", "dropout", "feature_dropout"):
-            source = n.args[0]
-            if isinstance(source, torch.fx.Node):
-                self.root[n] = self.root.get(source, source)
+    def _keep(self, n: torch.fx.Node) -> None:
+        """What the model keeps from step to step cannot be changed by its code."""
+        for w in written(n):
+            name = self.kept.get(self.memory.of(w))
+            if name is not None:
+                t = self.tensors.get(name)
+                kind = "parameter" if isinstance(t, torch.nn.Parameter) else "tensor" if t is None else "buffer"
+                raise Lasting(f"it changes the {kind} '{name}' in forward, which stays as it was here: leave that out, or do it "
+                              "outside of the model between steps")
 
     def _overwrite(self, n: torch.fx.Node, value: Any) -> None:
-        """An operator in place: later readers of its operand see the new value. Its other views must have none."""
-        target = n.args[0]
-        root = self.root.get(target, target)
-        self.env[target] = value
-        for other in self.order:
-            same = other is not target and other is not n and self.root.get(other, other) is root
-            if same and any(self.order[u] > self.order[n] for u in other.users):
-                raise self.refuse("it changes a tensor in place that is read later through another view: use the "
-                                  "operator that makes a new tensor (without the trailing _)")
+        """An operator in place: later readers of its operand see the new value, and those of what the operand was cut out of.
+        There must be none of its other views."""
+        at = n.args[0]
+        if self.still and (self.trains(self.env[at]) or self.trains(value)):
+            raise self.refuse(STOPPED)
+        changed = {n, at}
+        self.env[at] = value
+        while at in self.memory.root:
+            back = (lambda c, n, part: part) if is_in_place(at) else BACK.get(short_name(at.target))
+            if at.op == "placeholder" or back is None:
+                break
+            value, at = back(self, at, value), at.args[0]
+            self.env[at] = value
+            changed.add(at)
+        if any(self.memory.is_read_later(v) for v in self.memory.family(n) - changed):
+            raise self.refuse("it changes a tensor in place that is read later through another view: use the operator that makes "
+                              "a new tensor (without the trailing _)")
+
+    def _spoil(self, n: torch.fx.Node) -> None:
+        """A node that is not translated: what it would have changed has no value any more."""
+        for w in written(n):
+            for v in self.memory.family(w):
+                self.env[v] = Refused()
 
     def _known(self, n: torch.fx.Node, values: List[Any]) -> bool:
         """Is all that the node reads known now?"""
-        tensors = [v for v in values if isinstance(v, (str, Known, Draw, Refused))]
-        return all(isinstance(v, Known) for v in tensors) and short_name(n.target) not in RANDOM
+        tensors = [v for v in values if isinstance(v, (str, *VALUES))]
+        return all(isinstance(v, Known) for v in tensors) and not is_random(n.target)
 
     def _compute(self, n: torch.fx.Node, arguments: Dict[str, Any]) -> Any:
         flat = pytree.tree_leaves(arguments)
@@ -347,28 +358,87 @@ class Capture:
         return pytree.tree_map(lambda t: Known(t, batch=batch) if isinstance(t, torch.Tensor) else t, out)
 
     def _call(self, n: torch.fx.Node) -> Any:
-        name = short_name(n.target)
-        if name == "getitem":
-            whole = self.env[n.args[0]]
-            return whole if isinstance(whole, Refused) else whole[n.args[1]]
+        if short_name(n.target) == "getitem":
+            return self._entry(n)
+        if isinstance(n.target, torch._ops.HigherOrderOperator):
+            return self._inside(n)
         if not hasattr(n.target, "_schema"):
-            return None  # arithmetic of extents: n.meta has the result
+            return self._extent(n)
         arguments = self._arguments(n)
-        self._alias(n)
-        values = pytree.tree_leaves(arguments, is_leaf=lambda v: isinstance(v, (Known, Draw)))
+        self.memory.note(n)
+        self._keep(n)
+        values = pytree.tree_leaves(arguments, is_leaf=lambda v: isinstance(v, VALUES))
         if any(isinstance(v, Refused) for v in values):
+            self._spoil(n)
             return Refused()
         if isinstance(n.meta.get("val"), (int, torch.SymInt)):
             return None
         if self._known(n, values):
             return self._compute(n, arguments)
-        in_place = name.endswith("_") and not name.startswith("_")
+        return self._emit_for(n, arguments)
+
+    def _emit_for(self, n: torch.fx.Node, arguments: Dict[str, Any]) -> Any:
+        name, in_place = short_name(n.target), is_in_place(n)
         f = OPERATORS.get(name) or (OPERATORS.get(name[:-1]) if in_place else None)
-        if f is None:
+        if f is None or (written(n) and not in_place):
             raise self.refuse("")
+        try:
+            inspect.signature(f).bind(self, n, **arguments)
+        except TypeError:
+            raise self.refuse("this form of it is not supported") from None
         value = f(self, n, **arguments)
         if in_place:
             self._overwrite(n, value)
+        return value
+
+    def _entry(self, n: torch.fx.Node) -> Any:
+        """One of several values; of split and its like they are views."""
+        whole = n.args[0]
+        if whole in self.memory.root:
+            self.memory.share(n, whole)
+        value = self.env[whole]
+        return value if isinstance(value, Refused) else value[n.args[1]]
+
+    def _extent(self, n: torch.fx.Node) -> None:
+        """Arithmetic of extents: n.meta has the result."""
+        if n.target is torch._C._set_grad_enabled:
+            raise Lasting(STOPPED)
+        if any(isinstance(v, torch.Tensor) for v in pytree.tree_leaves(n.meta.get("val"))):
+            raise self.refuse("")
+
+    def _inside(self, n: torch.fx.Node) -> Any:
+        """What stands in no_grad() or the like is a graph of its own, which is translated in the place of its call."""
+        name = short_name(n.target)
+        at = next((i for i, a in enumerate(n.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr"), None)
+        if name not in ("wrap_with_set_grad_enabled", "wrap_with_autocast") or at is None:
+            raise self.refuse("")
+        if name == "wrap_with_autocast" and n.args[2]:
+            raise self.refuse("lower precision is the device's business here: leave torch.autocast out")
+        if any(isinstance(self.env.get(a), Refused) for a in n.args if isinstance(a, torch.fx.Node)):
+            self._spoil(n)
+            return Refused()
+        nodes = getattr(n.args[at].graph.owning_module, n.args[at].target).graph.nodes
+        outer, self.still = self.still, self.still if name == "wrap_with_autocast" else not n.args[0]
+        self._give(nodes, n.args[at + 1:])
+        self._walk(nodes)
+        last = next(iter(reversed(nodes))).args[0]
+        stops, self.still = self.still, outer
+        return [self._taken(a, stops) for a in (last if isinstance(last, (list, tuple)) else [last])]
+
+    def _give(self, nodes: Iterable[torch.fx.Node], given: Sequence[Any]) -> None:
+        """Placeholders of an inner graph get what it is called with."""
+        for p, a in zip([p for p in nodes if p.op == "placeholder"], given):
+            self.env[p] = self._argument(a)
+            self.memory.share(p, a)
+            if isinstance(a, torch.fx.Node):
+                p.meta.setdefault("val", a.meta.get("val"))
+
+    def _taken(self, a: Any, stops: bool) -> Any:
+        """A result of an inner graph. What stops gradients must be what none would go through."""
+        value = self._argument(a)
+        real = isinstance(a, torch.fx.Node) and isinstance(a.meta.get("val"), torch.Tensor) and a.meta["val"].is_floating_point()
+        if stops and real and self.trains(value):
+            raise self.refuse(STOPPED)
         return value
 
     def _place(self, n: torch.fx.Node) -> None:
@@ -379,6 +449,9 @@ class Capture:
         self.cls = (cls if isinstance(cls, str) else getattr(cls, "__name__", "")).rpartition(".")[2]
 
     def _translate(self, n: torch.fx.Node) -> None:
+        self.memory.seen.add(n)
+        if not n.users and not written(n):
+            return
         self._place(n)
         before = len(self.net.nodes)
         try:
@@ -386,20 +459,30 @@ class Capture:
         except CaptureError as e:
             del self.net.nodes[before:]
             where = f"{self.net.scope or 'forward'} ({self.cls})" if self.cls else self.net.scope or "forward"
-            self.refusals.append(Refusal(str(n.target), where, str(e)))
+            self.refusals.append(Refusal(str(n.target), where, str(e), isinstance(e, Lasting)))
             self.env[n] = Refused()
+            self._spoil(n)
+
+    def _walk(self, nodes: Iterable[torch.fx.Node]) -> None:
+        for n in nodes:
+            if n.op == "call_function":
+                self._translate(n)
+            elif n.op == "get_attr":
+                held = n.graph.owning_module
+                for part in str(n.target).split("."):
+                    held = getattr(held, part)
+                self.env[n] = Known(held.detach().clone()) if isinstance(held, torch.Tensor) else held
 
     # ---- the whole
 
-    def run(self, names: Optional[Sequence[str]] = None) -> Net:
+    def run(self) -> Net:
         specs = {s.arg.name: s for s in self.program.graph_signature.input_specs}
-        for n in self.program.graph.nodes:
+        nodes = list(self.program.graph.nodes)
+        for n in nodes:
             if n.op == "placeholder":
                 self._placeholder(n, specs[n.name])
-            elif n.op == "call_function":
-                self._translate(n)
-            elif n.op == "output":
-                self._finish(n)
+        self._walk(nodes)
+        self._finish(nodes[-1])
         self.net.prune()
         return self.net
 
@@ -407,8 +490,7 @@ class Capture:
         outputs = [a for a in pytree.tree_leaves(n.args) if isinstance(a, torch.fx.Node)]
         mutated = {s.arg.name for s in self.program.graph_signature.output_specs if s.kind.name != "USER_OUTPUT"}
         outputs = [a for a in outputs if a.name not in mutated]
-        needed = [a for a in outputs if not isinstance(self.env[a], Refused)]
-        if self.refusals and len(needed) < len(outputs):
+        if any(r.lasting for r in self.refusals) or any(isinstance(self.env[a], Refused) for a in outputs):
             raise CaptureError(self._all_refusals())
         self.net.scope = ""
         for i, a in enumerate(outputs):
@@ -443,13 +525,13 @@ ADVICE = {
 
 
 def advice(op: str) -> str:
-    name = op.split(".")[1] if op.startswith("aten.") else op
+    name = op.split(".")[1] if "." in op else op
     return ADVICE.get(name.rstrip("_"), "write it with operators that are (docs/python.md has the list)")
 
 
 def capture(module: torch.nn.Module, example: Any) -> Net:
-    """The network that `module` is when it is trained. `example` is a batch, or a tuple of them, as forward takes it;
-    only its shapes count.
+    """The network that `module` is when it is trained. `example` is a batch, a tuple of them, or a dict by the names of forward's
+    arguments; only its shapes count.
 
     >>> net = capture(torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()), torch.zeros(1, 4))
     >>> [(n.op, n.scope) for n in net.nodes]
@@ -460,8 +542,8 @@ def capture(module: torch.nn.Module, example: Any) -> Net:
     from . import aten  # noqa: F401 fills the table
     if not isinstance(module, torch.nn.Module):
         raise CaptureError(f"a torch.nn.Module is expected, not a {type(module).__name__}")
-    _check_modules(module)
-    return Capture(module, _checked_example(example)).run()
+    check_modules(module)
+    return Capture(module, checked_example(module, example)).run()
 
 
 class Captured:
@@ -472,6 +554,8 @@ class Captured:
 
     def input_arrays(self, x: Any) -> Dict[str, Any]:
         """A batch as forward takes it, by the names of the net's inputs."""
+        if isinstance(x, Mapping):
+            return {p.name: x[p.name] for p in self.net.inputs}
         arrays = x if isinstance(x, (list, tuple)) else [x]
         return {p.name: a for p, a in zip(self.net.inputs, arrays)}
 

@@ -6,6 +6,7 @@ from typing import Any, List, Sequence
 import torch
 
 from ..torch import Capture, operator
+from .weights import with_weight
 
 
 def numbers(value: Any, count: int) -> List[int]:
@@ -31,8 +32,11 @@ def convolution(c: Capture, n: torch.fx.Node, input: Any, weight: Any, bias: Any
     dilations = numbers(dilation, len(kernel))
     if len(c.shape(n.args[0])) != len(kernel) + 2:
         raise c.refuse("its input has no batch axis")
-    return c.emit("Conv", [input, weight, bias], kernel_shape=kernel, strides=numbers(stride, len(kernel)),
-                  pads=pads_of(padding, kernel, dilations), dilations=dilations, group=groups)
+
+    def layer(x: Any, weight: Any, bias: Any) -> Any:
+        return c.emit("Conv", [x, weight, bias], kernel_shape=kernel, strides=numbers(stride, len(kernel)),
+                      pads=pads_of(padding, kernel, dilations), dilations=dilations, group=groups)
+    return with_weight(c, n, (input, weight, bias), layer)
 
 
 @operator("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
@@ -40,17 +44,22 @@ def transposed(c: Capture, n: torch.fx.Node, input: Any, weight: Any, bias: Any,
                output_padding: Any, groups: int, dilation: Any) -> Any:
     kernel = list(c.shape(n.args[1])[2:])
     count = len(kernel)
-    return c.emit("ConvTranspose", [input, weight, bias], kernel_shape=kernel, strides=numbers(stride, count),
-                  pads=2 * numbers(padding, count), output_padding=numbers(output_padding, count),
-                  dilations=numbers(dilation, count), group=groups)
+
+    def layer(x: Any, weight: Any, bias: Any) -> Any:
+        return c.emit("ConvTranspose", [x, weight, bias], kernel_shape=kernel, strides=numbers(stride, count),
+                      pads=2 * numbers(padding, count), output_padding=numbers(output_padding, count),
+                      dilations=numbers(dilation, count), group=groups)
+    return with_weight(c, n, (input, weight, bias), layer, turned=True)
 
 
 @operator("linear")
 def linear(c: Capture, n: torch.fx.Node, input: Any, weight: Any, bias: Any) -> Any:
-    if len(c.shape(n.args[0])) == 2:
-        return c.emit("Gemm", [input, weight, bias], transB=1)
-    y = c.emit("MatMul", [input, c.emit("Transpose", [weight], perm=[1, 0])])
-    return y if bias is None else c.emit("Add", [y, bias])
+    def layer(x: Any, weight: Any, bias: Any) -> Any:
+        if len(c.shape(n)) == 2:
+            return c.emit("Gemm", [x, weight, bias], transB=1)
+        y = c.emit("MatMul", [x, c.emit("Transpose", [weight], perm=[1, 0])])
+        return y if bias is None else c.emit("Add", [y, bias])
+    return with_weight(c, n, (input, weight, bias), layer)
 
 
 @operator("addmm")
@@ -100,5 +109,3 @@ def prelu(c: Capture, n: torch.fx.Node, self: Any, weight: Any) -> Any:
 @operator("bilinear")
 def bilinear(c: Capture, n: torch.fx.Node, **_: Any) -> Any:
     raise c.refuse("write it as two linear layers and a product")
-
-

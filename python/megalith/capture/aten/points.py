@@ -7,6 +7,7 @@ import torch
 
 from ..torch import Capture, Draw, Known, operator
 from .norms import multiply_draw
+from .whole import answers, is_whole, real
 
 # ---- one operand, nothing else to say
 
@@ -40,8 +41,12 @@ def hardsigmoid(c: Capture, n: torch.fx.Node, self: Any) -> Any:
 
 @operator("clamp", "clip")
 def clamp(c: Capture, n: torch.fx.Node, self: Any, min: Any = None, max: Any = None) -> Any:
-    bounds = [float(b) if isinstance(b, (int, float)) else b for b in (min, max)]
-    return c.emit("Clip", [self, *bounds])
+    """Between numbers no gradient passes at the bounds; between tensors half of it does, as maximum has it."""
+    if not isinstance(min, (Known, str)) and not isinstance(max, (Known, str)):
+        return c.emit("Clip", [self, *(None if b is None else float(b) for b in (min, max))])
+    for op, bound in (("Max", min), ("Min", max)):
+        self = self if bound is None else c.emit(op, [self, bound])
+    return self
 
 
 @operator("clamp_min")
@@ -76,11 +81,17 @@ def gelu(c: Capture, n: torch.fx.Node, self: Any, approximate: str) -> Any:
     return c.emit("Gelu", [self], approximate=approximate)
 
 
+ALIKE = 20.0  # above it softplus(x) and x differ by less than 3e-9, which is PyTorch's own default
+
+
 @operator("softplus")
 def softplus(c: Capture, n: torch.fx.Node, self: Any, beta: float, threshold: float) -> Any:
-    if beta == 1:
-        return c.emit("Softplus", [self])
-    return c.emit("Mul", [c.emit("Softplus", [c.emit("Mul", [self, float(beta)])]), 1 / float(beta)])
+    wide = self if beta == 1 else c.emit("Mul", [self, float(beta)])
+    y = c.emit("Softplus", [wide])
+    y = y if beta == 1 else c.emit("Mul", [y, 1 / float(beta)])
+    if threshold >= ALIKE:
+        return y
+    return c.emit("Where", [c.emit("Greater", [wide, float(threshold)]), self, y])
 
 
 @operator("log_sigmoid")
@@ -124,8 +135,10 @@ def logsigmoid(c: Capture, n: torch.fx.Node, self: Any) -> Any:
 
 def lined_up(c: Capture, n: torch.fx.Node, a: Any, b: Any) -> Any:
     """Data of fewer axes has them at the end: axes of extent 1 are written out, so that the batch stays first."""
+    sources = [*n.args, None, None][:2]
+    a, b = (real(c, x, v) for x, v in zip(sources, (a, b)))
     ranks = [len(c.shape(x)) if isinstance(x, torch.fx.Node) and isinstance(v, str) else None
-             for x, v in zip(n.args, (a, b))]
+             for x, v in zip(sources, (a, b))]
     if None in ranks or ranks[0] == ranks[1]:
         return a, b
     out = [a, b]
@@ -165,6 +178,7 @@ operator("sub", "subtract")(with_alpha("Sub"))
 
 @operator("rsub")
 def rsub(c: Capture, n: torch.fx.Node, self: Any, other: Any, alpha: Any = 1) -> Any:
+    self = real(c, n.args[0], self)
     if alpha != 1:
         self = c.emit("Mul", [self, float(alpha)])
     return c.emit("Sub", [other, self])
@@ -203,13 +217,24 @@ def power(c: Capture, n: torch.fx.Node, self: Any, exponent: Any) -> Any:
 # ---- masks
 
 RELATIONS = {"lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "eq": "Equal"}
+
+
+def relation(aten: str, onnx: str) -> Any:
+    def f(c: Capture, n: torch.fx.Node, self: Any, other: Any) -> Any:
+        if is_whole(n.args[0]) and isinstance(self, str) and isinstance(other, (int, float)):
+            return answers(c, n.args[0], self, lambda ids: getattr(ids, aten)(other))
+        a, b = lined_up(c, n, self, other)
+        return c.emit(onnx, [a, b])
+    return f
+
+
 for _aten, _onnx in RELATIONS.items():
-    operator(_aten)(binary(_onnx))
+    operator(_aten)(relation(_aten, _onnx))
 
 
 @operator("ne")
 def ne(c: Capture, n: torch.fx.Node, self: Any, other: Any) -> Any:
-    return c.emit("Not", [c.emit("Equal", [self, other])])
+    return c.emit("Not", [relation("eq", "Equal")(c, n, self, other)])
 
 
 @operator("logical_not", "bitwise_not")

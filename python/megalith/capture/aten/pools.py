@@ -1,7 +1,7 @@
 """Pools, resizes, padding: windows without weights."""
 from __future__ import annotations
 
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 
@@ -67,19 +67,36 @@ def resize(c: Capture, n: torch.fx.Node, x: Any, mode: str, coords: str, roundin
                   nearest_mode=rounding)
 
 
+def whole_pixels(c: Capture, n: torch.fx.Node, scales: Any) -> None:
+    """Where a factor does not give whole pixels, PyTorch counts by the factor, else by the sizes."""
+    have, want = c.shape(n.args[0])[2:], c.shape(n)[2:]
+    if scales and any(f is not None and h * f != w for h, f, w in zip(have, scales, want)):
+        raise c.refuse("a scale factor that does not give whole pixels: use size=, or recompute_scale_factor=True")
+
+
+def factors(scale_factors: Any, each: Dict[str, Any]) -> Any:
+    """A list, or one by one (scales_h, scales_w), by the operator's overload."""
+    return scale_factors if scale_factors else [each[k] for k in sorted(each) if k.startswith("scales")]
+
+
 @operator("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d")
-def nearest(c: Capture, n: torch.fx.Node, input: Any = None, self: Any = None, **_: Any) -> Any:
+def nearest(c: Capture, n: torch.fx.Node, input: Any = None, self: Any = None, scale_factors: Any = None, **each: Any) -> Any:
+    whole_pixels(c, n, factors(scale_factors, each))
     return resize(c, n, self if input is None else input, "nearest", "asymmetric", "floor")
 
 
-@operator("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
-def linear(c: Capture, n: torch.fx.Node, align_corners: bool, input: Any = None, self: Any = None,
-           scale_factors: Any = None, **_: Any) -> Any:
-    have, want = c.shape(n.args[0])[2:], c.shape(n)[2:]
-    if scale_factors and not align_corners and any(h * f != w for h, f, w in zip(have, scale_factors, want)):
-        raise c.refuse("a scale factor that does not give whole pixels: use size=, or recompute_scale_factor=True")
-    coords = "align_corners" if align_corners else "half_pixel"
-    return resize(c, n, self if input is None else input, "linear", coords)
+def between(mode: str) -> Any:
+    def f(c: Capture, n: torch.fx.Node, align_corners: bool, input: Any = None, self: Any = None, scale_factors: Any = None,
+          **each: Any) -> Any:
+        if not align_corners:
+            whole_pixels(c, n, factors(scale_factors, each))
+        coords = "align_corners" if align_corners else "half_pixel"
+        return resize(c, n, self if input is None else input, mode, coords)
+    return f
+
+
+operator("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")(between("linear"))
+operator("upsample_bicubic2d")(between("cubic"))
 
 
 # ---- padding

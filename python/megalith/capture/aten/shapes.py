@@ -5,7 +5,8 @@ from typing import Any, List, Optional
 
 import torch
 
-from ..torch import Capture, Draw, Known, operator
+from ..torch import STOPPED, Capture, Draw, Known, operator
+from .whole import answers, is_whole, real
 
 
 def reshape_to(c: Capture, n: torch.fx.Node, x: Any) -> Any:
@@ -227,14 +228,19 @@ def same(c: Capture, n: torch.fx.Node, self: Any, **_: Any) -> Any:
 
 @operator("detach")
 def detach(c: Capture, n: torch.fx.Node, self: Any) -> Any:
-    raise c.refuse("detach() stops a gradient inside of the model, which is not supported: use two models, or freeze the "
-                   "parameters before it (requires_grad_(False))")
+    if c.trains(self):
+        raise c.refuse(STOPPED)
+    return self
 
 
 @operator("to", "_to_copy", "type_as", "float", "double", "half")
 def cast(c: Capture, n: torch.fx.Node, self: Any, **_: Any) -> Any:
-    """All real numbers are the device's; whole ones stay what they are."""
+    """All real numbers are the device's; whole ones stay what they are, until a real one is wanted."""
     before, after = n.args[0].meta["val"].dtype, n.meta["val"].dtype
+    if is_whole(n.args[0]) and after == torch.bool:
+        return answers(c, n.args[0], self, lambda ids: ids != 0)
+    if is_whole(n.args[0]) and after.is_floating_point:
+        return real(c, n.args[0], self)
     if before == after or (before.is_floating_point and after.is_floating_point):
         return self
     if not before.is_floating_point and not after.is_floating_point and torch.bool not in (before, after):
