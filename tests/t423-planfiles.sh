@@ -44,9 +44,9 @@ programs --goal given > plain || fail "explain --goal given"
 ! cmp -s first plain || fail "the plan without a search is the same: nothing was compared"
 
 echo "== edited"
-sed 's/^recompute=.*/recompute=none/; s/^bucket=.*/bucket=1MiB/' chosen.plan > edited.plan
+sed 's/^zero=.*/zero=1/; s/^bucket=.*/bucket=1MiB/' chosen.plan > edited.plan
 run 0 plan $net --ranks 4 --machine "$machine" --plan edited.plan --save again.plan
-has again.plan '^recompute=none$'
+has again.plan '^zero=1$'
 has again.plan '^bucket=1MiB$'
 lacks out '^auto: '
 programs --plan edited.plan > third || fail "explain --plan edited.plan"

@@ -211,14 +211,12 @@ static double efficiency(const char *impl)
     return known[i].share;
 }
 
-/* The roofline: as long as the slower of computing and moving takes. Plain C takes as long for a byte, whose place it
- * computes, as for an operation. */
+/* The roofline: as long as the slower of computing and moving takes. */
 double meg_rates_guess(const meg_rates *r, const meg_price_query *q)
 {
     bool plain = strcmp(q->impl, "plain") == 0;
     double rate = plain ? r->plain : r->flops * efficiency(q->impl);
-    double computing = q->flops / rate;
-    double moving = q->traffic / (plain ? fmin(r->plain, r->bandwidth) : r->bandwidth);
+    double computing = q->flops / rate, moving = q->traffic / r->bandwidth;
     return computing > moving ? computing : moving;
 }
 

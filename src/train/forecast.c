@@ -263,7 +263,7 @@ bool meg_forecast_tries(const char *options, int ranks)
 static meg_status ask_for(const meg_search_ask *ask, const wish *w, meg_error *e, meg_forecast *out)
 {
     bool choose = !w->given && meg_search_wanted(ask->options, ask->ranks);
-    if (choose && !meg_forecast_tries(ask->options, ask->ranks))
+    if (choose && (w->table || !meg_forecast_tries(ask->options, ask->ranks)))
         return search(ask, e, w->table, out);
     meg_status status = replay(ask, e, out);
     bool enough = status == MEG_OK ? out->fits : status != MEG_EBUDGET;

@@ -134,25 +134,10 @@ static const meg_traffic_note *note_at(const replay *r, meg_side s)
     return &r->actor[s.actor].events->note[s.note];
 }
 
-/* Seconds of kernels that the device has done, with what it has of those at hand. */
-static double done_by(const replay *r, int who)
+/* A device that works keeps its rank from looking at messages but now and then, while it has work. */
+static double overlooked_by(const actor *a, const meg_transit *t)
 {
-    const actor *a = &r->actor[who];
-    for (int i = 0; i < r->acts; i++)
-        if (r->act[i].actor == who)
-            return fmax(a->done, a->marks[a->first_mark].at - r->act[i].left);
-    return a->done;
-}
-
-/* A device that works keeps its rank from looking at messages but now and then, until it comes to what the rank waits to
- * send, or runs dry. */
-static double overlooked_by(const replay *r, int who, const meg_transit *t)
-{
-    const actor *a = &r->actor[who];
-    double until = a->issued;
-    for (int i = a->last_mark; i > a->first_mark; i--)
-        if (a->marks[i - 1].note >= 0) until = a->marks[i - 1].at;
-    return fmin(until - done_by(r, who), t->looks * MEG_EVENTS_LOOK / 2);
+    return fmin(a->issued - a->done, t->looks * MEG_EVENTS_LOOK / 2);
 }
 
 static double overlooked(const replay *r, const meg_meeting *m, const meg_transit *t)
@@ -161,12 +146,12 @@ static double overlooked(const replay *r, const meg_meeting *m, const meg_transi
     const actor *a = &r->actor[m->side[0].actor];
     double most = 0;
     for (int i = 0; i < m->sides; i++)
-        most = fmax(most, overlooked_by(r, m->side[i].actor, t));
+        most = fmax(most, overlooked_by(&r->actor[m->side[i].actor], t));
     if (!r->likes) return most;
-    if (n->code != MEG_REDUCE) return fmax(most, overlooked_by(r, actor_of(r, n->peer), t));
+    if (n->code != MEG_REDUCE) return fmax(most, overlooked_by(&r->actor[actor_of(r, n->peer)], t));
     const meg_crew *crew = &a->crew[n->crew];
     for (int i = 0; i < crew->actors; i++)
-        most = fmax(most, overlooked_by(r, crew->who[i], t));
+        most = fmax(most, overlooked_by(&r->actor[crew->who[i]], t));
     return most;
 }
 
