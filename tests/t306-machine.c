@@ -107,7 +107,7 @@ static void test_links_of_a_book(void **state)
                                         "inside latency=1e-06 pairs=1 at=1048576:4e9",
                                         "inside latency=1e-06 pairs=2 at=1048576:3e9"};
     static const double between[] = {1e8, 2e8, 2.4e8, 2.4e8, 2.4e8}, inside[] = {0, 0, 0, 0, 6e9};
-    meg_prices *book = meg_prices_new(&(meg_prices_head){1, 1, "avx2", {0}});
+    meg_prices *book = meg_prices_new(&(meg_prices_head){.threads = 1, .ranks = 1, .isa = "avx2"});
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         meg_error e = {0};
         meg_machine m = meg_machine_default;

@@ -23,6 +23,7 @@ from .context import Context
 from .engine import Graph, Plan, Trainer
 from .losses import to_words
 from .net import Net
+from .weights import read_safetensors
 
 
 Tensors = Tuple[float, Dict[str, np.ndarray]]  # the loss; gradients and statistics by name
@@ -116,21 +117,6 @@ def command() -> str:
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     built = os.path.join(here, "build", "megalith")
     return os.environ.get("MEGALITH_COMMAND") or (built if os.path.exists(built) else "megalith")
-
-
-def read_safetensors(path: str) -> Dict[str, np.ndarray]:
-    """All tensors of a file; the format is a length, a JSON header, and the numbers."""
-    types = {"F32": "<f4", "F64": "<f8", "I64": "<i8", "I32": "<i4", "BOOL": "?", "F16": "<f2"}
-    with open(path, "rb") as f:
-        head = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-        start, out = f.tell(), {}
-        for name, t in head.items():
-            if name == "__metadata__":
-                continue
-            f.seek(start + t["data_offsets"][0])
-            data = f.read(t["data_offsets"][1] - t["data_offsets"][0])
-            out[name] = np.frombuffer(data, types[t["dtype"]]).reshape(t["shape"])
-    return out
 
 
 def _by_command(net: Net, inputs: Sequence[np.ndarray], target: np.ndarray, words: Sequence[str], folder: str) -> Tensors:

@@ -12,7 +12,8 @@ import pytest
 pytest.importorskip("torch")
 from megalith import context  # noqa: E402
 from megalith._library import MegalithError, library  # noqa: E402
-from megalith.check import command, read_safetensors  # noqa: E402
+from megalith.check import command  # noqa: E402
+from megalith.weights import read_safetensors  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DOUBLE, FLOAT = 1e-9, 1e-4

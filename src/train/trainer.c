@@ -6,13 +6,13 @@
 #include "train/advice.h"
 #include "train/content.h"
 #include "train/rules.h"
+#include "train/step/taken.h"
 #include "train/step/wants.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
 /* ---- making ---- */
@@ -260,42 +260,11 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-typedef struct memory { /* of one rank, bytes */
-    int64_t planned, touched, rss;
-} memory;
-
-/* The rank whose arena differs most from the plan, or else the one that needs most. */
-static bool worse(const memory *a, const memory *b)
-{
-    int64_t x = llabs(a->touched - a->planned), y = llabs(b->touched - b->planned);
-    return x != y ? x > y : a->planned > b->planned;
-}
-
-static meg_status worst_memory(const meg_trainer *t, memory *out)
-{
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    int ranks = meg_comm_size(t->ctx->comm);
-    *out = (memory){t->plan->arena, meg_engine_touched(t->engine), (int64_t)usage.ru_maxrss * 1024};
-    if (ranks == 1) return MEG_OK;
-    memory *all = calloc((size_t)ranks, sizeof *all);
-    MEG_CHECK(&t->ctx->error, all, MEG_ENOMEM, "no memory for a report of %d ranks", ranks);
-    meg_status status = meg_comm_gather(t->ctx->comm, &t->ctx->error, out, sizeof *out, all);
-    int64_t rss = 0;
-    for (int r = 0; r < ranks && status == MEG_OK; r++) {
-        if (r == 0 || worse(&all[r], out)) *out = all[r];
-        if (all[r].rss > rss) rss = all[r].rss;
-    }
-    out->rss = rss;
-    free(all);
-    return status;
-}
-
 /* Collective, since memory is that of the rank which needs most. */
 static meg_status report(const meg_trainer *t, tally *y, double predicted, meg_report *out)
 {
-    memory m;
-    MEG_TRY(&t->ctx->error, worst_memory(t, &m));
+    meg_taken m = {t->plan->arena, meg_engine_touched(t->engine), 0};
+    MEG_TRY(&t->ctx->error, meg_taken_gather(t->ctx->comm, &t->ctx->error, &m));
     qsort(y->time, y->times, sizeof *y->time, ascending);
     double samples = y->samples > 0 ? y->samples : 1;
     *out = (meg_report){.step = t->step,

@@ -14,7 +14,7 @@ import reference  # noqa: E402
 from keras import layers as L  # noqa: E402
 
 import megalith  # noqa: E402
-from megalith import check, losses, onnx_file, optimizers  # noqa: E402
+from megalith import check, losses, onnx_file, optimizers, weights  # noqa: E402
 from megalith.capture.keras import capture  # noqa: E402
 
 O, STEPS, BATCH = keras.optimizers, 20, 8
@@ -74,7 +74,7 @@ def megalith_losses(captured, optimizer, loss, x, y):
         done = subprocess.run([str(w) for w in call], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         records = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        return [r["step_loss"] for r in records if "step_loss" in r], check.read_safetensors(at["out.safetensors"])
+        return [r["step_loss"] for r in records if "step_loss" in r], weights.read_safetensors(at["out.safetensors"])
 
 
 def both(model, optimizer, loss, x, y):

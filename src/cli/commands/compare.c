@@ -85,7 +85,9 @@ static meg_status enter_best(job *j, const char *given, int64_t most)
     meg_pool *pool = s->arguments->pool;
     meg_forecast f = {0};
     meg_status status = meg_context_prices(s->ctx);
-    if (status == MEG_OK) status = meg_context_forecast_all(s->graph, NULL, given, &f);
+    if (status == MEG_OK)
+        status = meg_ranks(s->ctx) > 1 ? meg_context_forecast_all(s->graph, NULL, given, &f)
+                                       : meg_context_forecast(s->graph, NULL, given, 1, true, &f);
     MEG_TRY(s->error, meg_session_said(s, status));
     if (!j->o->json && meg_session_speaks(s)) fputs(f.why, stdout);
     const char *lines = *f.best ? f.best : f.chosen; /* nothing was to be chosen, or nothing fits */
