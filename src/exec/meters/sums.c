@@ -33,9 +33,8 @@ static team team_of(const meg_comm *c, bool inside)
     bool in = false;
     if (!t.rank) abort();
     for (int r = 0; r < size; r++) {
-        bool first = r == 0;
-        for (int k = 0; k < r && !inside; k++)
-            first = k == 0 ? node[k] != node[r] : first && node[k] != node[r];
+        bool first = true;
+        for (int k = 0; k < r; k++) first = first && node[k] != node[r];
         if (inside ? node[r] != node[me] : !first) continue;
         t.rank[t.ranks++] = r;
         in = in || r == me;
