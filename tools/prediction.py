@@ -153,7 +153,10 @@ def look(ranks):
 
 
 def await_pace(ranks, turn):
-    """Until the machine is as quick as it was; or for some time."""
+    """Until the machine is as quick as it was; or for some time. Four hosts on two cores have no one pace: their loop
+    waits for messages of ranks that are not running."""
+    if WITHIN in os.environ:
+        return False
     end = time.monotonic() + WAIT
     while turn:
         loops = look(ranks)
@@ -173,6 +176,9 @@ def turn_of(path):
 
 def probe_machine(path, ranks):
     """Again, if the machine had been quicker before."""
+    if WITHIN in os.environ:
+        megalith("probe", f"--threads 1 --seconds 30 --prices {path}", ranks)
+        return
     quick = min(x for _ in range(8) for x in look(ranks) or [1])
     for _ in range(AGAIN):
         print(f"{ranks} ranks: a turn of the loop takes {1e3 * quick:.3f} ms at best, found so: "
@@ -268,7 +274,7 @@ def kept(c, m):
         return []
     return [x for x in m.get("before", []) + pairs(m)
             if abs(x[0] - x[2]) <= AGREE * min(x[0], x[2])
-            and (not c["loop"] or abs((x[0] + x[2]) / 2 / c["loop"] - 1) <= PACE)]
+            and (not c["loop"] or c["group"] == "hosts" or abs((x[0] + x[2]) / 2 / c["loop"] - 1) <= PACE)]
 
 
 def figures(c, m):
