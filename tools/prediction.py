@@ -306,32 +306,61 @@ def row(c, m):
     return "| " + " | ".join(cells + [f"{f['kept']}, {f['dropped']}", str(f["bytes"])]) + " |"
 
 
+def cells(c, f):
+    """A row of the document: what was measured, and both predictions with their errors."""
+    model, strategy = c["case"].split(", ")
+    words = dict((name, words) for name, words, _ in LARGE + SMALL + TINY + HOSTED)[model]
+    first = f"`{words}`, {strategy}" if strategy in (STRATEGIES[0][0], HOSTED_STRATEGIES[0][0]) else strategy
+    out = [first, f"{1e3 * f['raw']:.4g}", f"{1e3 * f['scaled']:.4g}"]
+    for kind in ("machine", "models"):
+        out += [f"{1e3 * c[kind]:.4g}"] + [f"{off(c[kind], f[how]):+.1f} %" for how in ("raw", "scaled")]
+    return out + [f"{f['kept']}, {f['dropped']}"]
+
+
+def summary(found):
+    """Mean and worst errors by kind of case."""
+    long = [(c, f) for c, f in found if f["scaled"] >= SHORT]
+    groups = [(f"{name}, 20 ms and more", [(c, f) for c, f in long if c["group"] == group])
+              for group, name in (("large", "large"), ("small", "small"), ("tiny", "tiny"), ("hosts", "hosts"))]
+    groups += [("all, 20 ms and more", long), ("below 20 ms", [x for x in found if x not in long])]
+    print("| | cases | fitted: mean, worst, scaled | raw | measured: mean, worst, scaled | raw | measured within 1.3 |")
+    print("|" + "---|" * 7)
+    for name, some in groups:
+        if not some:
+            continue
+        line = [name, str(len(some))]
+        for kind in ("machine", "models"):
+            for how in ("scaled", "raw"):
+                errors = [abs(off(c[kind], f[how])) for c, f in some]
+                line.append(f"{statistics.mean(errors):.1f} %, {max(errors):.1f} %")
+        line.append(str(sum(1 / 1.3 <= c["models"] / f["scaled"] <= 1.3 for c, f in some)))
+        print("| " + " | ".join(line) + " |")
+    for kind, worst in (("machine", 0.25), ("models", 0.15)):
+        print(f"\nbeyond {100 * worst:.0f} %, {'fitted' if kind == 'machine' else 'measured'}: " + "; ".join(
+            f"{c['case']} {off(c[kind], f['scaled']):+.1f} %" for c, f in long
+            if abs(off(c[kind], f["scaled"])) > 100 * worst))
+    print(f"\nrounds: {sum(f['kept'] + f['dropped'] for _, f in found)}, kept {sum(f['kept'] for _, f in found)}")
+
+
 def table(folder, only):
     seen = json.load(open(os.path.join(folder, "measured.json")))
-    all_cases = [c for c in json.load(open(os.path.join(folder, "predicted.json")))
-                 if named(only, c["case"])]
-    print("| case | ms | scaled | fitted ms | raw | scaled | measured ms | raw | scaled "
-          "| kept, dropped | bytes off |")
-    print("|" + "---|" * 11)
-    for c in all_cases:
-        print(row(c, seen.get(c["case"], {"refused": c.get("refused", "not run")})))
-    print("\n| steps | prediction | cases | mean, raw | worst, raw | mean, scaled | worst, scaled | within 1.3 |")
-    print("|" + "---|" * 8)
-    for long in (True, False):
-        for kind in ("machine", "models"):
-            errors = {"raw": [], "scaled": []}
-            for c in all_cases:
-                f = figures(c, seen.get(c["case"], {}))
-                if not f or (f["scaled"] >= SHORT) != long:
-                    continue
-                for how in errors:
-                    errors[how].append(off(c[kind], f[how]))
-            if errors["raw"]:
-                print(f"| {'20 ms and more' if long else 'below 20 ms'} "
-                      f"| {'fitted' if kind == 'machine' else 'measured'} | {len(errors['raw'])} " + "".join(
-                          f"| {statistics.mean(map(abs, e)):.1f} % | {max(map(abs, e)):.1f} % "
-                          for e in errors.values())
-                      + f"| {sum(1 / 1.3 <= 1 + x / 100 <= 1.3 for x in errors['scaled'])} |")
+    found = []
+    for group in ("large", "small", "tiny", "hosts"):
+        some = [c for c in json.load(open(os.path.join(folder, "predicted.json")))
+                if named(only, c["case"]) and c["group"] == group]
+        if some:
+            print(f"\n{group}\n\n| case | raw | scaled | fitted | raw | scaled | measured | raw | scaled | rounds |")
+            print("|" + "---|" * 10)
+        for c in some:
+            m = seen.get(c["case"], {"refused": c.get("refused", "not run")})
+            f = figures(c, m)
+            print("| " + " | ".join(cells(c, f)) + " |" if f else row(c, m))
+            if f:
+                found.append((c, f))
+            if f and f["bytes"]:
+                print(f"{c['case']}: {f['bytes']} bytes more than predicted")
+    print()
+    summary(found)
 
 
 def best_measured(folder, name, count=3):
