@@ -265,6 +265,16 @@ static void test_classes(void **state)
         {"gpt", "layers=4 width=64 heads=2 tokens=64 classes=64",
          "batch=24 stages=4 micro=4 schedule=1f1b", 24, 0.05,
          "nodes=4 ranks=6 inside=2us,40GB/s between=5ms,50MB/s"},
+        /* The end of a row sends to the next stage, which is as far away as a neighbour of its is; and of two stages' meshes
+         * each has rows of its own. */
+        {"resnet-cifar", "depth=8 image=3x128x128 width=4",
+         "batch=12 norm=1 stages=2 schedule=1f1b micro=2 mesh=2x1,1", 18, 0.001,
+         "nodes=18 ranks=1 between=1us,50MB/s"},
+        {"resnet-cifar", "depth=8 image=3x128x128 width=4",
+         "batch=6 norm=1 stages=2 schedule=1f1b micro=2 mesh=4x1,2x2", 24, 0.001,
+         "nodes=12 ranks=2 inside=1us,40GB/s between=1us,50MB/s"},
+        {"resnet-cifar", "depth=8 image=3x256x256 width=4", "batch=4 norm=1 mesh=4x2", 32, 0.02,
+         "nodes=32 ranks=1 between=1us,500MB/s"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

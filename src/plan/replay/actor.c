@@ -43,12 +43,12 @@ static void add_rows(meg_actor *a, const meg_segment *s, int first)
 
 static void list_rows(const meg_plan *p, meg_actor *a)
 {
-    int at = a->rank % p->each, stages = (int)p->options.stages;
+    int at = a->rank % p->each, stages = (int)p->options.stages, ways = p->directions;
     a->each = p->each;
-    a->row = zeroed((size_t)(2 * p->segments * MEG_AXES), sizeof *a->row);
-    for (int i = 0; i < 2 * p->segments; i++) {
-        const meg_segment *s = &p->segment[i / 2];
-        int first = p->place[i % 2 * stages + s->stage];
+    a->row = zeroed((size_t)(ways * p->segments * MEG_AXES), sizeof *a->row);
+    for (int i = 0; i < ways * p->segments; i++) {
+        const meg_segment *s = &p->segment[i / ways];
+        int first = p->place[i % ways * stages + s->stage];
         if (at >= first && at < first + s->size) add_rows(a, s, first);
     }
 }

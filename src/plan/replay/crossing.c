@@ -37,14 +37,6 @@ void meg_crossings_free(meg_crossings *c)
     free(c);
 }
 
-/* The row of a mesh along which the peer is the next rank; NULL: it is no neighbour of that kind. */
-static const meg_actor_row *row_of(const meg_actor *a, int distance)
-{
-    for (int i = 0; i < a->rows; i++)
-        if (abs(distance) == a->row[i].stride) return &a->row[i];
-    return NULL;
-}
-
 /* At the end of a row there is none. */
 static bool has_peer(const meg_actor *a, const meg_actor_row *row, int rank, int distance,
                      int ranks)
@@ -58,10 +50,20 @@ static bool has_peer(const meg_actor *a, const meg_actor_row *row, int rank, int
     return at >= 0 && at < row->count;
 }
 
+/* The row of a mesh along which the peer is the next rank; NULL: it is no neighbour of that kind, though it may be as far
+ * away: from the end of a row to the next stage. */
+static const meg_actor_row *row_of(const meg_actor *a, int distance, int ranks)
+{
+    for (int i = 0; i < a->rows; i++)
+        if (abs(distance) == a->row[i].stride && has_peer(a, &a->row[i], a->rank, distance, ranks))
+            return &a->row[i];
+    return NULL;
+}
+
 static meg_crossing_ranks count(const meg_replay_job *j, int who, int distance)
 {
     const meg_actor *a = &j->actor[who];
-    const meg_actor_row *row = row_of(a, distance);
+    const meg_actor_row *row = row_of(a, distance, j->ranks);
     meg_crossing_ranks most = {0}, here = {0};
     for (int r = 0, node = 0; r < j->ranks; r++) {
         if (meg_machine_node(j->machine, r) != node)

@@ -11,6 +11,7 @@ bool meg_look_confirm(meg_seeker *x, meg_candidate *c)
     const meg_search_ask *q = x->ask;
     meg_whole whole;
     if (q->ranks <= MEG_SEARCH_FEW || q->memory == 0 || meg_look_enough(x, SHARE)) return true;
+    x->out->work += q->graph->nodes; /* what is refused costs something, too */
     if (meg_look_plan(x, c->words, true, &whole) != MEG_OK) {
         c->verdict = MEG_ILLEGAL;
         c->why = meg_pool_text(x->out->pool, "%s", x->error.message);

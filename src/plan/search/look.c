@@ -92,28 +92,34 @@ bool meg_look_judge(const meg_seeker *x, const meg_whole *whole, meg_candidate *
     return fits;
 }
 
-/* Exactly: all ranks are planned and replayed; of many, one for those with the same stages. */
+static meg_status replay(meg_seeker *x, const meg_whole *whole, meg_candidate *c)
+{
+    meg_replay r;
+    x->out->work += whole->replay;
+    MEG_TRY(&x->error, meg_whole_replay(whole, &x->error, x->ask->machine, &r));
+    c->seconds = r.seconds;
+    c->times = busiest(&r, whole->actors);
+    free(r.times);
+    return MEG_OK;
+}
+
+/* Exactly: all ranks are planned and replayed; of many, one for those with the same stages. How long what does not fit
+ * would take, nobody asks, but of the last. */
 void meg_look(meg_seeker *x, meg_candidate *c)
 {
     meg_whole whole;
-    meg_replay r;
-    x->out->work += x->ask->graph->nodes; /* what is refused costs something, too */
-    c->verdict = MEG_ILLEGAL;
     c->why = "";
+    x->out->work += x->ask->graph->nodes; /* what is refused costs something, too */
     meg_status status = meg_look_plan(x, c->words, false, &whole);
     if (status == MEG_OK) {
         x->out->work += whole.work;
         bool fits = meg_look_judge(x, &whole, c);
-        if (!fits && !x->last) status = MEG_EBUDGET; /* how long it would take, nobody asks */
-        else if (x->out->work += whole.replay,
-                 meg_whole_replay(&whole, &x->error, x->ask->machine, &r) == MEG_OK) {
-            c->seconds = r.seconds;
-            c->times = busiest(&r, whole.actors);
-            free(r.times);
-        } else c->verdict = MEG_ILLEGAL;
+        if (fits || x->last) status = replay(x, &whole, c);
         meg_whole_free(&whole);
     }
-    if (c->verdict == MEG_ILLEGAL) c->why = meg_pool_text(x->out->pool, "%s", x->error.message);
+    if (status == MEG_OK) return;
+    c->verdict = MEG_ILLEGAL;
+    c->why = meg_pool_text(x->out->pool, "%s", x->error.message);
 }
 
 /* By the goal; what is not there is worst. */

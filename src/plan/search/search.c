@@ -223,15 +223,75 @@ static int choice(const meg_seeker *x)
     return best;
 }
 
+/* The quickest by its bound of those that were not looked at since something else was quicker; -1: none. */
+static int least_beyond(const meg_search *s)
+{
+    int least = -1;
+    for (int i = 0; i < s->count; i++)
+        if (s->list[i].verdict == MEG_BEYOND &&
+            (least < 0 || s->list[i].bound < s->list[least].bound))
+            least = i;
+    return least;
+}
+
+/* A choice that did not hold had kept others from being looked at. */
+static void look_beyond(meg_seeker *x)
+{
+    meg_search *s = x->out;
+    for (int at; (at = least_beyond(s)) >= 0 && !meg_look_enough(x, 1); x->best = choice(x)) {
+        meg_candidate *c = &s->list[at];
+        if (x->best >= 0 && c->bound / MEG_SEARCH_ROUGH > s->list[x->best].seconds) return;
+        meg_look(x, c);
+    }
+}
+
+static int nearest(const meg_search *s)
+{
+    int least = -1;
+    for (int i = 0; i < s->count; i++)
+        if (s->list[i].verdict == MEG_TOO_LARGE &&
+            (least < 0 || s->list[i].missing < s->list[least].missing))
+            least = i;
+    return least;
+}
+
+/* Where nothing fits: what the plan that lacks least would take. Of many ranks that is an estimate: the plan may fit
+ * after all, or lack more than others. */
+static void look_at_nearest(meg_seeker *x)
+{
+    meg_search *s = x->out;
+    int at = nearest(s);
+    for (int i = 0; i < NEAREST && at >= 0 && *s->list[at].why && x->best < 0; i++) {
+        meg_look(x, &s->list[at]);
+        if (has_fitting(x, at)) x->best = at;
+        at = nearest(s);
+    }
+    if (at < 0 || x->best >= 0 || s->list[at].seconds > 0) return;
+    x->last = true;
+    meg_look(x, &s->list[at]);
+    if (has_fitting(x, at)) x->best = at;
+}
+
+/* Where none fits, those that were never looked at are not said to be slower than one. */
+static void give_up(meg_search *s)
+{
+    for (int i = 0; i < s->count; i++)
+        if (s->list[i].verdict == MEG_BEYOND) s->list[i].verdict = MEG_UNSEEN;
+}
+
+/* Each turn ends with what holds, or with one candidate less. */
 static void choose(meg_seeker *x)
 {
     meg_search *s = x->out;
-    do
+    x->best = choice(x);
+    while (x->best >= 0 && !meg_look_confirm(x, &s->list[x->best])) {
         x->best = choice(x);
-    while (x->best >= 0 && !meg_look_confirm(x, &s->list[x->best]));
-    if (x->best < 0) return;
-    s->list[x->best].verdict = MEG_BEST;
-    s->fits = true;
+        look_beyond(x);
+        look_at_nearest(x);
+    }
+    s->fits = x->best >= 0;
+    if (s->fits) s->list[x->best].verdict = MEG_BEST;
+    else give_up(s);
 }
 
 /* Of those that are too large, what is known comes before estimates. */
@@ -309,35 +369,14 @@ static meg_status look_at_one(meg_seeker *x, meg_error *e, meg_plan_options *giv
 /* The words as they are, which other ways of the same shape must beat. */
 static void look_at_given(meg_seeker *x)
 {
+    meg_search *s = x->out;
+    for (int i = 0; i < s->count; i++)
+        if (!*s->list[i].words) { /* as an estimate, then */
+            meg_look(x, &s->list[i]);
+            return;
+        }
     const meg_shape same = {.words = "", .bound = x->out->one / x->ask->ranks};
     meg_look_try(x, &same, "");
-}
-
-static int nearest(const meg_search *s)
-{
-    int least = -1;
-    for (int i = 0; i < s->count; i++)
-        if (s->list[i].verdict == MEG_TOO_LARGE &&
-            (least < 0 || s->list[i].missing < s->list[least].missing))
-            least = i;
-    return least;
-}
-
-/* Where nothing fits: what the plan that lacks least would take. Of many ranks that is an estimate: the plan may fit
- * after all, or lack more than others. */
-static void look_at_nearest(meg_seeker *x)
-{
-    meg_search *s = x->out;
-    int at = nearest(s);
-    for (int i = 0; i < NEAREST && at >= 0 && *s->list[at].why && x->best < 0; i++) {
-        meg_look(x, &s->list[at]);
-        if (has_fitting(x, at)) x->best = at;
-        at = nearest(s);
-    }
-    if (at < 0 || x->best >= 0) return;
-    x->last = true;
-    meg_look(x, &s->list[at]);
-    if (has_fitting(x, at)) x->best = at;
 }
 
 static int replayed(const meg_search *s)
