@@ -261,7 +261,8 @@ meg_status meg_evaluate_batch(meg_trainer *t, int count, const meg_tensor tensor
 void meg_trainer_lr(meg_trainer *t, double lr);
 
 /* Not collective, but all ranks say the same. This trainer goes on where another one ended, after so many steps, which count in adam's
- * rate and in the random numbers of dropout; those are drawn from `seed` from now on (below 0: the context's). */
+ * rate and in the random numbers of dropout; those are drawn from `seed` from now on (below 0: the context's), which a
+ * checkpoint does not keep: whoever goes on from one says it again. */
 void meg_trainer_go_on(meg_trainer *t, int64_t step, int64_t seed);
 
 /* Collective. Weights to or from a safetensors file; written beside it, synced, renamed. */

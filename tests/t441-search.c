@@ -97,15 +97,16 @@ static void test_finds_the_best(void **state)
 }
 
 /* Where stages begin: of all cuts of a pipeline, the one that replay has quickest. */
-static double best_cut(const answer *a, const meg_groups *s, int from, int stages, const char *words)
+static double best_cut(const answer *a, const meg_groups *s, int from, int stages,
+                       const char *words)
 {
     double least = INFINITY;
     if (stages == 1) return seconds_of(a, words);
     for (int i = from; i + stages - 1 <= s->count; i++) {
         char more[512];
         const char *name = s->group[i].name;
-        snprintf(more, sizeof more, "%s%s%s", words, strstr(words, "assign=") ? "," : " assign=",
-                 name);
+        snprintf(more, sizeof more, "%s%s%s", words,
+                 strstr(words, "assign=") ? "," : " assign=", name);
         least = fmin(least, best_cut(a, s, i + 1, stages - 1, more));
     }
     return least;
@@ -114,8 +115,8 @@ static double best_cut(const answer *a, const meg_groups *s, int from, int stage
 static void test_cuts(void **state)
 {
     static const question small[] = {
-        {"resnet-cifar", "depth=20 width=8", "batch=8 norm=1 stages=2 schedule=gpipe micro=4", NODE, 2,
-         0, MEG_GOAL_TIME},
+        {"resnet-cifar", "depth=20 width=8", "batch=8 norm=1 stages=2 schedule=gpipe micro=4", NODE,
+         2, 0, MEG_GOAL_TIME},
         {"vgg11", "image=3x32x32 width=4 hidden=64 classes=10",
          "batch=4 stages=3 schedule=1f1b micro=4", CLUSTER, 3, 0, MEG_GOAL_TIME},
         {"gpt", "layers=6 width=16 heads=2 tokens=8 classes=64",
@@ -150,9 +151,15 @@ static const int RANKS[] = {2, 3, 4, 6, 8};
 static const network NETWORKS[] = {
     {"resnet18", "image=3x64x64 classes=10", "batch=24", {"2x1", "3x1", "2x2", "3x2", "4x2"}},
     {"resnet-cifar", "depth=20", "batch=24 norm=1", {"2x1", "3x1", "2x2", "3x2", "4x2"}},
-    {"vgg11", "image=3x64x64 width=16 hidden=256 classes=10", "batch=24", {"2x1", "3x1", "2x2", "3x2", "4x2"}},
+    {"vgg11",
+     "image=3x64x64 width=16 hidden=256 classes=10",
+     "batch=24",
+     {"2x1", "3x1", "2x2", "3x2", "4x2"}},
     {"unet", "image=3x64x64 width=8", "batch=24", {"2x1", "3x1", "2x2", "3x2", "4x2"}},
-    {"gpt", "tokens=32 layers=4 width=64 heads=4 classes=256", "batch=24", {"c2", "w3", "c4", "w6", "w8"}},
+    {"gpt",
+     "tokens=32 layers=4 width=64 heads=4 classes=256",
+     "batch=24",
+     {"c2", "w3", "c4", "w6", "w8"}},
 };
 
 static const char *const MACHINES[] = {
@@ -192,8 +199,8 @@ static void test_drawn(void **state)
         draw = meg_hash_mix(draw + 1);
         const network *n = &NETWORKS[draw % 5];
         int k = (int)((draw >> 8) % 5), part = (int)((draw >> 24) % 4);
-        question q = {n->model, n->model_words, n->words, MACHINES[(draw >> 16) % 3], 1, 0,
-                      MEG_GOAL_TIME};
+        question q = {n->model, n->model_words, n->words, MACHINES[(draw >> 16) % 3], 1,
+                      0,        MEG_GOAL_TIME};
         answer *one = asked(&q);
         q.ranks = RANKS[k];
         if (part > 0) q.memory = best(one)->bytes * (4 - part) / 4; /* of one rank: 3/4, 1/2, 1/4 */
@@ -201,7 +208,8 @@ static void test_drawn(void **state)
         answer *a = asked_for(&q, meg_search_work(q.ranks));
         double least = by_hand(a, n, k), found = a->found.fits ? least_of(&a->found) : INFINITY;
         print_message("%s on %d ranks, %lld bytes: %.6f s, by hand %.6f s: %s\n", n->model, q.ranks,
-                      (long long)q.memory, found, least, a->found.fits ? a->found.list[0].words : "");
+                      (long long)q.memory, found, least,
+                      a->found.fits ? a->found.list[0].words : "");
         if (isfinite(least) && !(a->found.list[0].seconds <= 1.05 * least && a->found.fits))
             fail_msg("%s on %d ranks: %s takes %.6f s, by hand %.6f s", n->model, q.ranks,
                      a->found.list[0].words, a->found.list[0].seconds, least);
@@ -328,11 +336,13 @@ static void test_norm_given(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         answer *a = asked_for(&(question){"resnet-cifar", "depth=8 width=4", cases[i].words, NODE,
-                                          cases[i].ranks, 0, MEG_GOAL_TIME}, meg_search_work(32));
+                                          cases[i].ranks, 0, MEG_GOAL_TIME},
+                              meg_search_work(32));
         const meg_candidate *told = NULL;
         for (int k = 0; k < a->found.count; k++)
             if (strstr(a->found.list[k].why, "would give")) told = &a->found.list[k];
-        if (!told != !cases[i].norm) fail_msg("%s: %s", cases[i].words, told ? told->why : "not told");
+        if (!told != !cases[i].norm)
+            fail_msg("%s: %s", cases[i].words, told ? told->why : "not told");
         if (told && (!strstr(told->why, cases[i].norm) || !strstr(told->words, cases[i].pipeline)))
             fail_msg("%s: %s: %s", cases[i].words, told->words, told->why);
         drop(a);
@@ -343,13 +353,8 @@ static void test_norm_given(void **state)
 static void test_fewer(void **state)
 {
     (void)state;
-    question q = {"cnn",
-                  "width=4",
-                  "batch=8",
-                  "nodes=2 ranks=1 cores=1 between=100ms,1MB/s",
-                  2,
-                  0,
-                  MEG_GOAL_TIME};
+    question q = {"cnn", "width=4", "batch=8",    "nodes=2 ranks=1 cores=1 between=100ms,1MB/s",
+                  2,     0,         MEG_GOAL_TIME};
     answer *a = asked(&q);
     assert_int_equal(a->found.fewer, 1);
     assert_true(a->found.fewer_seconds < best(a)->seconds);
@@ -384,12 +389,11 @@ static void test_impossible(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finds_the_best),
-        cmocka_unit_test(test_cuts), cmocka_unit_test(test_drawn), cmocka_unit_test(test_keeps_what_was_given),
+        cmocka_unit_test(test_finds_the_best), cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_drawn),          cmocka_unit_test(test_keeps_what_was_given),
         cmocka_unit_test(test_simple_wins),    cmocka_unit_test(test_wanted),
         cmocka_unit_test(test_memory),         cmocka_unit_test(test_norm),
-        cmocka_unit_test(test_norm_given),
-        cmocka_unit_test(test_fewer),
+        cmocka_unit_test(test_norm_given),     cmocka_unit_test(test_fewer),
         cmocka_unit_test(test_impossible),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -217,7 +217,8 @@ static void test_all_hold(void **state)
         if (a->found.fits && figures_of(a, best(a)->words, 0).bytes > q.memory)
             fail_msg("%s", told(a));
         const meg_candidate *nearest = a->found.list;
-        if (!a->found.fits && (nearest->missing <= 0 || nearest->seconds <= 0)) fail_msg("%s", told(a));
+        if (!a->found.fits && (nearest->missing <= 0 || nearest->seconds <= 0))
+            fail_msg("%s", told(a));
         drop(a);
     }
 }

@@ -60,5 +60,17 @@ has out '^  chosen '
 has out 'the described machine holds it'
 refuses 1 'lacks [0-9]* bytes (.*): .*; it would fit on [0-9]* ranks: ' \
     plan unet --width 8 --image 3x128x128 --batch 1 --ranks 2 --budget 4MiB
+
+echo "== one rank of a machine with less memory, and the same training with more"
+train_alone()
+{
+    run 0 train vgg11 --image 3x32x32 --width 8 --hidden 64 --classes 10 --batch 64 --no-test \
+        --data "synthetic:image=3x32x32 classes=10 count=128" --checkpoint c "$@"
+}
+train_alone --steps 1 --machine memory=4MiB
+has out '^  chosen   micro=8 '
+train_alone --steps 2
+has out '^auto: the words of c/step-00000001/plan: micro=8 '
+has out 'in 8 micro-batches'
 [ -n "$tested" ] || echo "no MPI: four ranks were not started"
 finish

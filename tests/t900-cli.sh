@@ -203,7 +203,7 @@ refuses 1 'conv1.weight has another shape' train cnn --batch 8 --json $data --lo
 refuses 1 'cannot write nowhere/x: No such file' train cnn $data --save nowhere/x
 
 echo "== ranks that are not here are as -np starts them"
-cores=$(nproc)
+cores=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
 threads=$((cores < 4 ? 1 : cores / 2))
 words="resnet-cifar --options depth=8 --batch 8 --goal given"
 run 0 plan $words --ranks 2 --json

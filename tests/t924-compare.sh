@@ -99,4 +99,5 @@ done
 echo "== one rank"
 run 0 compare $words --rounds 3 --steps 1 --machine "nodes=1 ranks=1 cores=1 memory=1GiB" --top 2
 has out '^cnn on 1 rank: 2 plans in turn'
+has out '  auto  (replicas alone: no more words)$'
 finish

@@ -180,7 +180,7 @@ def probe_machine(path, ranks):
         megalith("probe", f"--threads 1 --seconds 30 --prices {path}", ranks)
         return
     quick = min(x for _ in range(8) for x in look(ranks) or [1])
-    for _ in range(AGAIN):
+    for i in range(AGAIN):
         print(f"{ranks} ranks: a turn of the loop takes {1e3 * quick:.3f} ms at best, found so: "
               f"{await_pace(ranks, quick)}", flush=True)
         megalith("probe", f"--threads 1 --seconds 30 --prices {path}", ranks)
@@ -188,7 +188,8 @@ def probe_machine(path, ranks):
         print(f"book of {ranks} ranks: turn {1e3 * (turn or 0):.3f} ms", flush=True)
         if not turn or turn <= (1 + CALM) * quick:
             return
-        os.remove(path) if _ + 1 < AGAIN else None
+        if i + 1 < AGAIN:
+            os.remove(path)
 
 
 def probe_case(c, path):
@@ -258,7 +259,8 @@ def measure(folder, only, rounds):
             said = run_case(c, folder, rounds)
             if "rounds" in old and "rounds" in said:
                 said["before"] = old.get("before", []) + pairs(old)
-            seen[c["case"]] = said
+            if "rounds" in said or not old:
+                seen[c["case"]] = said
             with open(path, "w") as f:
                 json.dump(seen, f)
             print(row(c, said), flush=True)

@@ -36,8 +36,9 @@ void meg_contest_sort(meg_contest *c);
 typedef struct meg_judgement {
     int pairs,
         right; /* pairs of plans that ran, and those measured in the order that was predicted */
-    int best, chosen;   /* the quickest, and what auto took; -1: none ran */
-    double slower;      /* than the best is the chosen one: 0.02 is 2 %, by medians; 0: they are one plan */
+    int best, chosen; /* the quickest, and what auto took; -1: none ran */
+    double
+        slower; /* than the best is the chosen one: 0.02 is 2 %, by medians; 0: they are one plan */
     double slower_most; /* by rounds, an upper bound at 95 %; NaN: too few of them */
     int unlike;         /* plans whose bytes are not as predicted */
 } meg_judgement;

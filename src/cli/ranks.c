@@ -185,10 +185,11 @@ static void print_fit_there(const meg_session *s, FILE *out)
     }
     meg_print_bytes(meg_machine_memory(&m, worst / m.ranks), has);
     if (most > 0)
-        fprintf(out, "  rank %d of the described machine has %s: %" PRId64 " bytes are missing\n", worst,
-                has, most);
+        fprintf(out, "  rank %d of the described machine has %s: %" PRId64 " bytes are missing\n",
+                worst, has, most);
     else
-        fprintf(out, "  the described machine holds it: rank %d, which has least to spare, has %s\n",
+        fprintf(out,
+                "  the described machine holds it: rank %d, which has least to spare, has %s\n",
                 worst, has);
     if (most > 0) print_nearest(s, out);
 }

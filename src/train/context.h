@@ -32,10 +32,10 @@ struct meg_context {
     meg_device *device;
     bool told;    /* how many threads it has; else they are this rank's share of the cores */
     int imagined; /* ranks on a node that are planned for and not there; 0: none (forecast.h) */
-    bool probes;        /* where there is no book of prices, the machine may be measured */
-    bool priced;        /* `prices` is as it shall be */
-    meg_prices *prices; /* NULL: the built-in book */
-    bool foresees;      /* forecasts are kept (train/outlook/foresight.h) */
+    bool probes;  /* where there is no book of prices, the machine may be measured */
+    bool priced;  /* `prices` is as it shall be */
+    meg_prices *prices;              /* NULL: the built-in book */
+    bool foresees;                   /* forecasts are kept (train/outlook/foresight.h) */
     struct meg_foresight *foresight; /* the last one; NULL: none, or another rank has it */
 };
 

@@ -142,7 +142,8 @@ static const char *words_of(const meg_search *s, const meg_search_ask *ask, int 
 {
     const char *words = s->list[i].words;
     bool fills = s->fits && strstr(words, "recompute=segments") && ask->memory;
-    if (ask->goal == MEG_GOAL_MEMORY || !fills || meg_options_has(ask->options, "budget")) return words;
+    if (ask->goal == MEG_GOAL_MEMORY || !fills || meg_options_has(ask->options, "budget"))
+        return words;
     return meg_pool_text(s->pool, "%s budget=%" PRId64, words, meg_search_limit(ask));
 }
 

@@ -270,13 +270,13 @@ static meg_status make_plan(const wording *w, meg_plan **out)
 
 /* ---- one rank alone ---- */
 
-/* Of a described machine the forecast knows what there is. */
+/* What a described machine has, only the forecast knows. */
 static meg_status holds(meg_context *ctx, const meg_plan *p, bool *out)
 {
     bool here = !*ctx->options.machine;
     if (here && !ctx->limit)
         MEG_TRY(&ctx->error, meg_limits_gather(ctx->comm, &ctx->error, &ctx->limit));
-    *out = !here || p->arena <= ctx->limit[0];
+    *out = here && p->arena <= ctx->limit[0];
     return MEG_OK;
 }
 
@@ -326,7 +326,7 @@ meg_status meg_plan_resume(meg_graph *g, const meg_data *d, const char *options,
     MEG_TRY(&ctx->error, meg_context_agree(ctx, d ? meg_data_fits(d, g) : MEG_OK));
     MEG_TRY(&ctx->error, meg_context_prices(ctx));
     meg_status status = MEG_OK;
-    if (chooses && meg_forecast_tries(options, ranks)) status = plan_as_given(&w, &p);
+    if (chooses && !*folder && meg_forecast_tries(options, ranks)) status = plan_as_given(&w, &p);
     if (status == MEG_OK && chooses && !p)
         status = meg_context_forecast_again(g, d, &(meg_resumption){options, folder}, &w.found);
     if (status == MEG_OK && !p) status = make_plan(&w, &p);

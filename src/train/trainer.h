@@ -88,7 +88,7 @@ struct meg_trainer {
     meg_late_step late;
     meg_growth growth;
     int64_t step, steps, per_epoch;
-    uint64_t seed; /* of dropout */
+    uint64_t seed;                /* of dropout */
     meg_watching *watching;       /* of meg_watch (caller/watch.c); NULL: none yet */
     meg_outside *outside;         /* of a loss outside (caller/outside.c); NULL: none yet */
     meg_checkpoints *checkpoints; /* NULL: none */

@@ -50,9 +50,9 @@ typedef struct job {
     int count;
     bool stay; /* trainers, from round to round */
     meg_march march;
-    meg_drift *drift; /* NULL: it is not asked for */
-    int turns, repeated,
-        uneven; /* that counted; that were made again; at another pace to the last */
+    meg_drift *drift;    /* NULL: it is not asked for */
+    int turns, repeated; /* that counted; so often was one made again */
+    int uneven;          /* turns at another pace to the last */
 } job;
 
 static const char NO_WORDS[] = "(replicas alone: no more words)";
@@ -78,27 +78,41 @@ static const char *joined(const job *j, const char *given, const char *more)
     return meg_pool_text(pool, "%s %s goal=given", text, more);
 }
 
-/* What a search finds: the first so many. */
+/* The next of words that are a plan a line. */
+static const char *next_words(meg_pool *pool, const char **lines)
+{
+    size_t length = strcspn(*lines, "\n");
+    const char *words = meg_pool_text(pool, "%.*s", (int)length, *lines);
+    *lines += length + ((*lines)[length] == '\n');
+    return words;
+}
+
+/* What a search finds: the first so many. One rank takes words that are not given as they are, if they fit: then others
+ * are searched for. */
 static meg_status enter_best(job *j, const char *given, int64_t most)
 {
     meg_session *s = &j->s;
     meg_pool *pool = s->arguments->pool;
-    meg_forecast f = {0};
+    meg_forecast f = {0}, others = {0};
     meg_status status = meg_context_prices(s->ctx);
-    if (status == MEG_OK)
-        status = meg_ranks(s->ctx) > 1 ? meg_context_forecast_all(s->graph, NULL, given, &f)
-                                       : meg_context_forecast(s->graph, NULL, given, 1, true, &f);
+    if (status == MEG_OK) status = meg_context_forecast_all(s->graph, NULL, given, &f);
     MEG_TRY(s->error, meg_session_said(s, status));
     if (!j->o->json && meg_session_speaks(s)) fputs(f.why, stdout);
     const char *lines = *f.best ? f.best : f.chosen; /* nothing was to be chosen, or nothing fits */
-    for (int64_t i = 0; i < most && (*lines || i == 0); i++) {
-        const char *words = meg_pool_text(pool, "%.*s", (int)strcspn(lines, "\n"), lines);
-        enter(j, words, joined(j, given, words), i == 0);
-        lines += strcspn(lines, "\n");
-        lines += *lines == '\n';
+    const char *words = next_words(pool, &lines);
+    enter(j, words, joined(j, given, words), true);
+    bool as_given = !*f.best && meg_ranks(s->ctx) == 1 && most > 1;
+    if (as_given) status = meg_context_forecast(s->graph, NULL, given, 1, true, &others);
+    if (as_given && status == MEG_OK) lines = others.best;
+    for (int64_t left = most - 1; left > 0 && *lines;) {
+        words = next_words(pool, &lines);
+        if (as_given && !*words) continue; /* those are the first */
+        enter(j, words, joined(j, given, words), false);
+        left--;
     }
+    meg_forecast_free(&others);
     meg_forecast_free(&f);
-    return MEG_OK;
+    return meg_session_said(s, status);
 }
 
 /* "stages=2 micro=4; mesh=h2; auto" */
@@ -252,6 +266,7 @@ static meg_status run_even_turn(job *j, entrant *x, bool counts)
         x->trial.steps.count = steps;
         x->rounds.count = rounds;
         j->repeated++;
+        j->march.total += j->o->warmup + j->o->steps;
     }
     j->turns++;
     return MEG_OK;
@@ -292,9 +307,8 @@ static void tell(job *j, const meg_contest *c)
                j->stay ? "" : "; each is opened anew for its turn, for want of memory");
         meg_contest_print(c);
         if (j->drift)
-            printf("pace: of %d turns %d were made again, since the machine was at another pace, "
-                   "and %d "
-                   "count that were at another to the last\n",
+            printf("pace: %d turns, made again %d times, since the machine was at another pace; %d "
+                   "were at another to the last, and count\n",
                    j->turns, j->repeated, j->uneven);
         return;
     }

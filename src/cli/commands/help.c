@@ -38,9 +38,10 @@ static void print_chosen(FILE *out)
           out);
     for (const meg_param *p = meg_plan_params; p->name; p++)
         if (is_chosen(p->name, pool)) fprintf(out, " %s", p->name);
-    fputs("\nA few lines say what was chosen, and why; --goal given leaves them at their defaults.\n"
-          "One rank alone keeps the defaults where these fit into its memory.\n",
-          out);
+    fputs(
+        "\nA few lines say what was chosen, and why; --goal given leaves them at their defaults.\n"
+        "One rank alone keeps the defaults where these fit into its memory.\n",
+        out);
     meg_pool_free(pool);
 }
 

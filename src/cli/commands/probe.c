@@ -56,6 +56,17 @@ static const char *words_of(const meg_arguments *a)
     return told ? "" : "momentum=0.9";
 }
 
+/* A book of an earlier version knows no pace. */
+static void tell_kernels(const meg_session *s, const meg_timings *t, int kernels,
+                         const meg_probe_seen *seen)
+{
+    printf("%s: %d kernels a step, %d kinds of them; ", s->graph->name, kernels,
+           meg_timings_count(t));
+    if (meg_prices_head_of(s->ctx->prices)->rates.turn_work > 0)
+        printf("%d of %d steps at the book's pace\n", seen->kept, seen->steps);
+    else printf("%d steps\n", seen->steps);
+}
+
 static meg_status probe_model(meg_session *s, const settings *o)
 {
     meg_context *ctx = s->ctx;
@@ -79,9 +90,7 @@ static meg_status probe_model(meg_session *s, const settings *o)
     if (status == MEG_OK) {
         meg_timings_prices(t, ctx->prices);
         meg_timings_models(t, ctx->prices, false);
-        if (meg_session_speaks(s))
-            printf("%s: %d kernels a step, %d kinds of them; %d of %d steps at the book's pace\n",
-                   s->graph->name, kernels, meg_timings_count(t), seen.kept, seen.steps);
+        if (meg_session_speaks(s)) tell_kernels(s, t, kernels, &seen);
     }
     meg_timings_free(t);
     meg_drift_free(site.drift);

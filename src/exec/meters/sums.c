@@ -34,7 +34,8 @@ static team team_of(const meg_comm *c, bool inside)
     if (!t.rank) abort();
     for (int r = 0; r < size; r++) {
         bool first = true;
-        for (int k = 0; k < r; k++) first = first && node[k] != node[r];
+        for (int k = 0; k < r; k++)
+            first = first && node[k] != node[r];
         if (inside ? node[r] != node[me] : !first) continue;
         t.rank[t.ranks++] = r;
         in = in || r == me;

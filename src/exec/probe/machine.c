@@ -21,10 +21,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double ROW = 0.03;   /* of the seconds are for the steps of a network */
-static const double REST = 0.8;   /* of the seconds are for links and disk */
-static const double LOOK = 0.03;  /* of the seconds are for the first looks at the pace */
-static const double SLOW = 0.2;   /* of the seconds may go for the messages of one network */
+static const double ROW = 0.03;  /* of the seconds are for the steps of a network */
+static const double REST = 0.8;  /* of the seconds are for links and disk */
+static const double LOOK = 0.03; /* of the seconds are for the first looks at the pace */
+static const double SLOW = 0.2;  /* of the seconds may go for the messages of one network */
 
 enum {
     LEAST = 3,  /* steps, */

@@ -213,7 +213,7 @@ static void settle(measured *m, const meg_probe_site *site, const course *c, meg
         keep[i] = true;
     meg_timings_end(out, keep, meg_tempo_quicker(&p, steps, keep), &issued);
     if (kernels) *kernels = issued;
-    if (site->host) tell_host(m, site, issued, keep);
+    if (site->host && steps > 0) tell_host(m, site, issued, keep);
     if (site->seen) *site->seen = (meg_probe_seen){steps, kept};
     free(keep);
 }

@@ -21,11 +21,11 @@ typedef struct meg_probe_seen {
 
 typedef struct meg_probe_site {
     meg_device *device;
-    meg_comm *comm;             /* NULL: alone */
-    double seconds;             /* that the steps may take together, at the book's pace */
-    int least, most;            /* steps */
-    int patience; /* times as many, until the least are at the book's pace; 0: no more */
-    meg_probe_host *host;       /* is added to; may be NULL */
+    meg_comm *comm;       /* NULL: alone */
+    double seconds;       /* that the steps may take together, at the book's pace */
+    int least, most;      /* steps */
+    int patience;         /* times as many, until the least are at the book's pace; 0: no more */
+    meg_probe_host *host; /* is added to; may be NULL */
     const meg_machine *machine; /* its links, where there is a host */
     meg_drift
         *drift; /* kernels are priced as if the machine were as it was when a turn of the loop */

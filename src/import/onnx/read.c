@@ -322,8 +322,8 @@ static meg_status finish(meg_onnx_build *b, meg_onnx_symbol *const out[], int co
                   "%s: output '%.*s' is a constant, a sequence, or comes from nowhere",
                   b->file->path, MEG_SPAN_TEXT(out[i]->name));
         g->last[i] = has_last(b, out[i]);
-        MEG_TRY(b->error, (g->last[i] ? meg_onnx_to_front : meg_onnx_straighten)(b, out[i],
-                                                                               &g->output[i]));
+        MEG_TRY(b->error,
+                (g->last[i] ? meg_onnx_to_front : meg_onnx_straighten)(b, out[i], &g->output[i]));
         g->outputs++;
     }
     if (trains_for(b, "none")) return MEG_OK;

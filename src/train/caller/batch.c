@@ -182,8 +182,7 @@ static meg_status run(meg_trainer *t, int entry, const meg_batch *b, meg_outcome
 {
     meg_error *e = &t->ctx->error;
     const meg_entry *program = &t->plan->entry[entry];
-    meg_feed feed = {
-        .scalars = {0, 0, 0, 1}, .seed = t->seed, .step = (uint64_t)t->step};
+    meg_feed feed = {.scalars = {0, 0, 0, 1}, .seed = t->seed, .step = (uint64_t)t->step};
     double lr = program->train ? meg_trainer_rate(t) : 0;
     if (program->train) feed.scalars = (meg_scalars){lr, (double)(t->step + 1), 0, 1};
     meg_status status = meg_filled_take(&t->hand->filled, e, b, program->batch, &feed);

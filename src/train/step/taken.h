@@ -4,7 +4,7 @@
 
 #include "comm/comm.h"
 
-typedef struct meg_taken { /* bytes */
+typedef struct meg_taken {    /* bytes */
     int64_t planned, touched; /* of the arena */
     int64_t rss;              /* of the process */
 } meg_taken;
