@@ -58,7 +58,7 @@ self=$(readlink -f "$megalith")
 
 echo "== command lines"
 path=$work/debian
-unset OMP_NUM_THREADS LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX
+unset OMP_NUM_THREADS LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV CONDA_PREFIX MEGALITH_PYTHON
 for name in $(env | sed -n 's/^\(OMP_[A-Z_]*\|GOMP_[A-Z_]*\|KMP_[A-Z_]*\|DNNL_[A-Z_]*\|MEGALITH_[A-Z_]*\)=.*/\1/p'); do
     unset "$name"
 done
@@ -105,6 +105,8 @@ VIRTUAL_ENV=/some/venv run 0 run -np 1 --dry-run ./train.py
 line "/some/venv/bin/python ./train.py"
 CONDA_PREFIX=/some/conda run 0 run -np 1 --dry-run train.py
 line "/some/conda/bin/python train.py"
+VIRTUAL_ENV=/some/venv MEGALITH_PYTHON=/own/python run 0 run -np 1 --dry-run train.py
+line "/own/python train.py"
 
 echo "== one rank needs no launcher"
 run 0 run -np 1 --dry-run bench cnn

@@ -62,6 +62,7 @@ def main() -> None:
         trace(sys.argv[2:])
         return
     path = command()
+    os.environ.setdefault("MEGALITH_PYTHON", sys.executable)  # `run train.py`: where the package is
     os.execvp(path, [path, *sys.argv[1:]])
 
 

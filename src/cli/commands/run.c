@@ -27,10 +27,13 @@ static meg_care care_of(const meg_arguments *a, const meg_command *c)
     return care;
 }
 
-/* The Python of the active environment, venv's or conda's; else the one that the path has. */
+/* The Python that the package's own command runs in; that of the active environment, venv's or conda's; else the one that
+ * the path has. */
 static char *python_of(const meg_arguments *a)
 {
     static const char *const homes[] = {"VIRTUAL_ENV", "CONDA_PREFIX"};
+    const char *own = getenv("MEGALITH_PYTHON");
+    if (own && *own) return meg_pool_text(a->pool, "%s", own);
     for (size_t i = 0; i < sizeof homes / sizeof *homes; i++) {
         const char *home = getenv(homes[i]);
         if (home && *home) return meg_pool_text(a->pool, "%s/bin/python", home);
