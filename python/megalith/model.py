@@ -26,6 +26,7 @@ import numpy as np
 from . import data, losses, optimizers
 from ._library import AskedToStop, MegalithError, NotFinite
 from .callbacks import Callback, History, ModelCheckpoint, Progress, callback
+from .capture.ids import check_ids
 from .context import current, launched
 from .custom import Functions
 from .engine import Data, Plan, Trainer
@@ -261,6 +262,7 @@ class Model:
             if out[p.name].shape[1:] != tuple(p.shape[1:]):
                 raise data.BadData(f"samples of '{p.name}' are {'x'.join(map(str, out[p.name].shape[1:]))}, but the model was "
                                    f"captured for {'x'.join(map(str, p.shape[1:]))}: give such an example=")
+        check_ids(self.captured.rows, out)
         if self.loss.target and targets:
             if len(targets) > 1:
                 raise data.BadData(f"{len(targets)} targets, but this loss compares one output with one target: for several give a function, "

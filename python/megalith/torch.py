@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from . import data
+from .capture.ids import check_ids
 from .capture.torch import Captured, to_numpy
 from .engine import Data, Trainer
 from .own_optimizer import PLAN
@@ -112,7 +113,10 @@ class Module(torch.nn.Module):
             raise data.BadData(f"{len(x)} inputs, but the module takes {len(self.net.inputs)}: "
                                + ", ".join(p.name for p in self.net.inputs))
         arrays = self.captured.input_arrays([data.to_array(v) for v in x])
-        return {p.name: data.as_input(arrays[p.name], p.name, p.dtype) for p in self.net.inputs}
+        named = {p.name: data.as_input(arrays[p.name], p.name, p.dtype) for p in self.net.inputs}
+        check_ids(self.captured.rows, named)
+        self.captured.check_fixed()
+        return named
 
     def _forward(self, named: Dict[str, np.ndarray]) -> np.ndarray:
         trainer = self._trainer(len(next(iter(named.values()))), named)

@@ -9,14 +9,14 @@ import contextlib
 import inspect
 import re
 import warnings
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 import torch
 
 from ..net import CaptureError
 from .meta import is_meta
 
-PRIMES = (97, 101, 103, 107, 109, 113, 127, 131, 137, 139)
+PRIMES = (97, 101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193, 197, 199)
 
 Example = Tuple[Tuple[torch.Tensor, ...], Dict[str, torch.Tensor]]  # what forward is called with
 
@@ -29,9 +29,9 @@ def short_name(target: Any) -> str:
     return name if space == "aten" else f"{space}.{name}"
 
 
-def batch_number(tensors: Mapping[str, torch.Tensor], example: Example) -> int:
-    """What stands for the batch."""
-    seen = {d for t in [*tensors.values(), *example[0], *example[1].values()] if isinstance(t, torch.Tensor) for d in t.shape}
+def batch_number(tensors: Iterable[Any]) -> int:
+    """What stands for the batch: no extent of these tensors."""
+    seen = {d for t in tensors if isinstance(t, torch.Tensor) for d in t.shape if isinstance(d, int)}
     return next(p for p in PRIMES if p not in seen)
 
 
@@ -129,17 +129,21 @@ def _as_it_was(module: torch.nn.Module) -> Iterator[None]:
             m.__dict__.update(own)
 
 
+ASSIGNED = "assigned during export"  # PyTorch's warning of tensors, neither parameters nor buffers, that forward sets
+
+
 @contextlib.contextmanager
-def _assigned() -> Iterator[List[str]]:
-    """Names of tensors, neither parameters nor buffers, that forward sets: PyTorch warns of them."""
-    names: List[str] = []
+def _heard() -> Iterator[List[warnings.WarningMessage]]:
+    """All warnings, whatever the user's filters do with them: one of them is an error here."""
     with warnings.catch_warnings(record=True) as said:
-        yield names
+        warnings.simplefilter("always")
+        yield said
+
+
+def _say_again(said: Sequence[warnings.WarningMessage]) -> None:
+    """Those that are not ours go through the user's filters."""
     for w in said:
-        text = str(w.message)
-        if "assigned during export" in text:
-            names += re.findall(r"self\.([\w.]+)", text)
-        else:
+        if ASSIGNED not in str(w.message):
             warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
 
 
@@ -161,10 +165,10 @@ def _explain(error: Exception) -> CaptureError:
     return CaptureError(f"torch.export cannot follow the model: {first[:400]}")
 
 
-def _check_kept(program: torch.export.ExportedProgram, names: Sequence[str]) -> None:
+def _check_kept(program: torch.export.ExportedProgram, said: Sequence[warnings.WarningMessage]) -> None:
     """A tensor that forward reads and sets anew is another one in the next step."""
-    for name in names:
-        if name in program.constants:
+    for text in [str(w.message) for w in said if ASSIGNED in str(w.message)]:
+        for name in [k for k in re.findall(r"self\.([\w.]+)", text) if k in program.constants]:
             raise CaptureError(f"forward reads the tensor '{name}' and sets it anew, but here it stays as it was: hand it in as an input, "
                                "or set it outside of the model between steps")
 
@@ -175,21 +179,23 @@ def _by_name(example: Example, axis: Any) -> Any:
     return {k: axis for k in named} if named else tuple(axis for _ in given)
 
 
-def export(module: torch.nn.Module, example: Example, batch: int) -> torch.export.ExportedProgram:
-    """Of a batch of so many samples."""
-    meta = is_meta(module)
+def export(module: torch.nn.Module, example: Example) -> torch.export.ExportedProgram:
+    """Of a batch of any size."""
+    meta, own = is_meta(module), [*module.parameters(), *module.buffers()]
+    batch = batch_number([*own, *example[0], *example[1].values()])
     given = tuple(_stretched(t, batch, meta) for t in example[0])
     named = {k: _stretched(t, batch, meta) for k, t in example[1].items()}
     axis = {0: torch.export.Dim("batch", min=2, max=1 << 20)}
     try:
-        with _as_it_was(module), _assigned() as names:
+        with _as_it_was(module), _heard() as said:
             program = torch.export.export(module, given, named, dynamic_shapes=_by_name((given, named), axis), strict=False)
-        _check_kept(program, names)
-        return program
     except CaptureError:
         raise
     except Exception as e:
         raise _explain(e) from e
+    _check_kept(program, said)
+    _say_again(said)
+    return program
 
 
 __all__: List[str] = ["Example", "batch_number", "check_modules", "checked_example", "computed_weights", "export", "short_name"]

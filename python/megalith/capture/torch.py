@@ -25,22 +25,36 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..net import BUFFER, CONSTANT, PARAMETER, CaptureError, Net
-from .export import batch_number, check_modules, checked_example, export, short_name
+from .batch import BATCH, all_nodes, batch_of, check_same, two_batches
+from .export import check_modules, checked_example, export, short_name
+from .ids import rows
 from .memory import Memory, is_in_place, written
 from .meta import first_numbers, is_meta, materialise
+from .names import counters, dtype_name, first_names, has_tensor, tensors_of, to_numpy
+from .refusals import Refusal, all_refusals
 
 
 class BatchSize(int):
     """A whole number that was computed of the batch size: fine in shapes, refused in arithmetic."""
 
 
-@dataclasses.dataclass
-class Known:
-    """Numbers that no training changes."""
+class BatchShare(float):
+    """A real one, 1 / x.shape[0]: always refused."""
 
-    tensor: torch.Tensor
-    name: str = ""       # of a buffer of the model
-    batch: bool = False  # its extents were computed of the batch size
+
+class Known:
+    """Numbers that no training changes. `name`: of a buffer of the model; `batch`: its extents were computed of the batch size."""
+
+    def __init__(self, tensor: torch.Tensor, name: str = "", batch: bool = False, fixed: Optional[Dict[str, torch.Tensor]] = None):
+        self.held, self.name, self.batch, self._fixed = tensor, name, batch, fixed
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """Whoever looks at a buffer's numbers makes them a part of the network, so that they are noted among the `fixed` ones; the
+        buffer itself, by its name, is a weight, which is loaded and saved."""
+        if self._fixed is not None:
+            self._fixed[self.name] = self.held
+        return self.held
 
 
 @dataclasses.dataclass
@@ -69,14 +83,6 @@ class Refused:
 
 class Lasting(CaptureError):
     """Wrong whether an output depends on it or not: it changes what the next step begins with."""
-
-
-@dataclasses.dataclass
-class Refusal:
-    operator: str
-    where: str
-    why: str
-    lasting: bool = False
 
 
 FLAT = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "Not", "And", "Or")  # no gradient goes through them
@@ -118,50 +124,11 @@ def is_random(target: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in tags and "attention" not in short_name(target)
 
 
-# ---- the model's own names
-
-def _tensors(module: torch.nn.Module) -> Dict[str, torch.Tensor]:
-    """All names of parameters and buffers, also of those that are shared or not in the state dict."""
-    out: Dict[str, torch.Tensor] = dict(module.named_parameters(remove_duplicate=False))
-    out.update(module.named_buffers(remove_duplicate=False))
-    return out
-
-
-def _first_names(tensors: Dict[str, torch.Tensor]) -> Dict[str, str]:
-    """Of each name the first one that the same tensor has."""
-    first: Dict[int, str] = {}
-    return {name: first.setdefault(id(t), name) for name, t in tensors.items()}
-
-
-def _has(module: torch.nn.Module, name: str) -> bool:
-    """Is it a tensor of the module, by whatever attribute? (Those of the code itself, torch.tensor(..), are not.)"""
-    held: Any = module
-    for part in name.split("."):
-        held = getattr(held, part, None)
-    return isinstance(held, torch.Tensor)
-
-
-def _counts(module: torch.nn.Module) -> Set[str]:
-    """Counters of normalisations, which Captured.count_batches looks after."""
-    norms = [k for k, m in module.named_modules(remove_duplicate=False) if isinstance(m, torch.nn.modules.batchnorm._NormBase)]
-    return {f"{k}.num_batches_tracked" if k else "num_batches_tracked" for k in norms}
-
-
-def to_numpy(t: torch.Tensor) -> Any:
-    """Shares the tensor's memory where numpy has its type."""
-    t = t.detach()
-    if t.dtype == torch.bfloat16:
-        t = t.float()
-    return t.cpu().numpy()
-
-
-def dtype_name(t: torch.Tensor) -> str:
-    return str(t.dtype).replace("torch.", "")
-
-
-def hint(size: Any) -> int:
-    """An extent as a number; of the batch, the number that stands for it."""
-    return size if isinstance(size, int) else BatchSize(size.node.hint)
+def graph_at(n: torch.fx.Node) -> Optional[int]:
+    """Which argument of a node is a graph of its own (no_grad, autocast)."""
+    if not isinstance(n.target, torch._ops.HigherOrderOperator):
+        return None
+    return next((i for i, a in enumerate(n.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr"), None)
 
 
 # ---- translating
@@ -170,15 +137,17 @@ def hint(size: Any) -> int:
 class Capture:
     """One translation. Tables of operators use `name`, `emit`, `shape` and `refuse`."""
 
-    def __init__(self, module: torch.nn.Module, example: Any):
-        self.tensors = _tensors(module)
-        self.first = _first_names(self.tensors)
-        self.batch = batch_number(self.tensors, example)
-        self.module, self.counts = module, _counts(module)
-        self.program = export(module, example, self.batch)
+    def __init__(self, module: torch.nn.Module, program: torch.export.ExportedProgram, batch: int):
+        self.tensors = tensors_of(module)
+        self.first = first_names(self.tensors)
+        self.batch, self.module, self.program = batch, module, program
+        self.counts = counters(module)
+        self.fixed: Dict[str, torch.Tensor] = {}  # buffers that constants were computed of
         self.net = Net(type(module).__name__)
         self.net.batch = self.batch
         self.env: Dict[torch.fx.Node, Any] = {}
+        self.calls = [n for n in all_nodes(program) if n.op == "call_function"]
+        self.given: Dict[torch.fx.Node, torch.fx.Node] = {}  # to placeholders of graphs within the graph
         self.memory = Memory()
         self.kept: Dict[torch.fx.Node, str] = {}  # tensors of the model, which the next step finds as this one leaves them
         self.refusals: List[Refusal] = []
@@ -197,9 +166,13 @@ class Capture:
             names.pop()
         return self.net.emit(op, names, **attributes)
 
+    def extent(self, size: Any) -> int:
+        """As a number; of the batch, the number that stands for it."""
+        return size if isinstance(size, int) else BatchSize(batch_of(size, self.batch))
+
     def shape(self, n: torch.fx.Node) -> Tuple[int, ...]:
         """Extents of a node's value; the batch's are `self.batch`."""
-        return tuple(hint(d) for d in n.meta["val"].shape)
+        return tuple(self.extent(d) for d in n.meta["val"].shape)
 
     def refuse(self, why: str) -> "CaptureError":
         """To be raised: this node cannot be translated."""
@@ -227,8 +200,8 @@ class Capture:
             return value
         if isinstance(value, Known):
             return self._materialise(value)
-        if isinstance(value, BatchSize):
-            raise self.refuse("it computes with the batch size, which a plan cuts as it likes")
+        if isinstance(value, (BatchSize, BatchShare)):
+            raise self.refuse(BATCH)
         if isinstance(value, (bool, int, float)):
             return self.net.constant(float(value))
         if isinstance(value, Draw):
@@ -238,9 +211,9 @@ class Capture:
         raise self.refuse(f"a {type(value).__name__} where a tensor is expected")
 
     def _materialise(self, value: Known) -> str:
-        t = value.tensor
         if value.name:
-            return self.net.add_weight(value.name, to_numpy(t), BUFFER)
+            return self.net.add_weight(value.name, to_numpy(value.held), BUFFER)
+        t = value.tensor
         key = (id(t), t._version)  # it may be changed in place, and read again
         if key in self.materialised:
             return self.materialised[key][1]
@@ -257,6 +230,9 @@ class Capture:
 
     # ---- placeholders
 
+    def is_input(self, n: torch.fx.Node) -> bool:
+        return any(p.name == self.env.get(n) for p in self.net.inputs)
+
     def _placeholder(self, n: torch.fx.Node, spec: Any) -> None:
         target = getattr(spec, "target", None)
         if target is None:
@@ -266,7 +242,7 @@ class Capture:
             self.env[n] = self.net.add_input(n.name, (None, *self.shape(n)[1:]), dtype_name(t))
             return
         target = self.first.get(target, target)
-        if target not in self.counts and _has(self.module, target):
+        if target not in self.counts and has_tensor(self.module, target):
             self.kept[n] = target
         t = self.tensors.get(target)
         if t is None:
@@ -278,7 +254,8 @@ class Capture:
             array, kind = None if t.device.type == "meta" else to_numpy(t), PARAMETER if trained else BUFFER
             self.env[n] = self.net.add_weight(target, array, kind, shape=tuple(t.shape), dtype=dtype_name(t))
         else:  # cloned: code that changes it in place must not change the model's
-            self.env[n] = Known(t.detach().clone(), target if target in self.tensors else "")
+            fixed = self.fixed if target in self.tensors and target not in self.counts else None
+            self.env[n] = Known(t.detach().clone(), target if target in self.tensors else "", fixed=fixed)
 
     # ---- nodes
 
@@ -286,9 +263,9 @@ class Capture:
         if isinstance(a, torch.fx.Node):
             val = a.meta.get("val")
             if isinstance(val, (int, torch.SymInt)):
-                return hint(val)
+                return self.extent(val)
             if isinstance(val, (float, torch.SymFloat)):
-                return val if isinstance(val, float) else BatchSize(val.node.hint)
+                return val if isinstance(val, float) else BatchShare(batch_of(val, self.batch))
             return self.env[a]
         if isinstance(a, (list, tuple)):
             return [self._argument(i) for i in a]
@@ -326,7 +303,7 @@ class Capture:
         self.env[at] = value
         while at in self.memory.root:
             back = (lambda c, n, part: part) if is_in_place(at) else BACK.get(short_name(at.target))
-            if at.op == "placeholder" or back is None:
+            if at.op == "placeholder" or back is None or self._may_copy(at):
                 break
             value, at = back(self, at, value), at.args[0]
             self.env[at] = value
@@ -334,6 +311,18 @@ class Capture:
         if any(self.memory.is_read_later(v) for v in self.memory.family(n) - changed):
             raise self.refuse("it changes a tensor in place that is read later through another view: use the operator that makes "
                               "a new tensor (without the trailing _)")
+
+    def _may_copy(self, at: torch.fx.Node) -> bool:
+        """reshape and its like make a view where the operand, as it lies in memory, can be seen in the new extents; else a copy,
+        which nothing is written back from."""
+        if short_name(at.target) not in ("reshape", "reshape_as", "flatten"):
+            return False
+        lies = [self.extent(s) for s in at.args[0].meta["val"].stride()]
+        try:
+            torch.empty_strided(self.shape(at.args[0]), lies, device="meta").view(self.shape(at))
+        except RuntimeError:
+            return True
+        return False
 
     def _spoil(self, n: torch.fx.Node) -> None:
         """A node that is not translated: what it would have changed has no value any more."""
@@ -409,7 +398,7 @@ class Capture:
     def _inside(self, n: torch.fx.Node) -> Any:
         """What stands in no_grad() or the like is a graph of its own, which is translated in the place of its call."""
         name = short_name(n.target)
-        at = next((i for i, a in enumerate(n.args) if isinstance(a, torch.fx.Node) and a.op == "get_attr"), None)
+        at = graph_at(n)
         if name not in ("wrap_with_set_grad_enabled", "wrap_with_autocast") or at is None:
             raise self.refuse("")
         if name == "wrap_with_autocast" and n.args[2]:
@@ -424,6 +413,14 @@ class Capture:
         last = next(iter(reversed(nodes))).args[0]
         stops, self.still = self.still, outer
         return [self._taken(a, stops) for a in (last if isinstance(last, (list, tuple)) else [last])]
+
+    def _match(self) -> None:
+        """Which placeholder of an inner graph stands for what: some look ahead."""
+        for n in self.calls:
+            at = graph_at(n)
+            if at is not None:
+                inner = [p for p in getattr(n.args[at].graph.owning_module, n.args[at].target).graph.nodes if p.op == "placeholder"]
+                self.given.update({p: a for p, a in zip(inner, n.args[at + 1:]) if isinstance(a, torch.fx.Node)})
 
     def _give(self, nodes: Iterable[torch.fx.Node], given: Sequence[Any]) -> None:
         """Placeholders of an inner graph get what it is called with."""
@@ -476,6 +473,7 @@ class Capture:
     # ---- the whole
 
     def run(self) -> Net:
+        self._match()
         specs = {s.arg.name: s for s in self.program.graph_signature.input_specs}
         nodes = list(self.program.graph.nodes)
         for n in nodes:
@@ -491,42 +489,13 @@ class Capture:
         mutated = {s.arg.name for s in self.program.graph_signature.output_specs if s.kind.name != "USER_OUTPUT"}
         outputs = [a for a in outputs if a.name not in mutated]
         if any(r.lasting for r in self.refusals) or any(isinstance(self.env[a], Refused) for a in outputs):
-            raise CaptureError(self._all_refusals())
+            raise CaptureError(all_refusals(self.net.name, self.refusals))
         self.net.scope = ""
         for i, a in enumerate(outputs):
             if not isinstance(self.env[a], str):
                 raise CaptureError(f"output {i} does not depend on the input")
             name = "output" if i == 0 else f"output{i}"
             self.net.add_output(self.env[a], name, (None, *self.shape(a)[1:]), dtype_name(a.meta["val"]))
-
-    def _all_refusals(self) -> str:
-        """Each operator once, with the layers that have it."""
-        groups: Dict[Tuple[str, str], List[str]] = {}
-        for r in self.refusals:
-            groups.setdefault((r.operator, r.why), []).append(r.where)
-        lines = []
-        for (op, why), places in groups.items():
-            some = ", ".join(dict.fromkeys(places[:3])) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
-            lines.append(f"  {some}: {op}" + (f": {why}" if why else f" is not supported: {advice(op)}"))
-        return f"{len(self.refusals)} operators of {self.net.name} cannot be translated:\n" + "\n".join(lines)
-
-
-ADVICE = {
-    "nonzero": "shapes that depend on numbers cannot be planned: use a mask and torch.where",
-    "masked_select": "shapes that depend on numbers cannot be planned: use a mask and torch.where",
-    "unique": "shapes that depend on numbers cannot be planned",
-    "sort": "no gradient flows through an order that depends on data here; use max or topk outside of the model",
-    "topk": "no gradient flows through an order that depends on data here; use max outside of the model",
-    "fft_fft2": "Fourier transforms are not here: use convolutions, or transform the data set beforehand",
-    "deform_conv2d": "use a convolution",
-    "cumsum": "use a matmul with a triangular matrix of ones",
-    "grid_sample": "use a resize (torch.nn.Upsample), or resample the data set beforehand",
-}
-
-
-def advice(op: str) -> str:
-    name = op.split(".")[1] if "." in op else op
-    return ADVICE.get(name.rstrip("_"), "write it with operators that are (docs/python.md has the list)")
 
 
 def capture(module: torch.nn.Module, example: Any) -> Net:
@@ -539,18 +508,28 @@ def capture(module: torch.nn.Module, example: Any) -> Net:
     >>> list(net.weights), net.inputs[0].shape
     (['0.weight', '0.bias'], (None, 4))
     """
+    return _translated(module, example).net
+
+
+def _translated(module: torch.nn.Module, example: Any) -> Capture:
+    """For two sizes of the batch, so that what depends on it is found (batch.py)."""
     from . import aten  # noqa: F401 fills the table
     if not isinstance(module, torch.nn.Module):
         raise CaptureError(f"a torch.nn.Module is expected, not a {type(module).__name__}")
     check_modules(module)
-    return Capture(module, checked_example(module, example)).run()
+    program = export(module, checked_example(module, example))
+    first, second = (Capture(module, program, batch) for batch in two_batches(program))
+    check_same(first.run(), second.run())
+    return first
 
 
 class Captured:
     """A model of PyTorch, its net, and the way back."""
 
     def __init__(self, module: torch.nn.Module, example: Any):
-        self.model, self.net = module, capture(module, example)
+        done = _translated(module, example)
+        self.model, self.net, self._fixed, self.rows = module, done.net, done.fixed, rows(done.net)
+        self._equal: Dict[str, Tuple[int, int]] = {}  # of buffers that were compared: which tensor, how often written to
 
     def input_arrays(self, x: Any) -> Dict[str, Any]:
         """A batch as forward takes it, by the names of the net's inputs."""
@@ -561,17 +540,31 @@ class Captured:
 
     def _own(self) -> Dict[str, torch.Tensor]:
         """The module's tensors that the net has, by name."""
-        tensors = _tensors(self.model)
+        tensors = tensors_of(self.model)
         return {k: tensors[k] for k, w in self.net.weights.items() if k in tensors and w.kind != CONSTANT}
 
     def first_numbers(self, seed: int, here: bool) -> Iterator[Dict[str, Any]]:
         """Of a model on the meta device: see meta.py."""
         return first_numbers(self.model, self.net, seed, here)
 
+    def check_fixed(self, arrays: Optional[Mapping[str, Any]] = None) -> None:
+        """Are the buffers that constants of the network were computed of what they were? The module's, or those of a file."""
+        given = tensors_of(self.model) if arrays is None else {k: torch.as_tensor(a) for k, a in arrays.items()}
+        for name, was in self._fixed.items():
+            now = given.get(name)
+            if now is None or now.is_meta or self._equal.get(name) == (id(now), now._version):
+                continue
+            if now.shape != was.shape or not torch.equal(torch.nan_to_num(now.detach().to(was)), torch.nan_to_num(was)):
+                raise CaptureError(f"the buffer '{name}' has other numbers than when the model was captured, and constants of the network "
+                                   "were computed of them (of a normalisation in eval(), a mask): load weights before megalith.Model(net)")
+            if arrays is None:
+                self._equal[name] = id(now), now._version
+
     def state(self) -> Dict[str, Any]:
         """The module's numbers now."""
         if is_meta(self.model):
             raise CaptureError("the model is on the meta device and has no numbers: it gets them in fit, evaluate or predict")
+        self.check_fixed()
         return {k: to_numpy(t) for k, t in self._own().items()}
 
     def unwrap(self, arrays: Dict[str, Any]) -> torch.nn.Module:
@@ -591,7 +584,7 @@ class Captured:
 
     def state_dict(self, arrays: Dict[str, Any]) -> Dict[str, torch.Tensor]:
         """The module's state dict, with these numbers; the module stays as it is."""
-        first, out = _first_names(_tensors(self.model)), self.model.state_dict()
+        first, out = first_names(tensors_of(self.model)), self.model.state_dict()
         for name, t in out.items():
             if first.get(name, name) in arrays:
                 out[name] = torch.from_numpy(arrays[first.get(name, name)]).reshape(t.shape).to(t.dtype)

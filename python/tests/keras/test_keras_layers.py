@@ -179,7 +179,16 @@ class Branches(L.Layer):
         return x if float(keras.ops.sum(x)) > 0 else -x
 
 
+def other_ids(number):
+    """A mask of ids that the table has no row for."""
+    ids = keras.Input((6,), dtype="int32")
+    rows, mask = L.Embedding(9, 4)(ids), keras.ops.expand_dims(keras.ops.not_equal(ids, number), -1)
+    return keras.Model(ids, L.Dense(3)(L.GlobalAveragePooling1D()(rows * keras.ops.cast(mask, "float32"))))
+
+
 BAD = {
+    "negative ids": (lambda: other_ids(-1), "compared with -1, but those are 0 to 8 here"),
+    "no ids": (lambda: other_ids(9), "compared with 9, but those are 0 to 8 here"),
     "subclass": (Subclass, "functional model"),
     "sequential": (lambda: keras.Sequential([L.Dense(3)]), "not built yet"),
     "open size": (lambda: keras.Model(*[keras.Input((None, None, 3))] * 2), "axis 1 is open"),

@@ -1,9 +1,9 @@
 """Normalisations, and what is dropped at random."""
 from __future__ import annotations
 
+import math
 from typing import Any, List
 
-import numpy as np
 import torch
 
 from ..torch import Capture, Draw, Known, operator
@@ -36,16 +36,17 @@ def batch_norm(c: Capture, n: torch.fx.Node, input: Any, weight: Any, bias: Any,
 
 
 def frozen(c: Capture, n: torch.fx.Node, input: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
-    """Of a layer that the user keeps in eval(): its statistics stay as they are, scale and offset may be trained."""
+    """Of a layer that the user keeps in eval(): its statistics stay as they are, scale and offset may be trained. The statistics are
+    weights, so that they are loaded and saved; what is computed of weights alone would be a constant of the file, so the variance is
+    added to zeros that data has."""
     rank = len(c.shape(n.args[0]))
     shape = (-1, *[1] * (rank - 2))
-    if not isinstance(mean, Known) or not isinstance(var, Known):
-        raise c.refuse("a normalisation in eval() on the meta device is not supported: put it in train()")
-    factor = Known(torch.rsqrt(var.tensor.double() + eps).reshape(shape))
-    y = c.emit("Mul", [c.emit("Sub", [input, Known(mean.tensor.reshape(shape))]), factor])
 
     def wide(v: Any) -> Any:
-        return c.emit("Reshape", [v, c.net.constant(np.array(shape, np.int64), "whole")])
+        return c.emit("Reshape", [v, c.net.whole(*shape)])
+    zeros = c.emit("Greater", [input, math.inf])  # no gradient goes through it
+    deviation = c.emit("Sqrt", [c.emit("Add", [c.emit("Add", [zeros, wide(var)]), float(eps)])])
+    y = c.emit("Div", [c.emit("Sub", [input, wide(mean)]), deviation])
     if weight is not None:
         y = c.emit("Mul", [y, wide(weight)])
     return y if bias is None else c.emit("Add", [y, wide(bias)])

@@ -7,7 +7,7 @@ import torch
 
 from ..torch import Capture, Draw, Known, operator
 from .norms import multiply_draw
-from .whole import answers, is_whole, real
+from .whole import compared, input_of, is_whole, real, truth
 
 # ---- one operand, nothing else to say
 
@@ -221,8 +221,8 @@ RELATIONS = {"lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterO
 
 def relation(aten: str, onnx: str) -> Any:
     def f(c: Capture, n: torch.fx.Node, self: Any, other: Any) -> Any:
-        if is_whole(n.args[0]) and isinstance(self, str) and isinstance(other, (int, float)):
-            return answers(c, n.args[0], self, lambda ids: getattr(ids, aten)(other))
+        if is_whole(n.args[0]) and isinstance(self, str) and isinstance(other, (int, float)) and input_of(c, n.args[0]) is not None:
+            return compared(c, n.args[0], aten, other)
         a, b = lined_up(c, n, self, other)
         return c.emit(onnx, [a, b])
     return f
@@ -239,11 +239,25 @@ def ne(c: Capture, n: torch.fx.Node, self: Any, other: Any) -> Any:
 
 @operator("logical_not", "bitwise_not")
 def invert(c: Capture, n: torch.fx.Node, self: Any) -> Any:
-    return c.emit("Not", [self])
+    return c.emit("Not", [bits(c, n, n.args[0], self)])
 
 
-operator("logical_and", "bitwise_and")(binary("And"))
-operator("logical_or", "bitwise_or")(binary("Or"))
+def bits(c: Capture, n: torch.fx.Node, x: Any, value: Any) -> Any:
+    """An operand as a mask; numbers have bits, which are not those of masks."""
+    if "bitwise" in str(n.target) and n.meta["val"].dtype != torch.bool:
+        raise c.refuse("it computes with bits of whole numbers: compare them first, (a != 0) & (b != 0)")
+    return truth(c, x, value)
+
+
+def both(op: str) -> Any:
+    def f(c: Capture, n: torch.fx.Node, self: Any, other: Any) -> Any:
+        a, b = (bits(c, n, x, v) for x, v in zip(n.args, (self, other)))
+        return c.emit(op, list(lined_up(c, n, a, b)))
+    return f
+
+
+operator("logical_and", "bitwise_and")(both("And"))
+operator("logical_or", "bitwise_or")(both("Or"))
 
 
 @operator("where")

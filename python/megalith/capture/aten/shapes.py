@@ -6,7 +6,7 @@ from typing import Any, List, Optional
 import torch
 
 from ..torch import STOPPED, Capture, Draw, Known, operator
-from .whole import answers, is_whole, real
+from .whole import is_whole, real, truth
 
 
 def reshape_to(c: Capture, n: torch.fx.Node, x: Any) -> Any:
@@ -238,7 +238,7 @@ def cast(c: Capture, n: torch.fx.Node, self: Any, **_: Any) -> Any:
     """All real numbers are the device's; whole ones stay what they are, until a real one is wanted."""
     before, after = n.args[0].meta["val"].dtype, n.meta["val"].dtype
     if is_whole(n.args[0]) and after == torch.bool:
-        return answers(c, n.args[0], self, lambda ids: ids != 0)
+        return truth(c, n.args[0], self)
     if is_whole(n.args[0]) and after.is_floating_point:
         return real(c, n.args[0], self)
     if before == after or (before.is_floating_point and after.is_floating_point):

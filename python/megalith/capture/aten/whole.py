@@ -2,7 +2,7 @@
 computed of them: attention masks of 0 and 1, `ids != 0`."""
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import torch
 
@@ -11,7 +11,10 @@ from ..torch import OPERATORS, Capture, Known
 
 MOVES = ("unsqueeze", "squeeze", "view", "reshape", "expand", "transpose", "permute", "slice", "select", "contiguous", "alias",
          "clone", "to", "_to_copy")
-MASK = 2  # rows of a table for numbers that are nobody's ids: 0 and 1. Larger ones become NaN, which the loss will show
+BOOL = 9  # of ONNX
+ROWS = 4096  # of tables for numbers that are nobody's ids: masks, segments, steps of time. Data beyond them is refused (ids.py)
+LARGEST = 1 << 20
+RELATIONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 def is_whole(x: Any) -> bool:
@@ -20,36 +23,65 @@ def is_whole(x: Any) -> bool:
     return isinstance(val, torch.Tensor) and not val.is_floating_point() and val.dtype != torch.bool
 
 
-def _input_of(x: torch.fx.Node) -> Optional[torch.fx.Node]:
+def _outside(c: Capture, x: torch.fx.Node) -> torch.fx.Node:
+    """What a placeholder of a graph within the graph (no_grad) stands for."""
+    while x in c.given:
+        x = c.given[x]
+    return x
+
+
+def input_of(c: Capture, x: torch.fx.Node) -> Optional[torch.fx.Node]:
     """The network's input that was only moved about to make x; None: it was computed, and is a real number by now."""
+    x = _outside(c, x)
     while x.op == "call_function" and short_name(x.target) in MOVES and is_whole(x.args[0]):
-        x = x.args[0]
-    return x if x.op == "placeholder" else None
+        x = _outside(c, x.args[0])
+    return x if x.op == "placeholder" and c.is_input(x) else None
 
 
-def _rows(x: torch.fx.Node) -> int:
-    """Of the table that the input's numbers are ids of."""
-    tables = [n for n in x.graph.nodes if n.op == "call_function" and short_name(n.target) == "embedding"]
-    found = [n.args[0].meta["val"].shape[0] for n in tables if _input_of(n.args[1]) is x]
-    return int(min(found)) if found else MASK
+def _rows(c: Capture, x: torch.fx.Node) -> int:
+    """Of the table that the input's numbers are ids of; without one, more than any number that they are compared with."""
+    calls = [n for n in c.calls if n.args and isinstance(n.args[0], torch.fx.Node)]
+    tables = [n for n in calls if short_name(n.target) == "embedding" and input_of(c, n.args[1]) is x]
+    if tables:
+        return int(min(n.args[0].meta["val"].shape[0] for n in tables))
+    numbers = [n for n in calls if short_name(n.target) in RELATIONS and isinstance(n.args[1], (int, float)) and is_whole(n.args[0])]
+    return int(max([ROWS, *(n.args[1] + 2 for n in numbers if n.args[1] < LARGEST and input_of(c, n.args[0]) is x)]))
 
 
-def answers(c: Capture, x: torch.fx.Node, value: Any, f: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """f of the whole numbers that node x has, as real numbers."""
-    source = _input_of(x)
-    if source is None or not isinstance(value, str):
-        return value
-    if x is source:
-        table = f(torch.arange(_rows(x))).to(torch.float32)[:, None]
-        found = c.emit("Gather", [Known(table), value], axis=0)
-        return c.emit("Squeeze", [found, c.net.whole(len(c.shape(x)))])
-    before = answers(c, x.args[0], c.env[x.args[0]], f)
+def _looked_up(c: Capture, x: torch.fx.Node, table: torch.Tensor) -> Any:
+    """Of each whole number that node x has its entry of the table, as x was made of the network's input."""
+    inner, x = x, _outside(c, x)
+    if x.op == "placeholder":
+        found = c.emit("Gather", [Known(table.to(torch.float32)[:, None]), c.env[x]], axis=0)
+        return c.emit("Squeeze", [found, c.net.whole(len(c.shape(inner)))])
+    before = _looked_up(c, x.args[0], table)
     if short_name(x.target) in ("to", "_to_copy", "clone", "contiguous", "alias"):
         return before
-    arguments = c._arguments(x)
-    return OPERATORS[short_name(x.target)](c, x, **{**arguments, "self": before})
+    return OPERATORS[short_name(x.target)](c, x, **{**c._arguments(x), "self": before})
 
 
 def real(c: Capture, x: Any, value: Any) -> Any:
     """The value of node x as real numbers; others than whole ones of an input are already."""
-    return answers(c, x, value, lambda ids: ids) if is_whole(x) and isinstance(value, str) else value
+    source = input_of(c, x) if is_whole(x) and isinstance(value, str) and value == c.env[x] else None
+    return value if source is None else _looked_up(c, x, torch.arange(_rows(c, source)))
+
+
+def truth(c: Capture, x: Any, value: Any) -> Any:
+    """Is it not zero? As a mask, which comparisons and masks are already."""
+    if not isinstance(x, torch.fx.Node) or not isinstance(value, str) or x.meta["val"].dtype == torch.bool:
+        return value
+    source = input_of(c, x) if is_whole(x) else None
+    return c.emit("Cast", [value], to=BOOL) if source is None else _looked_up(c, x, torch.arange(_rows(c, source)) != 0)
+
+
+def compared(c: Capture, x: torch.fx.Node, relation: str, number: Any) -> Any:
+    """A comparison of an input's whole numbers with one number. One that has the same answer for all that there can be was written for
+    others: `ids != -1`."""
+    source = input_of(c, x)
+    assert source is not None
+    rows = _rows(c, source)
+    answers = getattr(torch.arange(rows), relation)(number)
+    if bool((answers == answers[0]).all()):
+        raise c.refuse(f"it compares whole numbers of the input '{source.name}' with {number}, but those are 0 to {rows - 1} here: "
+                       "shift them so that none is negative, or hand in the mask as an input")
+    return _looked_up(c, x, answers)

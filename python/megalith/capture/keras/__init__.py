@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from ...net import CaptureError, Net, Port
+from ..ids import rows
 from . import norms, points, shapes, tokens, windows  # fill the tables
 from .context import LAYERS, OPERATIONS, Context
 from .graph import Call, is_graph, is_symbolic, mask_of, trace, untouched, walk
@@ -36,6 +37,7 @@ class Captured:
 
     def __init__(self, model: Any, context: Context):
         self.model, self.net, self.bindings, self.fixed = model, context.net, context.bindings, context.fixed
+        self.rows = rows(context.net)
         self.turned = False  # the output has channels first inside of the library, so real targets do, too
         self.masked = False  # the output carries a mask, by which Keras weighs the loss
 

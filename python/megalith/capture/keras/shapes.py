@@ -191,14 +191,18 @@ for _name, _kind in (("Equal", "Equal"), ("Less", "Less"), ("LessEqual", "LessOr
 @operation("NotEqual")
 def _not_equal(c: Context, op: Any, x1: Any, x2: Any) -> Value:
     if isinstance(x1, Value) and id(x1) in c.rows and not isinstance(x2, Value):
-        return _other_ids(c, x1, int(x2))
+        return _other_ids(c, x1, x2)
     equal = _compare("Equal")(c, op, x1, x2)
     return c.made(c.emit("Not", [equal.keras()]), KERAS, equal.shape, "bool")
 
 
-def _other_ids(c: Context, x: Value, number: int) -> Value:
+def _other_ids(c: Context, x: Value, number: Any) -> Value:
     """The mask of Embedding(mask_zero=True). Whole numbers are no data here but ids: a table has the answer for each."""
-    table = np.ones((c.rows[id(x)], 1), np.float32)
-    table[number] = 0
+    rows = c.rows[id(x)]
+    if number not in range(rows):
+        c.refuse(f"whole numbers are compared with {number}, but those are 0 to {rows - 1} here",
+                 "shift them so that none is negative, or hand in the mask as an input")
+    table = np.ones((rows, 1), np.float32)
+    table[int(number)] = 0
     found = c.emit("Gather", [c.net.constant(table), x.keras()], axis=0)
     return c.made(c.emit("Squeeze", [found, c.net.whole(x.rank)]), KERAS, x.shape, "float32")
