@@ -386,6 +386,21 @@ def test_a_frozen_normalisation_is_loaded_and_given_back(tmp_path):
     assert torch.equal(ours.unwrap().norm.running_var, other.norm.running_var)
 
 
+def test_a_frozen_bias_of_zeros_is_one():
+    """Exporters write zeros for a bias that is not there; this one is there, and other numbers may come."""
+    torch.manual_seed(1)
+    net, x = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 36, 4)), torch.randn(4, 3, 8, 8)
+    nn.init.zeros_(net[0].bias)
+    net[0].requires_grad_(False)
+    model = megalith.Model(net, x[:1])
+    model.compile("sgd", "cross_entropy", lr=0.1)
+    other = {k: torch.randn_like(t) for k, t in net.state_dict().items()}
+    model.set_weights({k: t.numpy() for k, t in other.items()})
+    given = model.predict(x)
+    net.load_state_dict(other)
+    np.testing.assert_allclose(given, net(x).detach().numpy(), atol=1e-4)
+
+
 def test_a_frozen_normalisation_without_numbers(tmp_path):
     def network():
         net = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.Flatten(), nn.Linear(6 * 36, 4))

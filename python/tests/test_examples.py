@@ -18,9 +18,9 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(HERE
 def losses(script, folder, ranks):
     path = os.path.join(FOLDER, script)
     call = [command(), "run", "-np", str(ranks), path] if ranks > 1 else [sys.executable, path]
-    done = subprocess.run(call, capture_output=True, text=True, cwd=folder, env=ENVIRONMENT, timeout=120)
-    assert done.returncode == 0, done.stderr
-    lines = [line.rstrip().split("\r")[-1] for line in done.stdout.split("\n")]  # what a progress bar leaves
+    done = subprocess.run(call, capture_output=True, cwd=folder, env=ENVIRONMENT, timeout=120)  # as text \r would be \n
+    assert done.returncode == 0, done.stderr.decode()
+    lines = [line.rstrip().split("\r")[-1] for line in done.stdout.decode().split("\n")]  # what a progress bar leaves
     return [float(v) for line in lines for v in re.findall(r"loss:? ([\d.]+)", line)]
 
 

@@ -108,11 +108,12 @@ static bool looks_folded(const meg_onnx_build *b, const meg_onnx_weight w[2])
            !(ends_with(w[0].symbol->name, ".weight") && ends_with(w[1].symbol->name, ".bias"));
 }
 
-/* PyTorch writes zeros for the bias that a layer does not have: they are not to be trained. */
+/* PyTorch writes zeros for the bias that a layer does not have: they are not to be trained. A bias that is known to be
+ * frozen is one, whatever its numbers: others may be read into it. */
 static bool no_bias(const meg_onnx_symbol *s)
 {
     const meg_onnx_tensor *t = s->constant;
-    if (!t || meg_onnx_is_weight(s)) return false;
+    if (!t || meg_onnx_is_weight(s) || meg_onnx_is_buffer(s)) return false;
     for (int64_t i = 0; i < t->size; i++)
         if (!(fabs(meg_onnx_number(t, i)) <= 0)) return false;
     return true;
