@@ -35,7 +35,6 @@ from .own_loss import KerasLoss, TorchLoss
 from .own_optimizer import PLAN, KerasOptimizer, TorchOptimizer
 from .session import Made, Session
 from .steps import Steps, right
-from .weights import read_safetensors
 
 OTHERS = ": give all ranks the same batch"
 INTERRUPTED = "interrupted.safetensors"
@@ -476,14 +475,15 @@ class Model:
     # ---- weights
 
     def get_weights(self) -> Dict[str, np.ndarray]:
-        """Weights and running statistics by name, as they are now. Collective."""
-        return dict(self.session.get())
+        """Weights and running statistics by name, as they are now, and stay here when training goes on. Collective."""
+        found = self.session.get()
+        return dict(found) if self.session.trainer is not None else {k: np.array(a) for k, a in found.items()}
 
     def set_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Rank 0's numbers become those of all ranks. Collective."""
+        """Rank 0's numbers become those of all ranks; names are those of get_weights, or of the framework. Collective."""
         self.session.set(arrays)
         if self.session.trainer is not None and self.session.made.returns:
-            self.captured.unwrap(self.session.trainer.get("value"))
+            self.captured.unwrap(self.session.get())
 
     def unwrap(self) -> Any:
         """The user's own object, with the trained weights and statistics. Collective."""
@@ -508,11 +508,7 @@ class Model:
         if self.session.trainer is None and self.net.meta:
             self.session.weights, self.session.values = os.fspath(path), None
             return
-        given = {self.net.aliases.get(k, k): a for k, a in read_safetensors(os.fspath(path)).items()}
-        missing = [k for k, w in self.net.weights.items() if w.kind != "constant" and w.dtype.startswith("float") and k not in given]
-        if missing:
-            raise ValueError(f"{len(missing)} weights of the model are not in {path}: {', '.join(missing[:3])}, ..")
-        self.set_weights(given)
+        self.set_weights(self.session.read(os.fspath(path)))
 
     def _make(self, batch: int) -> Trainer:
         return self._ready().make(batch)

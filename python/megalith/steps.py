@@ -79,7 +79,7 @@ class Steps:
             raise (data.BadData(f"'{bad}' of the batch has numbers that are not finite (NaN or infinity): look for them in the "
                                 "data") if bad else e) from None
         if self.own_optimizer:
-            trainer.set(self.own_optimizer.update(trainer.get("gradient")), "weight")
+            trainer.set(self.own_optimizer.update(trainer.get("gradient", dtype=trainer.real)), "weight")
         return logs
 
     def _measure(self, y: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Logs:

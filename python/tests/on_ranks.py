@@ -61,6 +61,25 @@ def own_loop():
     write(losses=losses[:30], weight=net.state_dict()["4.weight"].numpy())
 
 
+def in_double():
+    """Numbers come out of ref64, and go through an optimizer in Python, as they are."""
+    megalith.init(device="ref64", threads=1)
+    x, y = (t.double() if t.is_floating_point() else t for t in samples(8))
+    for make in (lambda net: torch.optim.SGD(net.parameters(), 0.05), lambda net: torch.optim.Adagrad(net.parameters(), 0.02)):
+        net, own = network().double(), network().double()
+        model, optimizer = megalith.Model(net, example=x[:1]), make(own)
+        model.compile(make(net), "cross_entropy")
+        for _ in range(3):
+            model.train_step(x, y)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(own(x), y).backward()
+            optimizer.step()
+        got = model.get_weights()
+        for k, t in own.named_parameters():
+            assert float((model.state_dict()[k] - t).norm()) <= 1e-10 * float(t.norm()) and got[k].dtype == np.float64, k
+    write()
+
+
 def small_batch():
     model = megalith.Model(network(), example=samples(1)[0])
     model.compile("sgd", "cross_entropy")

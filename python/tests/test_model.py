@@ -353,3 +353,77 @@ def test_summary(capsys):
     model.compile("sgd", "cross_entropy")
     model.predict(x)
     assert len(model.summary().splitlines()) > len(lines)
+
+
+def test_weights_of_a_file_before_anything_is_trained(tmp_path):
+    """Whoever asks for the numbers gets those of the file, and so does training where some of them were set."""
+    x, _ = samples(16)
+    path, other = str(tmp_path / "start.safetensors"), network()
+    with torch.no_grad():
+        other[5].weight.mul_(1.5)
+        other[1].running_mean.add_(0.5)
+    written(path, other.state_dict())
+    assert torch.equal(megalith.Model(network(), example=x[:1], weights=path).unwrap()[5].weight, other[5].weight)
+    model = megalith.Model(network(), example=x[:1], weights=path)
+    assert torch.equal(model.state_dict()["1.running_mean"], other[1].running_mean)
+    np.testing.assert_array_equal(model.get_weights()["5.weight"], other[5].weight.detach().numpy())
+    model.set_weights({"5.bias": np.full(5, 2, np.float32)})
+    model.compile("sgd", "cross_entropy")
+    with torch.no_grad():
+        other[5].bias.fill_(2.0)
+        np.testing.assert_allclose(model.predict(x), other.eval()(x).numpy(), atol=1e-4)
+    with pytest.raises(FileNotFoundError):
+        megalith.Model(network(), example=x[:1], weights=str(tmp_path / "none.safetensors"))
+    written(path, {**other.state_dict(), "5.weight": other[5].weight.detach().T.contiguous()})
+    with pytest.raises(ValueError, match="'5.weight' is 96x5, but the model has 5x96"):
+        megalith.Model(network(), example=x[:1], weights=path)
+
+
+class Tied(nn.Module):
+    """A weight with two names, one that no output depends on, and a buffer that is computed with when the model is captured."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.a, self.b, self.unused = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.b.weight = self.a.weight
+        self.register_buffer("scale", torch.full((4,), 2.0))
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.a(x))) * (self.scale + 1)
+
+
+def test_set_weights():
+    """Names of the framework, second names of shared weights, whole numbers; what nobody has is told."""
+    x, net = torch.randn(5, 4), Tied()
+    model, own = megalith.Model(net, example=x), Tied()
+    model.compile("sgd", "mse")
+    for trained in (False, True):
+        with torch.no_grad():
+            own.a.weight.add_(0.5)
+            own.b.bias.fill_(3.0)
+        model.set_weights({"b.weight": own.b.weight.detach(), "b.bias": np.full(4, 3)})
+        np.testing.assert_allclose(model.predict(x), own(x).detach().numpy(), rtol=1e-5)
+        model.set_weights(own.state_dict())
+        model.set_weights(model.get_weights())
+        for given, words in (({"c.weight": np.zeros((4, 4))}, "1 of the given names are not the model's: c.weight"),
+                             ({"a.weight": np.zeros((4, 5))}, "'a.weight' is 4x5, but the model has 4x4"),
+                             ({"a.weight": np.zeros((4, 4), "complex64")}, "weights are real numbers"),
+                             ({"scale": np.full(4, 5.0)}, "'scale' has other numbers than the model")):
+            with pytest.raises(ValueError, match=words):
+                model.set_weights(given)
+
+
+def test_class_weights_are_no_weights(tmp_path):
+    """They are the loss's: neither what comes out, nor a file, brings them into another training."""
+    x, y = samples(8)
+    model = megalith.Model(network(), example=x[:1])
+    model.compile("sgd", nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2, 3, 4, 5])), lr=0.0)
+    want = model.fit(x, y, batch_size=8, verbose=0).history["loss"]
+    model.save_weights(tmp_path / "a.safetensors")
+    state = model.get_weights()
+    assert "loss.weight" not in state
+    other = megalith.Model(network(), example=x[:1], weights=tmp_path / "a.safetensors")
+    other.compile("sgd", nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2, 3, 4, 5])), lr=0.0)
+    assert other.fit(x, y, batch_size=8, verbose=0).history["loss"] == pytest.approx(want, rel=1e-5)
+    model.load_weights(tmp_path / "a.safetensors")

@@ -91,6 +91,11 @@ def test_own(what, plain, tmp_path):
     assert distance(got["weight"], want["weight"]) < FLOAT
 
 
+def test_in_double(tmp_path):
+    done, _ = run_small(str(tmp_path), 1, "in_double")
+    assert done.returncode == 0, done.stderr
+
+
 def test_weights_of_rank_0_win(tmp_path):
     """Networks that nobody has seeded."""
     one = {}
