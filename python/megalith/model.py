@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -31,15 +31,16 @@ from .custom import Functions
 from .engine import Data, Plan, Trainer
 from .interrupts import Interrupts, Stopped
 from .net import CaptureError
-from .own_loss import KerasLoss, TorchLoss
+from .own_loss import KerasLoss, TorchLoss, of_real_targets
 from .own_optimizer import PLAN, KerasOptimizer, TorchOptimizer
 from .session import Made, Session
-from .steps import Steps, right
+from .steps import Steps, absolute_error, right
 
 OTHERS = ": give all ranks the same batch"
 INTERRUPTED = "interrupted.safetensors"
 HINT = "megalith: one rank, all cores of this machine; `megalith run -np 4 {}` uses four"
-METRICS = ("accuracy", "acc", "binary_accuracy", "sparse_categorical_accuracy", "categorical_accuracy", "mae", "mean_absolute_error")
+METRICS = {**dict.fromkeys(("accuracy", "acc", "binary_accuracy", "sparse_categorical_accuracy", "categorical_accuracy"), "accuracy"),
+           "mae": "mae", "mean_absolute_error": "mae"}  # what is measured, by the names that it is given
 
 
 def hint_once(context: Any) -> None:
@@ -86,6 +87,7 @@ class Model:
         self.steps: Optional[Steps] = None
         self._given_loss: Any = None
         self._threshold: Optional[float] = None  # of an output that says yes or no
+        self._logits = False                     # which are logits
         self._lr: Optional[float] = None
         self._uncounted = 0  # steps that the user's model does not know of yet
 
@@ -97,16 +99,17 @@ class Model:
     def compile(self, optimizer: Any = "sgd", loss: Any = "cross_entropy", metrics: Sequence[str] = (),
                 lr: Optional[float] = None) -> None:
         """Optimizer and loss: strings, or objects of PyTorch or Keras. Objects that the library does not have, and functions,
-        run in Python, with a line that says so. Metrics: accuracy, mean absolute error of real targets, whichever the loss has."""
+        run in Python, with a line that says so. Metrics: accuracy, mean absolute error of real targets; without them whichever the
+        library has for the loss."""
         for m in metrics:
             if m not in METRICS:
                 raise ValueError(f"metrics={m!r} is not known: use accuracy, or mae")
-        binary = any(m.endswith(("acc", "accuracy")) for m in metrics)
-        own_loss = self._take_loss(loss, binary)
+        wanted = {METRICS[m] for m in metrics}
+        own_loss = self._take_loss(loss, wanted)
         own_optimizer, fixed = self._take_optimizer(optimizer, lr)
         self._given_loss, self._lr = loss, None
         self.steps = Steps(self.net.outputs if own_loss else self.net.outputs[:1], own_loss, own_optimizer,
-                           self._judge if binary else None)
+                           {k: f for k, f in (("accuracy", self._right), ("mae", self._error)) if k in wanted})
         assert self.loss is not None and self.optimizer is not None
         graph = {"loss": self.loss.text}
         if len(self.net.outputs) > 1 and not own_loss:
@@ -126,13 +129,13 @@ class Model:
             print(f"megalith: the model has {len(self.net.outputs)} outputs, and the loss is of the first alone: for a loss of all of "
                   "them give a function, loss(outputs, targets)", file=sys.stderr)
 
-    def _take_loss(self, loss: Any, binary: bool) -> Any:
+    def _take_loss(self, loss: Any, wanted: Set[str]) -> Any:
         """Returns a loss that runs in Python, if the library does not have it, or not what is to be measured beside it."""
         if getattr(self.captured, "masked", False):
             raise losses.UnknownLoss("the output carries a mask of tokens, by which Keras weighs its loss, and here nobody would: end "
                                      "the model with an operation that carries none (outputs + 0.0), and leave padded tokens out by "
                                      "their labels (ignore_class of the loss)")
-        own, self._threshold = KerasLoss if self.keras else TorchLoss, 0.5 if self.keras else None
+        own, self._threshold, self._logits = KerasLoss if self.keras else TorchLoss, 0.5 if self.keras else None, False
         try:
             self.loss = losses.to_words(loss)
             if not self.keras:
@@ -145,21 +148,32 @@ class Model:
             return own(function)
         if self.keras:
             losses.check_head(self.loss, self.captured.end)
-        if not (binary and self.loss.text == "bce_logits"):
+        if "mae" in wanted and self.loss.target != losses.REAL:
+            raise ValueError("mae is of real targets, and this loss compares classes: leave it out of metrics=")
+        if "accuracy" not in wanted or self.loss.target != losses.REAL:
             return None
-        self.loss, found = losses.OUTSIDE, own(self._function(loss))
-        self._threshold = 0.5 if self.keras else 0.0
+        found, self.loss = own(self._beside_accuracy(loss, self.loss.text)), losses.OUTSIDE
         found.name += " with accuracy"
         return found
 
     def _function(self, loss: Any) -> Any:
-        """A loss as a function; None: there is none."""
-        if not isinstance(loss, str):
-            return loss if callable(loss) else None
-        if self.keras:
-            return losses.of_keras(loss)
-        import torch
-        return torch.nn.functional.binary_cross_entropy_with_logits if loss == "bce_logits" else None
+        """A loss that the library does not have as a function; None: there is none."""
+        if isinstance(loss, str):
+            return losses.of_keras(loss) if self.keras else None
+        return loss if callable(loss) else None
+
+    def _beside_accuracy(self, loss: Any, text: str) -> Any:
+        """The function for a loss of real targets that the library has, but without accuracy. Keras calls yes what is more than one
+        half, of whatever the model gives; a name that is the library's own means chances."""
+        if not self.keras and text != "bce_logits":
+            raise ValueError(f"accuracy is of classes, or of yes and no, and {text} compares neither: leave it out of metrics=, or use mae")
+        end = self.captured.end if self.keras else None
+        self._logits = text == "bce_logits" and end != "Sigmoid"
+        found = losses.of_keras(loss) if self.keras and isinstance(loss, str) else None if isinstance(loss, str) else loss
+        if self._logits and found is None or not self.keras:
+            self._threshold = 0.0
+        found = losses.by_framework(text, end) if found is None else found
+        return found if self.keras else of_real_targets(found)
 
     def _torch_end(self) -> str:
         """LogSoftmax over what PyTorch takes for classes is the one end that a loss of PyTorch asks for."""
@@ -172,8 +186,11 @@ class Model:
             return ""
         return "LogSoftmax" if node.attributes.get("axis", -1) % len(port.shape) == 1 else ""
 
-    def _judge(self, y: np.ndarray, target: np.ndarray) -> Optional[float]:
+    def _right(self, y: np.ndarray, target: np.ndarray) -> Optional[float]:
         return right(y, target, self.keras, self._threshold)
+
+    def _error(self, y: np.ndarray, target: np.ndarray) -> Optional[float]:
+        return absolute_error(y, target, self._logits)
 
     def _take_optimizer(self, optimizer: Any, lr: Optional[float]) -> Tuple[Any, FrozenSet[str]]:
         """(An optimizer that runs in Python, if the library does not have it; parameters that it leaves as they are.)"""
