@@ -25,6 +25,7 @@ import numpy as np
 
 from . import data, losses, optimizers
 from ._library import AskedToStop, MegalithError, NotFinite
+from .check import Step
 from .callbacks import Callback, History, ModelCheckpoint, Progress, callback
 from .context import current, launched
 from .custom import Functions
@@ -101,6 +102,12 @@ class Model:
         """Optimizer and loss: strings, or objects of PyTorch or Keras. Objects that the library does not have, and functions,
         run in Python, with a line that says so. Metrics: accuracy, mean absolute error of real targets; without them whichever the
         library has for the loss."""
+        self.take(optimizer, loss, metrics, lr)
+        if current().rank == 0:
+            self._announce()
+
+    def take(self, optimizer: Any, loss: Any, metrics: Sequence[str] = (), lr: Optional[float] = None) -> None:
+        """`compile`, without a word about what runs where."""
         for m in metrics:
             if m not in METRICS:
                 raise ValueError(f"metrics={m!r} is not known: use accuracy, or mae")
@@ -119,8 +126,6 @@ class Model:
         plan = {**self.optimizer.words, **({"keep_grads": 1} if own_optimizer else {})}
         made = Made(graph, plan, fixed, bool(own_loss), "value" if own_optimizer else "", self.loss.class_weights)
         self.session.use(made, 0.0 if own_optimizer else self.lr)
-        if current().rank == 0:
-            self._announce()
 
     def _announce(self) -> None:
         assert self.steps is not None
@@ -379,8 +384,7 @@ class Model:
         sample = self._named(*first)
         trainer = session.make(batch, source.count % batch if source.count else 0, sample)
         self._compare_ranks(trainer, sample)
-        if self.loss is not losses.OUTSIDE:
-            self.functions.compare(self.captured, first, self._given_loss)
+        self.functions.compare(self.captured, first, self._given_loss)
 
     def _compare_ranks(self, trainer: Trainer, sample: Mapping[str, np.ndarray]) -> None:
         """Where samples were drawn without a seed, ranks have others: the library compares some numbers of the first batch
@@ -527,5 +531,12 @@ class Model:
             return
         self.set_weights(self.session.read(os.fspath(path)))
 
-    def _make(self, batch: int) -> Trainer:
-        return self._ready().make(batch)
+    def one_step(self, inputs: List[np.ndarray], targets: List[np.ndarray]) -> Step:
+        """What a step on this batch computes, of a plan with keep_grads: see check.py. Collective."""
+        self._ready()
+        self._settle(targets)
+        named = self._named(inputs, targets)
+        trainer = self.session.make(len(inputs[0]))
+        assert self.steps is not None
+        logs = self.steps.train(trainer, named, targets)
+        return Step(logs["loss"], trainer.get("gradient"), trainer.get("statistic"))

@@ -427,3 +427,96 @@ def test_class_weights_are_no_weights(tmp_path):
     other.compile("sgd", nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2, 3, 4, 5])), lr=0.0)
     assert other.fit(x, y, batch_size=8, verbose=0).history["loss"] == pytest.approx(want, rel=1e-5)
     model.load_weights(tmp_path / "a.safetensors")
+
+
+class Kept(nn.Module):
+    """A backward of its own, which is the right one, and a normalisation that stays in eval()."""
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    def __init__(self, *more):
+        super().__init__()
+        torch.manual_seed(2)
+        self.fc, self.norm, self.more = nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Sequential(*more)
+        self.norm.running_mean.fill_(0.5)
+        self.norm.eval()
+
+    def forward(self, x):
+        return self.more(self.Doubled.apply(self.norm(self.fc(x))))
+
+
+class Recurrent(Kept):
+    def __init__(self):
+        super().__init__(nn.Linear(3, 6), nn.Unflatten(1, (3, 2)))
+        self.rnn = nn.LSTM(2, 3, num_layers=2, dropout=0.5, batch_first=True)
+
+    def forward(self, x):
+        return self.rnn(super().forward(x))[0][:, -1]
+
+
+class Tokens(Kept):
+    """(n, 5, 3): classes come last."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(3, 15), nn.Unflatten(1, (5, 3)))
+
+
+RIGHT = {
+    "eval": (Kept, "cross_entropy", lambda n: torch.arange(n) % 3),
+    "lstm": (Recurrent, "cross_entropy", lambda n: torch.arange(n) % 3),
+    "dice": (lambda: Kept(nn.Linear(3, 12), nn.Unflatten(1, (3, 2, 2))), "dice", lambda n: torch.arange(4 * n).reshape(n, 2, 2) % 3),
+    "weights": (Kept, nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2, 3])), lambda n: torch.arange(n) % 3),
+    "tokens": (Tokens, "cross_entropy", lambda n: torch.arange(5 * n).reshape(n, 5) % 3),
+    "whole bce": (lambda: Kept(nn.Linear(3, 1)), "bce_logits", lambda n: torch.arange(n) % 2),
+    "whole mse": (Kept, nn.MSELoss(), lambda n: torch.arange(3 * n).reshape(n, 3)),
+    "own loss": (Kept, lambda y, t: nn.functional.cross_entropy(y, t) + (y ** 2).mean(), lambda n: torch.arange(n) % 3),
+}
+
+
+@pytest.mark.parametrize("what", RIGHT)
+def test_right_models_are_not_refused(what, capsys):
+    """Whatever the loss and the targets: a backward that is right is compared, and found right; one that is wrong is not."""
+    make, loss, targets = RIGHT[what]
+    x, y, net = torch.randn(8, 4, generator=torch.Generator().manual_seed(1)), targets(8), make()
+    model = megalith.Model(net, example=x)
+    assert model.functions.names == ["Doubled"]
+    model.compile("sgd", loss)
+    model.fit(x, y, batch_size=8, verbose=0)
+    assert model.functions.done and "compared" not in capsys.readouterr().err
+    model = megalith.Model(nn.Sequential(nn.Linear(4, 4), Twice(), net), example=x)
+    model.compile("sgd", loss)
+    with pytest.raises(megalith.CaptureError, match="whose own backward no capture sees"):
+        model.fit(x, y, batch_size=8, verbose=0)
+
+
+class Twice(nn.Module):
+    def forward(self, x):
+        return Twisted.apply(x)
+
+
+class Dropped(Kept):
+    def forward(self, x):
+        return nn.functional.dropout(super().forward(x), 0.5, self.training)
+
+
+def test_what_cannot_be_compared_is_told(capsys):
+    """Random numbers of the code, a step that PyTorch cannot do, one without a gradient: training goes on, with a line."""
+    x, y = torch.randn(8, 4), torch.arange(8) % 3
+    idle = nn.Sequential(Kept(), nn.Linear(3, 3))
+    with torch.no_grad():
+        idle[1].weight.fill_(0.0)
+        idle[1].bias.copy_(torch.tensor([1e5, 0, 0]))
+    for net, given, words in ((Dropped(), (x, y), "draws random numbers"), (idle, (x, 0 * y), "degenerate"),
+                              (nn.Sequential(Kept(), nn.BatchNorm1d(3)), (x[:1], y[:1]), "Expected more than 1 value per channel")):
+        model = megalith.Model(net, example=x)
+        model.compile("sgd", "cross_entropy", lr=1e-6)
+        model.fit(*given, batch_size=8, verbose=0)
+        said = capsys.readouterr().err
+        assert "they were not compared with PyTorch's" in said and words in said, said
