@@ -235,9 +235,8 @@ class Model:
         if self.steps is not None and self.steps.own_optimizer is not None:
             self.steps.own_optimizer.lr = float(rate)
             return
-        self._lr = self.session.lr = float(rate)
-        if self.session.trainer is not None:
-            self.session.trainer.set_lr(self._lr)
+        self._lr = float(rate)
+        self.session.set_lr(self._lr, self.optimizer is not None and self.optimizer.inside)
 
     @property
     def plan(self) -> Plan:

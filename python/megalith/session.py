@@ -23,6 +23,7 @@ from .weights import read_safetensors
 
 Arrays = Mapping[str, np.ndarray]
 COUNTERS = ("num_batches_tracked",)      # of normalisations, which the captured model looks after
+LEAST = 1e-20                            # a rate that moves no weight, but can be divided by
 CLASS_WEIGHTS = "loss.weight"            # files of a trainer have them beside the network's
 
 
@@ -93,6 +94,26 @@ class Session:
         """For another loss or optimizer, whose state begins anew; weights stay."""
         self.drop()
         self.made, self.lr, self.moments, self.steps = made, lr, {}, 0
+
+    def set_lr(self, rate: float, inside: bool) -> None:
+        """Of the steps to come. `inside`: Keras' momentum is the library's times the rate, and stays as it is. Collective then."""
+        rate = max(rate, LEAST) if inside else rate
+        if inside and rate != self.lr:
+            self._scale(self.lr / rate)
+        self.lr = rate
+        if self.trainer is not None:
+            self.trainer.set_lr(rate)
+
+    def _scale(self, factor: float) -> None:
+        """The momentum of all weights."""
+        held = self.moments
+        if self.trainer is not None:
+            names = [k for k in self.trainer.tensors("state") if k.endswith("#momentum")]
+            held = self.trainer.get("state", names, self.trainer.real) if names else {}
+        for name in [k for k in held if k.endswith("#momentum")]:
+            np.multiply(held[name], factor, out=held[name])
+        if self.trainer is not None and held:
+            self.trainer.set(held, "state")
 
     def change(self, graph: Mapping[str, Any] = {}, plan: Mapping[str, Any] = {}) -> None:
         """Other words for what is being trained: all goes over to the next trainer."""
@@ -235,13 +256,13 @@ def extents(shape: Sequence[int]) -> Tuple[int, ...]:
 
 
 def as_weight(name: str, array: np.ndarray, weight: Any) -> np.ndarray:
-    """Real numbers of the weight's shape; whole ones become real."""
+    """Real numbers of the weight's shape; whole ones become real, and axes of one are as the weight has them."""
     if array.dtype.kind not in "fiub":
         raise ValueError(f"'{name}' is {array.dtype}, but weights are real numbers: give float32")
     if extents(array.shape) != extents(weight.shape):
         given, has = ("x".join(map(str, s)) or "one number" for s in (array.shape, weight.shape))
         raise ValueError(f"'{name}' is {given}, but the model has {has}: give numbers of the model's shape")
-    return array if array.dtype.kind == "f" else array.astype(np.float32)
+    return array.astype(array.dtype if array.dtype.kind == "f" else np.float32, copy=False).reshape(weight.shape)
 
 
 def check_constant(name: str, array: np.ndarray, own: Any) -> None:

@@ -414,6 +414,32 @@ def test_set_weights():
                 model.set_weights(given)
 
 
+class Scaled(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 3)
+        self.factor = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x):
+        return super().forward(x) * self.factor
+
+
+def test_a_weight_of_one_number():
+    """It goes from plan to plan, and is set."""
+    net, x, y = Scaled(), torch.randn(16, 4), torch.arange(16) % 3
+    model, own = megalith.Model(net, example=x), copy.deepcopy(net)
+    model.compile({"optimizer": "sgd", "momentum": 0.9}, "cross_entropy", lr=0.1)
+    optimizer = torch.optim.SGD(own.parameters(), 0.1, momentum=0.9)
+    for n in (4, 8, 16):
+        model.train_step(x[:n], y[:n])
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(own(x[:n]), y[:n]).backward()
+        optimizer.step()
+    assert float(model.get_weights()["factor"]) == pytest.approx(float(own.factor), rel=1e-5)
+    for number, given in ((3, np.float32(3)), (4, np.array([4])), (5, torch.tensor(5.0))):
+        model.set_weights({"factor": given})
+        assert model.get_weights()["factor"] == number
+
+
 def test_class_weights_are_no_weights(tmp_path):
     """They are the loss's: neither what comes out, nor a file, brings them into another training."""
     x, y = samples(8)
