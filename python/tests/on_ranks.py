@@ -2,6 +2,7 @@
 import os
 import sys
 import time
+from sys import exit as leave
 
 import numpy as np
 import torch
@@ -127,6 +128,22 @@ def other_data():
     model.fit(x + 0.1 * megalith.rank(), y, batch_size=8, verbose=0)
 
 
+class Own(SystemExit):
+    """One of the user's."""
+
+
+def raises(what):
+    raise what
+
+
+WAYS = {"sys.exit": lambda: sys.exit(1), "imported": lambda: leave(1), "exit": lambda: exit(1), "own": lambda: raises(Own(1)),
+        "text": lambda: raises(SystemExit("on purpose"))}
+
+
+def give_up():
+    WAYS[os.environ.get("WAY", "sys.exit")]()
+
+
 def gives_up():
     """One rank ends, the others go on."""
     x, y = samples()
@@ -134,8 +151,11 @@ def gives_up():
     model.compile("sgd", "cross_entropy")
     model.fit(x, y, batch_size=8, verbose=0)
     if megalith.rank() == 1:
-        sys.exit(1)
+        give_up()
     model.fit(x, y, batch_size=8, epochs=10 ** 6, verbose=0)
+
+
+WELL = {"sys.exit": lambda: sys.exit(0), "raise": lambda: raises(SystemExit(0))}
 
 
 def exits_well():
@@ -145,8 +165,14 @@ def exits_well():
         sys.exit(3)
     except SystemExit as e:
         assert e.code == 3
+    try:
+        raise SystemExit(2)
+    except SystemExit as e:
+        assert e.code == 2 and SystemExit(4).code == 4 and SystemExit().code is None
+        e.code = 5
+        assert e.code == 5
     own_parts()
-    sys.exit(0)
+    WELL[os.environ.get("WAY", "sys.exit")]()
 
 
 def all_fail():
