@@ -92,9 +92,6 @@ class Model:
         self._lr: Optional[float] = None
         self._uncounted = 0  # steps that the user's model does not know of yet
 
-    def _write(self) -> str:
-        return self.session.write({} if self.net.meta else self.captured.state())
-
     # ---- what is trained, and how
 
     def compile(self, optimizer: Any = "sgd", loss: Any = "cross_entropy", metrics: Sequence[str] = (),
@@ -336,7 +333,10 @@ class Model:
                 for epoch in range(initial_epoch, epochs):
                     logs = self._epoch(source, batch, epoch, (told, steps_per_epoch, asked))
                     if validation_data is not None:
-                        logs.update({"val_" + k: v for k, v in self._validate(validation_data, batch).items()})
+                        self._tell(told, "on_test_begin", logs={})
+                        found = self._validate(validation_data, batch)
+                        self._tell(told, "on_test_end", logs=found)
+                        logs.update({"val_" + k: v for k, v in found.items()})
                     logs["lr"] = self.lr
                     self._tell(told, "on_epoch_end", epoch, logs)
                     if self.stop_training:

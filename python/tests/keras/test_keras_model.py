@@ -283,3 +283,29 @@ def test_best_weights_come_back():
 def test_callbacks_that_cannot_serve(tmp_path):
     with pytest.raises(ValueError, match="use megalith.callbacks.ModelCheckpoint"):
         fitted(callbacks=[keras.callbacks.BackupAndRestore(str(tmp_path))])
+
+
+def test_callbacks_of_validation(capsys):
+    """They are told of its begin and its end; of its batches a line says that they are not."""
+    seen = []
+
+    class Told(keras.callbacks.Callback):
+        def on_test_begin(self, logs=None):
+            seen.append("begin")
+
+        def on_test_end(self, logs=None):
+            seen.append(sorted(logs))
+
+    fitted(epochs=2, callbacks=[Told()], validation_data=rows())
+    assert seen == ["begin", ["accuracy", "loss"]] * 2 and "never called" not in capsys.readouterr().err
+
+    class Untold(keras.callbacks.Callback):
+        def on_test_batch_end(self, batch, logs=None):
+            raise AssertionError
+
+    def never(batch, logs):
+        raise AssertionError
+
+    for given, name in ((Untold(), "Untold"), (keras.callbacks.LambdaCallback(on_test_batch_end=never), "LambdaCallback")):
+        fitted(callbacks=[given], validation_data=rows())
+        assert f"{name}.on_test_batch_end: never called" in capsys.readouterr().err
