@@ -255,9 +255,9 @@ def check(module: Any, x: Any, y: Any, loss: Any = "cross_entropy", plan: Option
     model.take({"optimizer": "sgd", "lr": 0.0}, loss)
     given = dict(x) if isinstance(x, Mapping) else list(x) if isinstance(x, (tuple, list)) else [x]
     targets = list(y) if isinstance(y, (tuple, list)) else [y]
+    ours = model.one_step(data.to_arrays(x, [p.name for p in model.net.inputs]), data.to_arrays(y))  # collective, so it is first
     judge, single = judged(quiet, given, targets, loss, model.loss)
-    return compare(model.one_step(data.to_arrays(x, [p.name for p in model.net.inputs]), data.to_arrays(y)), judge, [single],
-                   comparison.FLOAT)
+    return compare(ours, judge, [single], comparison.FLOAT)
 
 
 class _Callable(types.ModuleType):

@@ -51,13 +51,15 @@ class Functions:
         if self.done or self.wish is False or not (self.wish or self.names):
             return
         self.done = True
-        if not self.wish and (current().size > 1 or captured.net.meta or captured.net.parameters() > LARGE):
+        large = captured.net.meta or captured.net.parameters() > LARGE
+        if not self.wish and (current().size > 1 or large or hasattr(captured, "bindings")):
             self._say()
         else:
             self._compare(captured, batch, loss)
 
     def _say(self, then: str = "megalith.check(net, x, y) compares them with PyTorch's") -> None:
-        calls = f"the model calls {', '.join(self.names)} (autograd.Function), whose own backward no capture sees: " if self.names else ""
+        names = ", ".join(self.names)
+        calls = f"the model calls {names} (autograd.Function), whose own backward no capture sees: " if names else ""
         if current().rank == 0:
             print(f"megalith: {calls}gradients are those of its forward; {then}", file=sys.stderr)
 

@@ -40,8 +40,8 @@ from .steps import Steps, absolute_error, right
 OTHERS = ": give all ranks the same batch"
 INTERRUPTED = "interrupted.safetensors"
 HINT = "megalith: one rank, all cores of this machine; `megalith run -np 4 {}` uses four"
-METRICS = {**dict.fromkeys(("accuracy", "acc", "binary_accuracy", "sparse_categorical_accuracy", "categorical_accuracy"), "accuracy"),
-           "mae": "mae", "mean_absolute_error": "mae"}  # what is measured, by the names that it is given
+SHARES = ("accuracy", "acc", "binary_accuracy", "sparse_categorical_accuracy", "categorical_accuracy")
+METRICS = {**dict.fromkeys(SHARES, "accuracy"), **dict.fromkeys(("mae", "mean_absolute_error"), "mae")}  # what a name measures
 
 
 def hint_once(context: Any) -> None:
@@ -168,10 +168,11 @@ class Model:
         """The function for a loss of real targets that the library has, but without accuracy. Keras calls yes what is more than one
         half, of whatever the model gives; a name that is the library's own means chances."""
         if not self.keras and text != "bce_logits":
-            raise ValueError(f"accuracy is of classes, or of yes and no, and {text} compares neither: leave it out of metrics=, or use mae")
+            raise ValueError(f"accuracy is of classes, or of yes and no, and {text} compares neither: leave it out of metrics=, or use "
+                             "mae")
         end = self.captured.end if self.keras else None
         self._logits = text == "bce_logits" and end != "Sigmoid"
-        found = losses.of_keras(loss) if self.keras and isinstance(loss, str) else None if isinstance(loss, str) else loss
+        found = self._function(loss)
         if self._logits and found is None or not self.keras:
             self._threshold = 0.0
         found = losses.by_framework(text, end) if found is None else found

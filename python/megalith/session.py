@@ -96,7 +96,7 @@ class Session:
         self.made, self.lr, self.moments, self.steps = made, lr, {}, 0
 
     def set_lr(self, rate: float, inside: bool) -> None:
-        """Of the steps to come. `inside`: Keras' momentum is the library's times the rate, and stays as it is. Collective then."""
+        """Of the steps to come. `inside`: momentum is Keras', the library's times the rate, and stays as it is; collective then."""
         rate = max(rate, LEAST) if inside else rate
         if inside and rate != self.lr:
             self._scale(self.lr / rate)
@@ -197,7 +197,8 @@ class Session:
     def get(self) -> Arrays:
         """Weights and running statistics by name, as they are now, as exact as the device has them. Collective."""
         if self.trainer is not None:
-            return self.trainer.get("value", [k for k in self.trainer.tensors("value") if k in self.net.weights], self.trainer.real)
+            names = [k for k in self.trainer.tensors("value") if k in self.net.weights]
+            return self.trainer.get("value", names, self.trainer.real)
         if self.values is None:
             return self.captured.state()
         return {k: a for k, a in self.values.items() if k in self.net.weights}
@@ -215,7 +216,7 @@ class Session:
         given = read_safetensors(path)
         given.pop(CLASS_WEIGHTS, None)
         known = self.known(given)
-        missing = [k for k, w in self.net.weights.items() if w.kind != CONSTANT and w.dtype.startswith("float") and k not in known]
+        missing = [k for k, w in self.net.weights.items() if is_real(w) and k not in known]
         if missing:
             raise ValueError(f"{len(missing)} weights of the model are not in {path}: {', '.join(missing[:3])}, ..")
         return known
@@ -226,9 +227,8 @@ class Session:
         own, out, strange = own_tensors(self.captured.model), {}, []
         for given, array in arrays.items():
             name, array = self.net.aliases.get(given, given), data.to_array(array)
-            w = self.net.weights.get(name)
-            if w is not None and w.kind != CONSTANT and "float" in w.dtype:
-                out[name] = as_weight(name, array, w)
+            if name in self.net.weights and is_real(self.net.weights[name]):
+                out[name] = as_weight(name, array, self.net.weights[name])
             elif name in self.net.untouched:
                 continue
             elif given in own:
@@ -248,6 +248,11 @@ def own_tensors(model: Any) -> Dict[str, Any]:
     if hasattr(model, "named_buffers"):
         return {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers(remove_duplicate=False))}
     return {v.path: v for v in model.variables}
+
+
+def is_real(weight: Any) -> bool:
+    """No counter, no table of indices, no number of the code."""
+    return weight.kind != CONSTANT and "float" in weight.dtype
 
 
 def extents(shape: Sequence[int]) -> Tuple[int, ...]:
@@ -271,7 +276,7 @@ def check_constant(name: str, array: np.ndarray, own: Any) -> None:
     if name.rpartition(".")[2] in COUNTERS or getattr(own, "requires_grad", False) or getattr(own, "is_meta", False):
         return
     has = data.to_array(own.value if hasattr(own, "value") else own)
-    same = array.shape == has.shape and (np.allclose(array, has, 2 ** -8, 0, True) if has.dtype.kind == "f" else (array == has).all())
-    if not same:
-        raise ValueError(f"'{name}' has other numbers than the model, where it is a constant of the network: put them into the model "
-                         "before megalith.Model(net)")
+    slack = 2 ** -8 if has.dtype.kind == "f" else 0
+    if array.shape != has.shape or not np.allclose(array, has, slack, 0, equal_nan=True):
+        raise ValueError(f"'{name}' has other numbers than the model, where it is a constant of the network: put them into the "
+                         "model before megalith.Model(net)")
