@@ -147,7 +147,7 @@ def _close() -> None:
     """At the end of the script. MPI ends when all ranks end it; others, which may be in the middle of a step, would wait for one
     that has given up by sys.exit(1)."""
     context, _Process.context = _Process.context, None
-    if context and _Process.code and context.size > 1:
+    if context and _Process.code not in (None, 0) and context.size > 1:
         sys.stdout.flush()
         library().meg_abort(context.handle, f"a rank has ended the script by sys.exit({_Process.code!r})".encode())
     if context:
