@@ -8,6 +8,7 @@ Every rank has its own and calls it at the same time. Those that write files of 
 """
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any, Dict, List
 
@@ -17,6 +18,7 @@ from .context import rank
 WRITE = ("CSVLogger", "RemoteMonitor", "ProgbarLogger")
 INSTEAD = {"TensorBoard": "megalith.callbacks.TensorBoard", "BackupAndRestore": "megalith.callbacks.ModelCheckpoint, and load_weights",
            "SwapEMAWeights": "an own loop (megalith.torch.Module)"}
+NEVER = ("on_test_batch_begin", "on_test_batch_end")  # arrays are validated at once
 
 
 class _Rate:
@@ -84,6 +86,10 @@ class KerasCallback(Callback):
         if name in INSTEAD and type(given).__module__.startswith("keras."):
             raise ValueError(f"keras.callbacks.{name} looks into Keras' own training, which does not run here: use {INSTEAD[name]}")
         self.given, self.silent = given, name in WRITE and rank() > 0
+        never = [k for k in NEVER if not str(getattr(getattr(given, k), "__module__", "")).startswith("keras.")]
+        if never and rank() == 0:
+            print(f"megalith: {name}.{', '.join(never)}: never called, since arrays are validated at once; on_test_begin and on_test_end are",
+                  file=sys.stderr)
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -107,6 +113,12 @@ class KerasCallback(Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs) -> None:
         self._tell("on_epoch_end", epoch, logs)
+
+    def on_test_begin(self, logs: Logs) -> None:
+        self._tell("on_test_begin", logs)
+
+    def on_test_end(self, logs: Logs) -> None:
+        self._tell("on_test_end", logs)
 
     def on_batch_begin(self, batch: int, logs: Logs) -> None:
         self._tell("on_train_batch_begin", batch, logs)

@@ -21,8 +21,9 @@ import numpy as np
 from . import comparison, data, onnx_file
 from .context import Context
 from .engine import Graph, Plan, Trainer
-from .losses import to_words
+from .losses import OUTSIDE, REAL, class_axis
 from .net import Net
+from .own_loss import of_real_targets, only
 from .weights import read_safetensors
 
 
@@ -42,11 +43,19 @@ class Mismatch(AssertionError):
     """Megalith and the framework do not compute the same."""
 
 
+class Degenerate(Mismatch):
+    """The framework's step says nothing: all would be equal to it, or nothing."""
+
+
+class NoJudge(RuntimeError):
+    """PyTorch cannot do the step, or not twice the same."""
+
+
 def compare(ours: Step, judge: Step, floats: Sequence[Step] = (), tolerance: float = comparison.DOUBLE) -> float:
     """The largest error, if all are within what is allowed; else raises Mismatch, with the worst of them."""
     norms = [float(np.linalg.norm(g)) for g in judge.gradients.values()]
     if not np.isfinite(judge.loss) or not norms or not max(norms) > 0:
-        raise Mismatch("the framework's own step is degenerate: its loss is not finite, or all gradients are zero")
+        raise Degenerate("the framework's own step is degenerate: its loss is not finite, or all gradients are zero")
     errors = comparison.compare_step((ours.loss, {**ours.gradients, **ours.running}),
                                      (judge.loss, judge.gradients, judge.running),
                                      [(f.loss, f.gradients, f.running) for f in floats], tolerance)
@@ -91,17 +100,26 @@ def statistics(module: Any) -> Iterator[str]:
         yield from (f"{k}.{what}" if k else what for what in own if m.training)
 
 
-def torch_step(module: Any, inputs: Sequence[Any], target: Any, loss: Any, double: bool = True) -> Step:
-    """Of a copy of the module, in training mode, in double or as it is."""
-    m = copied(module).train()
+def outputs_of(y: Any) -> Sequence[Any]:
+    """All tensors that a module gives, as a capture counts them."""
+    import torch
+    from torch.utils import _pytree as pytree
+    return [t for t in pytree.tree_leaves(y) if isinstance(t, torch.Tensor)]
+
+
+def torch_step(module: Any, inputs: Any, target: Any, loss: Any, double: bool = True, whole: bool = False) -> Step:
+    """Of a copy of the module, in double or as it is. It trains; a layer that is kept in eval() stays so. `inputs`: in forward's
+    order, or by its names. The loss is of the first output, or of the `whole` list of them."""
+    m = copied(module)
+    if not m.training:
+        m.train()
     if double:
         m = m.double()
-    given = [t.double() if double and t.is_floating_point() else t for t in inputs]
+    ready = (lambda t: t.double() if double and t.is_floating_point() else t)
     with exact_hardsigmoid():
-        y = m(*given)
-    while isinstance(y, (tuple, list, dict)):
-        y = next(iter(y.values())) if isinstance(y, dict) else y[0]
-    value = loss(y, target.double() if double and target.is_floating_point() else target)
+        y = m(**{k: ready(t) for k, t in inputs.items()}) if isinstance(inputs, Mapping) else m(*map(ready, inputs))
+    found = outputs_of(y)
+    value = loss(found if whole else found[0], target if whole else ready(target))
     value.backward()
     gradients = {k: p.grad.numpy() for k, p in m.named_parameters() if p.grad is not None}
     running = {k: m.state_dict()[k].numpy() for k in statistics(m)}
@@ -164,28 +182,65 @@ def megalith_step(net: Net, inputs: Sequence[np.ndarray], target: np.ndarray, de
 # ---- one call
 
 def silenced(module: Any) -> Any:
-    """A copy without randomness: masks of two frameworks are never the same."""
+    """A copy without randomness: masks of two frameworks are never the same. What the code itself draws (functional.dropout) stays."""
     m = copied(module)
     for layer in m.modules():
         kind = type(layer).__name__
         if "Dropout" in kind or kind == "StochasticDepth":
             layer.p = 0.0
-        if kind == "MultiheadAttention":
+        if hasattr(layer, "dropout") and isinstance(layer.dropout, float):  # MultiheadAttention, LSTM, GRU
             layer.dropout = 0.0
     return m
 
 
-def torch_loss(loss: Any) -> Any:
-    """The framework's own, of a name."""
+def dice(y: Any, target: Any) -> Any:
+    """The library's (src/ops/loss/dice.h): the mean over samples and classes, where all pixels count."""
+    import torch
     from torch.nn import functional
-    names = {"softmax_xent": functional.cross_entropy, "mse": functional.mse_loss,
+    one = functional.one_hot(target, y.shape[1]).movedim(-1, 1).to(y.dtype)
+    p, axes = torch.softmax(y, 1), tuple(range(2, y.ndim))
+    return (1 - (2 * (p * one).sum(axes) + 1e-5) / ((p + one).sum(axes) + 1e-5)).mean()
+
+
+def torch_loss(loss: Any, taken: Any, double: bool) -> Any:
+    """The framework's, of an output and a target as the library takes them (`taken`, a losses.Loss); one that runs in Python here, of
+    lists of them, in float, as training has it."""
+    import torch
+    from torch.nn import functional
+    if taken is OUTSIDE:
+        return lambda y, targets: loss(only([t.float() for t in y]), only(targets))
+    names = {"softmax_xent": functional.cross_entropy, "nll": functional.nll_loss, "mse": functional.mse_loss, "dice": dice,
              "bce_logits": functional.binary_cross_entropy_with_logits}
-    return names[to_words(loss).text] if isinstance(loss, str) else loss
+    of_name = "nll" if taken.head == "log_softmax" else taken.text
+    function = names[of_name] if isinstance(loss, str) else loss
+    if double and isinstance(function, torch.nn.Module):
+        function = copy.deepcopy(function).double()  # weights of classes
+    return of_real_targets(function) if taken.target == REAL else of_classes(function)
+
+
+def of_classes(function: Any) -> Any:
+    """A loss of PyTorch, whose classes lie at axis 1, where the library finds them."""
+    def loss(y: Any, target: Any) -> Any:
+        axis = class_axis(y.shape, target.shape, False)
+        target = target.squeeze(axis) if target.ndim == y.ndim and target.shape[axis] == 1 else target
+        return function(y.movedim(axis, 1), target.long())
+    return loss
+
+
+def judged(module: Any, x: Any, targets: Sequence[Any], loss: Any, taken: Any) -> Sequence[Step]:
+    """PyTorch's step in double, and in float; raises NoJudge where it has none."""
+    outside = taken is OUTSIDE
+    try:
+        return [torch_step(module, x, targets if outside else targets[0], torch_loss(loss, taken, double), double, outside)
+                for double in (True, False)]
+    except Exception as e:  # of the user's own code, too
+        raise NoJudge(f"PyTorch cannot do this step: {e}") from e
 
 
 def check(module: Any, x: Any, y: Any, loss: Any = "cross_entropy", plan: Optional[Mapping[str, Any]] = None) -> float:
     """Compares one step on the batch (x, y) with PyTorch's: loss, every gradient, running statistics. Returns the largest
-    error; raises Mismatch, with the worst tensors, where they are not the same. Dropout is left out. Collective.
+    error; raises Mismatch, with the worst tensors, where they are not the same, and NoJudge where PyTorch cannot do it, or draws
+    random numbers that are no layer's. Dropout is left out. Collective.
 
     >>> import torch
     >>> check(torch.nn.Linear(4, 3), torch.randn(8, 4), torch.arange(8) % 3) < 1e-4
@@ -194,13 +249,14 @@ def check(module: Any, x: Any, y: Any, loss: Any = "cross_entropy", plan: Option
     from .model import Model
     quiet = silenced(module)
     model = Model(quiet, example=x, plan={"keep_grads": 1, **(plan or {})})
-    model.compile({"optimizer": "sgd", "lr": 0.0}, loss)
-    inputs, target = data.to_arrays(x), data.to_array(y)
-    trainer = model._make(len(target))
-    report = trainer.step(model._named(inputs, [target]))
-    ours = Step(report.loss, trainer.get("gradient"), trainer.get("statistic"))
-    given = [x] if not isinstance(x, (tuple, list)) else list(x)
-    judge, single = (torch_step(quiet, given, y, torch_loss(loss), double) for double in (True, False))
+    if any(n.op == "Dropout" for n in model.net.nodes):
+        raise NoJudge("the model draws random numbers (functional.dropout), and two frameworks never draw the same: use layers "
+                      "(nn.Dropout), which are silenced")
+    model.take({"optimizer": "sgd", "lr": 0.0}, loss)
+    given = dict(x) if isinstance(x, Mapping) else list(x) if isinstance(x, (tuple, list)) else [x]
+    targets = list(y) if isinstance(y, (tuple, list)) else [y]
+    ours = model.one_step(data.to_arrays(x, [p.name for p in model.net.inputs]), data.to_arrays(y))  # collective, so it is first
+    judge, single = judged(quiet, given, targets, loss, model.loss)
     return compare(ours, judge, [single], comparison.FLOAT)
 
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import gc
 import os
 import sys
 import time
 import traceback
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
-from . import _library
 from ._library import MegalithError, check, library, words
 from .interrupts import Stopped, be_interrupted
 
@@ -61,23 +61,41 @@ class _Process:
 
     context: Optional[Context] = None
     hook: Any = None  # of exceptions, as it was before
-    code: Any = None  # that the script ends with, by sys.exit
+    code: Any = None  # that the script ends with, by sys.exit or another way
 
 
-class _Exit(SystemExit):
-    """What sys.exit raises on many ranks. It may be caught; its code is asked for without any frame of Python below when
-    nobody has, and the interpreter ends."""
+def _watch_exits() -> None:
+    """Notes what the script ends with, by whatever way: sys.exit, exit, raise SystemExit. It may be caught; its code is asked for
+    without any frame of Python below when nobody has, and the interpreter ends. Nothing else tells it before MPI is closed
+    (sys.excepthook does not see SystemExit), so the attribute itself is looked at."""
+    held = gc.get_referents(SystemExit.__dict__)[0]  # the dict behind the view
+    own = held["code"]
+    if isinstance(own, property):
+        return
 
-    @property
-    def code(self) -> Any:  # type: ignore[override]
-        value = self.args[0] if self.args else None
+    def seen(e: SystemExit) -> Any:
+        code = own.__get__(e)
         if sys._getframe().f_back is None:
-            _Process.code = value
-        return value
+            _Process.code = code
+        return code
+    held["code"] = property(seen, own.__set__, own.__delete__, own.__doc__)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))  # which may have been looked up before
+    if sys.version_info < (3, 12):
+        _replace_exit()
 
 
 def _exit(code: Any = None) -> None:
-    raise _Exit(code) if code is not None else _Exit()
+    raise SystemExit(code) if code is not None else SystemExit()
+
+
+def _replace_exit() -> None:
+    """Before Python 3.12 sys.exit makes no exception of its code until somebody catches it: one in Python does. Modules may have
+    the other by a name of their own (from sys import exit)."""
+    own = sys.exit
+    for module in list(sys.modules.values()):
+        names = getattr(module, "__dict__", None)
+        for name in [k for k, v in list(names.items()) if v is own] if isinstance(names, dict) else ():
+            names[name] = _exit
 
 
 def launched() -> bool:
@@ -116,7 +134,7 @@ def init(comm: Any = None, **options: Any) -> Context:
     _Process.hook, sys.excepthook = sys.excepthook, _end
     if _Process.context.size > 1:
         be_interrupted()
-        sys.exit = _exit
+        _watch_exits()
     return _Process.context
 
 
@@ -129,7 +147,7 @@ def _close() -> None:
     """At the end of the script. MPI ends when all ranks end it; others, which may be in the middle of a step, would wait for one
     that has given up by sys.exit(1)."""
     context, _Process.context = _Process.context, None
-    if context and _Process.code and context.size > 1:
+    if context and _Process.code not in (None, 0) and context.size > 1:
         sys.stdout.flush()
         library().meg_abort(context.handle, f"a rank has ended the script by sys.exit({_Process.code!r})".encode())
     if context:
@@ -164,9 +182,3 @@ def rank() -> int:
 def size() -> int:
     """How many processes train together."""
     return current().size
-
-
-def describe() -> Dict[str, Any]:
-    """What is open, for messages."""
-    c = current()
-    return {"rank": c.rank, "size": c.size, "library": _library.library()._name, **c.options}

@@ -5,6 +5,7 @@ Whether a model has one is seen while it is captured. Then `fit` compares the fi
 """
 from __future__ import annotations
 
+import inspect
 import sys
 from typing import Any, List, Optional
 
@@ -50,26 +51,29 @@ class Functions:
         if self.done or self.wish is False or not (self.wish or self.names):
             return
         self.done = True
-        if not self.wish and (current().size > 1 or captured.net.meta or captured.net.parameters() > LARGE):
+        large = captured.net.meta or captured.net.parameters() > LARGE
+        if not self.wish and (current().size > 1 or large or hasattr(captured, "bindings")):
             self._say()
         else:
             self._compare(captured, batch, loss)
 
-    def _say(self) -> None:
+    def _say(self, then: str = "megalith.check(net, x, y) compares them with PyTorch's") -> None:
+        names = ", ".join(self.names)
+        calls = f"the model calls {names} (autograd.Function), whose own backward no capture sees: " if names else ""
         if current().rank == 0:
-            print(f"megalith: the model calls {', '.join(self.names)} (autograd.Function), whose own backward no capture sees: "
-                  "gradients are those of its forward; megalith.check(net, x, y) compares them with PyTorch's", file=sys.stderr)
+            print(f"megalith: {calls}gradients are those of its forward; {then}", file=sys.stderr)
 
     def _compare(self, captured: Any, batch: Any, loss: Any) -> None:
         import torch
 
-        from .check import Mismatch, check
+        from .check import Degenerate, Mismatch, NoJudge, check
         inputs, targets = ([torch.from_numpy(np.ascontiguousarray(a[:SAMPLES])) for a in arrays] for arrays in batch)
-        target = targets[0] if targets[0].is_floating_point() else targets[0].long()
-        if target.is_floating_point() and target.ndim == 1 and len(captured.net.outputs[0].shape) == 2:
-            target = target[:, None]  # as the library takes it
+        names, taken = [p.name for p in captured.net.inputs], inspect.signature(captured.model.forward).parameters
+        x: Any = dict(zip(names, inputs)) if len(inputs) > 1 and all(k in taken for k in names) else inputs
         try:
-            check(captured.model, inputs[0] if len(inputs) == 1 else inputs, target, loss)
+            check(captured.model, x[0] if len(inputs) == 1 else x, targets[0] if len(targets) == 1 else targets, loss)
+        except (NoJudge, Degenerate) as e:
+            self._say(f"they were not compared with PyTorch's: {e}")
         except Mismatch as e:
             why = f"it calls {', '.join(self.names)} (autograd.Function), whose own backward no capture sees. " if self.names else ""
             raise CaptureError(f"the model's gradients are not PyTorch's: {why}{e}. Write it with PyTorch's operators, or give "

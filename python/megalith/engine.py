@@ -282,7 +282,7 @@ class Trainer(_Held):
     def set(self, arrays: Mapping[str, np.ndarray], what: str = "value") -> None:
         """Rank 0's numbers become those of all ranks."""
         half = np.dtype("float16")
-        kept = {k: np.ascontiguousarray(a, np.float32 if a.dtype == half else None) for k, a in arrays.items()}
+        kept = {k: np.asarray(a, np.float32 if a.dtype == half else None, order="C") for k, a in arrays.items()}  # one number stays ()
         tensors = self._tensors(kept)
         check(self.context.handle, library().meg_trainer_set_many(self.handle, what.encode(), len(tensors), tensors))
 

@@ -155,6 +155,18 @@ def of_keras(name: str) -> Any:
         return None
 
 
+def by_framework(text: str, keras_end: Optional[str]) -> Any:
+    """The framework's own loss for one of real targets that the library has by this name; PyTorch's, unless the end of a model of
+    Keras is given."""
+    if keras_end is None:
+        from torch.nn import functional
+        return functional.binary_cross_entropy_with_logits if text == "bce_logits" else functional.mse_loss
+    import keras
+    if text == "bce_logits":
+        return keras.losses.BinaryCrossentropy(from_logits=keras_end != "Sigmoid", name="binary_crossentropy")
+    return keras.losses.MeanSquaredError(name="mean_squared_error")
+
+
 OBJECTS: Dict[str, Callable[[Any], Loss]] = {  # by the name of the class
     "CrossEntropyLoss": _cross_entropy, "NLLLoss": _nll, "MSELoss": lambda loss: NAMES["mse"],
     "BCEWithLogitsLoss": _bce, "SparseCategoricalCrossentropy": _sparse_keras,
@@ -174,7 +186,7 @@ def to_words(loss: Any) -> Loss:
     if make and known:
         _mean_only(loss)
         return make(loss)
-    if name in NAMES and known:
+    if name in NAMES and known and name != "dice":  # Keras' own is of the whole batch, and of real targets
         return NAMES[name]
     raise UnknownLoss(f"the loss {name or type(loss).__name__} is not known here: use one of {', '.join(NAMES)} or "
                       f"{', '.join(OBJECTS)}")

@@ -19,12 +19,13 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
 from . import data, losses, optimizers
 from ._library import AskedToStop, MegalithError, NotFinite
+from .check import Step
 from .callbacks import Callback, History, ModelCheckpoint, Progress, callback
 from .capture.ids import check_ids
 from .context import current, launched
@@ -32,16 +33,16 @@ from .custom import Functions
 from .engine import Data, Plan, Trainer
 from .interrupts import Interrupts, Stopped
 from .net import CaptureError
-from .own_loss import KerasLoss, TorchLoss
+from .own_loss import KerasLoss, TorchLoss, of_real_targets
 from .own_optimizer import PLAN, KerasOptimizer, TorchOptimizer
 from .session import Made, Session
-from .steps import Steps, right
-from .weights import read_safetensors
+from .steps import Steps, absolute_error, right
 
 OTHERS = ": give all ranks the same batch"
 INTERRUPTED = "interrupted.safetensors"
 HINT = "megalith: one rank, all cores of this machine; `megalith run -np 4 {}` uses four"
-METRICS = ("accuracy", "acc", "binary_accuracy", "sparse_categorical_accuracy", "categorical_accuracy", "mae", "mean_absolute_error")
+SHARES = ("accuracy", "acc", "binary_accuracy", "sparse_categorical_accuracy", "categorical_accuracy")
+METRICS = {**dict.fromkeys(SHARES, "accuracy"), **dict.fromkeys(("mae", "mean_absolute_error"), "mae")}  # what a name measures
 
 
 def hint_once(context: Any) -> None:
@@ -88,27 +89,32 @@ class Model:
         self.steps: Optional[Steps] = None
         self._given_loss: Any = None
         self._threshold: Optional[float] = None  # of an output that says yes or no
+        self._logits = False                     # which are logits
         self._lr: Optional[float] = None
         self._uncounted = 0  # steps that the user's model does not know of yet
-
-    def _write(self) -> str:
-        return self.session.write({} if self.net.meta else self.captured.state())
 
     # ---- what is trained, and how
 
     def compile(self, optimizer: Any = "sgd", loss: Any = "cross_entropy", metrics: Sequence[str] = (),
                 lr: Optional[float] = None) -> None:
         """Optimizer and loss: strings, or objects of PyTorch or Keras. Objects that the library does not have, and functions,
-        run in Python, with a line that says so. Metrics: accuracy, mean absolute error of real targets, whichever the loss has."""
+        run in Python, with a line that says so. Metrics: accuracy, mean absolute error of real targets; without them whichever the
+        library has for the loss."""
+        self.take(optimizer, loss, metrics, lr)
+        if current().rank == 0:
+            self._announce()
+
+    def take(self, optimizer: Any, loss: Any, metrics: Sequence[str] = (), lr: Optional[float] = None) -> None:
+        """`compile`, without a word about what runs where."""
         for m in metrics:
             if m not in METRICS:
                 raise ValueError(f"metrics={m!r} is not known: use accuracy, or mae")
-        binary = any(m.endswith(("acc", "accuracy")) for m in metrics)
-        own_loss = self._take_loss(loss, binary)
+        wanted = {METRICS[m] for m in metrics}
+        own_loss = self._take_loss(loss, wanted)
         own_optimizer, fixed = self._take_optimizer(optimizer, lr)
         self._given_loss, self._lr = loss, None
         self.steps = Steps(self.net.outputs if own_loss else self.net.outputs[:1], own_loss, own_optimizer,
-                           self._judge if binary else None)
+                           {k: f for k, f in (("accuracy", self._right), ("mae", self._error)) if k in wanted})
         assert self.loss is not None and self.optimizer is not None
         graph = {"loss": self.loss.text}
         if len(self.net.outputs) > 1 and not own_loss:
@@ -118,8 +124,6 @@ class Model:
         plan = {**self.optimizer.words, **({"keep_grads": 1} if own_optimizer else {})}
         made = Made(graph, plan, fixed, bool(own_loss), "value" if own_optimizer else "", self.loss.class_weights)
         self.session.use(made, 0.0 if own_optimizer else self.lr)
-        if current().rank == 0:
-            self._announce()
 
     def _announce(self) -> None:
         assert self.steps is not None
@@ -128,13 +132,13 @@ class Model:
             print(f"megalith: the model has {len(self.net.outputs)} outputs, and the loss is of the first alone: for a loss of all of "
                   "them give a function, loss(outputs, targets)", file=sys.stderr)
 
-    def _take_loss(self, loss: Any, binary: bool) -> Any:
+    def _take_loss(self, loss: Any, wanted: Set[str]) -> Any:
         """Returns a loss that runs in Python, if the library does not have it, or not what is to be measured beside it."""
         if getattr(self.captured, "masked", False):
             raise losses.UnknownLoss("the output carries a mask of tokens, by which Keras weighs its loss, and here nobody would: end "
                                      "the model with an operation that carries none (outputs + 0.0), and leave padded tokens out by "
                                      "their labels (ignore_class of the loss)")
-        own, self._threshold = KerasLoss if self.keras else TorchLoss, 0.5 if self.keras else None
+        own, self._threshold, self._logits = KerasLoss if self.keras else TorchLoss, 0.5 if self.keras else None, False
         try:
             self.loss = losses.to_words(loss)
             if not self.keras:
@@ -147,21 +151,33 @@ class Model:
             return own(function)
         if self.keras:
             losses.check_head(self.loss, self.captured.end)
-        if not (binary and self.loss.text == "bce_logits"):
+        if "mae" in wanted and self.loss.target != losses.REAL:
+            raise ValueError("mae is of real targets, and this loss compares classes: leave it out of metrics=")
+        if "accuracy" not in wanted or self.loss.target != losses.REAL:
             return None
-        self.loss, found = losses.OUTSIDE, own(self._function(loss))
-        self._threshold = 0.5 if self.keras else 0.0
+        found, self.loss = own(self._beside_accuracy(loss, self.loss.text)), losses.OUTSIDE
         found.name += " with accuracy"
         return found
 
     def _function(self, loss: Any) -> Any:
-        """A loss as a function; None: there is none."""
-        if not isinstance(loss, str):
-            return loss if callable(loss) else None
-        if self.keras:
-            return losses.of_keras(loss)
-        import torch
-        return torch.nn.functional.binary_cross_entropy_with_logits if loss == "bce_logits" else None
+        """A loss that the library does not have as a function; None: there is none."""
+        if isinstance(loss, str):
+            return losses.of_keras(loss) if self.keras else None
+        return loss if callable(loss) else None
+
+    def _beside_accuracy(self, loss: Any, text: str) -> Any:
+        """The function for a loss of real targets that the library has, but without accuracy. Keras calls yes what is more than one
+        half, of whatever the model gives; a name that is the library's own means chances."""
+        if not self.keras and text != "bce_logits":
+            raise ValueError(f"accuracy is of classes, or of yes and no, and {text} compares neither: leave it out of metrics=, or use "
+                             "mae")
+        end = self.captured.end if self.keras else None
+        self._logits = text == "bce_logits" and end != "Sigmoid"
+        found = self._function(loss)
+        if self._logits and found is None or not self.keras:
+            self._threshold = 0.0
+        found = losses.by_framework(text, end) if found is None else found
+        return found if self.keras else of_real_targets(found)
 
     def _torch_end(self) -> str:
         """LogSoftmax over what PyTorch takes for classes is the one end that a loss of PyTorch asks for."""
@@ -174,8 +190,11 @@ class Model:
             return ""
         return "LogSoftmax" if node.attributes.get("axis", -1) % len(port.shape) == 1 else ""
 
-    def _judge(self, y: np.ndarray, target: np.ndarray) -> Optional[float]:
+    def _right(self, y: np.ndarray, target: np.ndarray) -> Optional[float]:
         return right(y, target, self.keras, self._threshold)
+
+    def _error(self, y: np.ndarray, target: np.ndarray) -> Optional[float]:
+        return absolute_error(y, target, self._logits)
 
     def _take_optimizer(self, optimizer: Any, lr: Optional[float]) -> Tuple[Any, FrozenSet[str]]:
         """(An optimizer that runs in Python, if the library does not have it; parameters that it leaves as they are.)"""
@@ -215,9 +234,8 @@ class Model:
         if self.steps is not None and self.steps.own_optimizer is not None:
             self.steps.own_optimizer.lr = float(rate)
             return
-        self._lr = self.session.lr = float(rate)
-        if self.session.trainer is not None:
-            self.session.trainer.set_lr(self._lr)
+        self._lr = float(rate)
+        self.session.set_lr(self._lr, self.optimizer is not None and self.optimizer.inside)
 
     @property
     def plan(self) -> Plan:
@@ -318,7 +336,10 @@ class Model:
                 for epoch in range(initial_epoch, epochs):
                     logs = self._epoch(source, batch, epoch, (told, steps_per_epoch, asked))
                     if validation_data is not None:
-                        logs.update({"val_" + k: v for k, v in self._validate(validation_data, batch).items()})
+                        self._tell(told, "on_test_begin", logs={})
+                        found = self._validate(validation_data, batch)
+                        self._tell(told, "on_test_end", logs=found)
+                        logs.update({"val_" + k: v for k, v in found.items()})
                     logs["lr"] = self.lr
                     self._tell(told, "on_epoch_end", epoch, logs)
                     if self.stop_training:
@@ -365,8 +386,7 @@ class Model:
         sample = self._named(*first)
         trainer = session.make(batch, source.count % batch if source.count else 0, sample)
         self._compare_ranks(trainer, sample)
-        if self.loss is not losses.OUTSIDE:
-            self.functions.compare(self.captured, first, self._given_loss)
+        self.functions.compare(self.captured, first, self._given_loss)
 
     def _compare_ranks(self, trainer: Trainer, sample: Mapping[str, np.ndarray]) -> None:
         """Where samples were drawn without a seed, ranks have others: the library compares some numbers of the first batch
@@ -478,14 +498,15 @@ class Model:
     # ---- weights
 
     def get_weights(self) -> Dict[str, np.ndarray]:
-        """Weights and running statistics by name, as they are now. Collective."""
-        return dict(self.session.get())
+        """Weights and running statistics by name, as they are now, and stay here when training goes on. Collective."""
+        found = self.session.get()
+        return dict(found) if self.session.trainer is not None else {k: np.array(a) for k, a in found.items()}
 
     def set_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Rank 0's numbers become those of all ranks. Collective."""
+        """Rank 0's numbers become those of all ranks; names are those of get_weights, or of the framework. Collective."""
         self.session.set(arrays)
         if self.session.trainer is not None and self.session.made.returns:
-            self.captured.unwrap(self.session.trainer.get("value"))
+            self.captured.unwrap(self.session.get())
 
     def unwrap(self) -> Any:
         """The user's own object, with the trained weights and statistics. Collective."""
@@ -510,11 +531,14 @@ class Model:
         if self.session.trainer is None and self.net.meta:
             self.session.weights, self.session.values = os.fspath(path), None
             return
-        given = {self.net.aliases.get(k, k): a for k, a in read_safetensors(os.fspath(path)).items()}
-        missing = [k for k, w in self.net.weights.items() if w.kind != "constant" and w.dtype.startswith("float") and k not in given]
-        if missing:
-            raise ValueError(f"{len(missing)} weights of the model are not in {path}: {', '.join(missing[:3])}, ..")
-        self.set_weights(given)
+        self.set_weights(self.session.read(os.fspath(path)))
 
-    def _make(self, batch: int) -> Trainer:
-        return self._ready().make(batch)
+    def one_step(self, inputs: List[np.ndarray], targets: List[np.ndarray]) -> Step:
+        """What a step on this batch computes, of a plan with keep_grads: see check.py. Collective."""
+        self._ready()
+        self._settle(targets)
+        named = self._named(inputs, targets)
+        trainer = self.session.make(len(inputs[0]))
+        assert self.steps is not None
+        logs = self.steps.train(trainer, named, targets)
+        return Step(logs["loss"], trainer.get("gradient"), trainer.get("statistic"))

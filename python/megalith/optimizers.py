@@ -11,10 +11,12 @@ from typing import Any, Callable, Dict, Optional
 
 @dataclasses.dataclass
 class Optimizer:
-    """`words` go to the plan, `lr` to the trainer (None: the library's own)."""
+    """`words` go to the plan, `lr` to the trainer (None: the library's own). `inside`: the rate is part of the momentum, as Keras
+    has it: what moved before goes on with the rate that it had."""
 
     words: Dict[str, Any]
     lr: Optional[float] = None
+    inside: bool = dataclasses.field(default=False, repr=False)
 
 
 class UnknownOptimizer(ValueError):
@@ -87,7 +89,7 @@ def _of_torch(optimizer: Any) -> Optimizer:
 # ---- Keras, whose weight decay is apart from the gradient, and whose epsilon is added elsewhere than PyTorch's
 
 def _keras_sgd(c: Dict[str, Any]) -> Dict[str, Any]:
-    """Keras keeps lr times what PyTorch keeps: the same, as long as the rate does not change."""
+    """Keras keeps lr times what the library keeps: Session.set_lr turns one into the other where the rate changes."""
     if c.get("weight_decay"):
         raise UnknownOptimizer("SGD(weight_decay=) of Keras shrinks weights apart from the gradient: use AdamW")
     out = {"optimizer": "sgd", "momentum": float(c["momentum"])}
@@ -125,7 +127,8 @@ def _of_keras(optimizer: Any) -> Optimizer:
         raise UnknownOptimizer(f"{kind}.exclude_from_weight_decay is not supported: leave it out")
     if getattr(optimizer, "built", False) and int(optimizer.iterations) > 0:
         raise UnknownOptimizer(f"{kind} has a state already, of {int(optimizer.iterations)} steps: give a new one")
-    return Optimizer(KERAS[kind](c), _decimal(rate))
+    words = KERAS[kind](c)
+    return Optimizer(words, _decimal(rate), bool(words.get("momentum")))
 
 
 def _decimal(rate: float) -> float:
@@ -155,4 +158,4 @@ def to_words(optimizer: Any, lr: Optional[float] = None) -> Optimizer:
     else:
         raise UnknownOptimizer(f"a {type(optimizer).__name__} is no optimizer: use one of {', '.join(NAMES)}, or an object of "
                                "torch.optim or keras.optimizers")
-    return Optimizer(found.words, found.lr if lr is None else lr)
+    return dataclasses.replace(found, lr=found.lr if lr is None else lr)

@@ -68,6 +68,20 @@ def only(several: Sequence[Any]) -> Any:
     return several[0] if len(several) == 1 else tuple(several)
 
 
+def of_real_targets(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A loss of PyTorch whose targets may be whole numbers, and may lack a last axis of one, as the library takes them.
+
+    >>> import torch
+    >>> float(of_real_targets(torch.nn.MSELoss())(torch.ones(2, 1), torch.tensor([1, 3])))
+    2.0
+    """
+    def loss(y: Any, target: Any) -> Any:
+        target = target.to(y.dtype)
+        return function(y, target[:, None] if target.ndim == 1 and y.ndim == 2 and y.shape[1] == 1 else target)
+    loss.__name__ = getattr(function, "__name__", type(function).__name__)
+    return loss
+
+
 class TorchLoss:
     """loss(output, target) of tensors; of several outputs, or targets, of tuples of them."""
 

@@ -68,5 +68,6 @@ class KerasOptimizer:
     def update(self, gradients: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         import keras
         turned = self.captured.to_keras({k: gradients[k] for k in self.own})
-        self.optimizer.apply([keras.ops.convert_to_tensor(turned[k]) for k in self.own], [b.variable for b in self.own.values()])
+        given = [keras.ops.convert_to_tensor(turned[k], b.variable.dtype) for k, b in self.own.items()]
+        self.optimizer.apply(given, [b.variable for b in self.own.values()])
         return {k: b.layout.to_file(np.asarray(keras.ops.convert_to_numpy(b.variable))) for k, b in self.own.items()}

@@ -50,18 +50,30 @@ def right(y: np.ndarray, target: np.ndarray, last: bool, threshold: Optional[flo
     return float(((y > threshold) == (target > 0.5)).mean())
 
 
+def absolute_error(y: np.ndarray, target: np.ndarray, logits: bool = False) -> Optional[float]:
+    """Its mean, of real targets; of `logits`, that of their chances, as the library has it. None: the targets are of another shape.
+
+    >>> absolute_error(np.array([[1.0], [2.0]]), np.array([2, 4])), absolute_error(np.zeros((2, 3)), np.array([1, 2]))
+    (1.5, None)
+    """
+    if [d for d in y.shape if d != 1] != [d for d in target.shape if d != 1]:
+        return None
+    y = 0.5 * (1 + np.tanh(0.5 * y.astype(np.float64))) if logits else y
+    return float(np.abs(y - target.reshape(y.shape)).mean())
+
+
 def not_finite(arrays: Mapping[str, np.ndarray]) -> str:
     """The first array with NaN or infinity in it; "": none."""
     return next((k for k, a in arrays.items() if a.dtype.kind == "f" and not np.isfinite(a).all()), "")
 
 
 class Steps:
-    """`own_loss`, `own_optimizer`: those that run in Python; None: the library's. `judge`: accuracy of an output and its target,
-    if it is wanted of a loss in Python."""
+    """`own_loss`, `own_optimizer`: those that run in Python; None: the library's. `measures`: what is wanted beside a loss in
+    Python, each a function of an output and its target."""
 
     def __init__(self, outputs: Sequence[Any], own_loss: Any = None, own_optimizer: Any = None,
-                 judge: Optional[Callable[[np.ndarray, np.ndarray], Optional[float]]] = None):
-        self.outputs, self.own_loss, self.own_optimizer, self.judge = outputs, own_loss, own_optimizer, judge
+                 measures: Mapping[str, Callable[[np.ndarray, np.ndarray], Optional[float]]] = {}):
+        self.outputs, self.own_loss, self.own_optimizer, self.measures = outputs, own_loss, own_optimizer, measures
 
     def announce(self) -> None:
         """A line for each of the two that is not the library's."""
@@ -79,13 +91,20 @@ class Steps:
             raise (data.BadData(f"'{bad}' of the batch has numbers that are not finite (NaN or infinity): look for them in the "
                                 "data") if bad else e) from None
         if self.own_optimizer:
-            trainer.set(self.own_optimizer.update(trainer.get("gradient")), "weight")
+            trainer.set(self.own_optimizer.update(trainer.get("gradient", dtype=trainer.real)), "weight")
         return logs
 
     def _measure(self, y: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> Logs:
         """Of the first output, as the library has it."""
-        share = self.judge(y[0], targets[0]) if self.judge and targets else None
-        return {} if share is None else {"accuracy": share}
+        out: Logs = {}
+        for name, measure in self.measures.items():
+            value = measure(y[0], targets[0]) if targets else None
+            if value is None:
+                given = f"targets of {'x'.join(map(str, targets[0].shape))}, {targets[0].dtype}" if targets else "no targets"
+                raise ValueError(f"{name} cannot be measured of outputs of {'x'.join(map(str, y[0].shape))} and {given}: leave it out of "
+                                 "metrics=, or measure it of model.predict(x)")
+            out[name] = value
+        return out
 
     def _own_step(self, trainer: Trainer, named: Mapping[str, np.ndarray], targets: Sequence[np.ndarray]) -> Logs:
         y = trainer.forward(named, self.outputs)

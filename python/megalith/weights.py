@@ -31,6 +31,6 @@ def read_safetensors(path: str) -> Dict[str, np.ndarray]:
                 raise ValueError(f"{path}: '{name}' is {t['dtype']}, but {', '.join(TYPES)} are read")
             begin, end = t["data_offsets"]
             f.seek(start + begin)
-            numbers = np.frombuffer(f.read(end - begin), TYPES[t["dtype"]])
+            numbers = np.frombuffer(bytearray(f.read(end - begin)), TYPES[t["dtype"]])  # which may be written to
             out[name] = (widened(numbers) if t["dtype"] == "BF16" else numbers).reshape(t["shape"])
     return out

@@ -2,6 +2,7 @@
 import os
 import sys
 import time
+from sys import exit as leave
 
 import numpy as np
 import torch
@@ -61,6 +62,25 @@ def own_loop():
     write(losses=losses[:30], weight=net.state_dict()["4.weight"].numpy())
 
 
+def in_double():
+    """Numbers come out of ref64, and go through an optimizer in Python, as they are."""
+    megalith.init(device="ref64", threads=1)
+    x, y = (t.double() if t.is_floating_point() else t for t in samples(8))
+    for make in (lambda net: torch.optim.SGD(net.parameters(), 0.05), lambda net: torch.optim.Adagrad(net.parameters(), 0.02)):
+        net, own = network().double(), network().double()
+        model, optimizer = megalith.Model(net, example=x[:1]), make(own)
+        model.compile(make(net), "cross_entropy")
+        for _ in range(3):
+            model.train_step(x, y)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(own(x), y).backward()
+            optimizer.step()
+        got = model.get_weights()
+        for k, t in own.named_parameters():
+            assert float((model.state_dict()[k] - t).norm()) <= 1e-10 * float(t.norm()) and got[k].dtype == np.float64, k
+    write()
+
+
 def small_batch():
     model = megalith.Model(network(), example=samples(1)[0])
     model.compile("sgd", "cross_entropy")
@@ -108,6 +128,22 @@ def other_data():
     model.fit(x + 0.1 * megalith.rank(), y, batch_size=8, verbose=0)
 
 
+class Own(SystemExit):
+    """One of the user's."""
+
+
+def raises(what):
+    raise what
+
+
+WAYS = {"sys.exit": lambda: sys.exit(1), "imported": lambda: leave(1), "exit": lambda: exit(1), "own": lambda: raises(Own(1)),
+        "text": lambda: raises(SystemExit("on purpose"))}
+
+
+def give_up():
+    WAYS[os.environ.get("WAY", "sys.exit")]()
+
+
 def gives_up():
     """One rank ends, the others go on."""
     x, y = samples()
@@ -115,8 +151,11 @@ def gives_up():
     model.compile("sgd", "cross_entropy")
     model.fit(x, y, batch_size=8, verbose=0)
     if megalith.rank() == 1:
-        sys.exit(1)
+        give_up()
     model.fit(x, y, batch_size=8, epochs=10 ** 6, verbose=0)
+
+
+WELL = {"sys.exit": lambda: sys.exit(0), "raise": lambda: raises(SystemExit(0))}
 
 
 def exits_well():
@@ -126,8 +165,14 @@ def exits_well():
         sys.exit(3)
     except SystemExit as e:
         assert e.code == 3
+    try:
+        raise SystemExit(2)
+    except SystemExit as e:
+        assert e.code == 2 and SystemExit(4).code == 4 and SystemExit().code is None
+        e.code = 5
+        assert e.code == 5
     own_parts()
-    sys.exit(0)
+    WELL[os.environ.get("WAY", "sys.exit")]()
 
 
 def all_fail():

@@ -154,3 +154,44 @@ def test_accuracy_of_yes_and_no(capsys):
     ours.fit(x, y, batch_size=32, epochs=3, verbose=0)
     want = float(((ours.unwrap()(x) > 0).float() == y).float().mean())
     assert ours.evaluate(x, y)["accuracy"] == pytest.approx(want)
+
+
+@pytest.mark.parametrize("targets", [lambda y: y, lambda y: y[:, 0], lambda y: y.long()])
+@pytest.mark.parametrize("loss", ["bce_logits", "binary_cross_entropy_with_logits", nn.BCEWithLogitsLoss()])
+def test_binary_cross_entropy_with_metrics(loss, targets):
+    """By whichever name, and of targets as the library takes them."""
+    g = torch.Generator().manual_seed(1)
+    x = torch.randn(32, 6, generator=g)
+    y = (x.sum(1, keepdim=True) > 0).float()
+    net = nn.Linear(6, 1)
+    out = net(x).detach()
+    ours = megalith.Model(net, example=x[:1])
+    ours.compile("sgd", loss, metrics=["accuracy", "mae"], lr=0.0)
+    found = ours.fit(x, targets(y), batch_size=32, verbose=0).history
+    assert found["loss"][0] == pytest.approx(float(functional.binary_cross_entropy_with_logits(out, y)), rel=1e-5)
+    assert found["accuracy"][0] == pytest.approx(float(((out > 0).float() == y).float().mean()))
+    assert found["mae"][0] == pytest.approx(float((out.sigmoid() - y).abs().mean()), rel=1e-5)
+
+
+def test_absolute_error_beside_a_loss_in_python():
+    g = torch.Generator().manual_seed(1)
+    net, x, y = nn.Linear(6, 1), torch.randn(12, 6, generator=g), torch.randn(12, 1, generator=g)
+    want = float((net(x).detach() - y).abs().mean())
+    ours = megalith.Model(net, example=x[:1])
+    ours.compile("sgd", nn.HuberLoss(), metrics=["mae"], lr=0.0)
+    assert ours.fit(x, y, batch_size=12, verbose=0).history["mae"][0] == pytest.approx(want, rel=1e-5)
+    assert ours.evaluate(x, y)["mae"] == pytest.approx(want, rel=1e-5)
+
+
+def test_metrics_that_nobody_measures():
+    """None is left out without a word."""
+    x, y = samples(8)
+    for loss, metric, words in (("cross_entropy", "mae", "is of real targets, and this loss compares classes"),
+                                ("mse", "accuracy", "is of classes, or of yes and no")):
+        with pytest.raises(ValueError, match=words):
+            megalith.Model(network(), example=x[:1]).compile("sgd", loss, metrics=[metric])
+    for loss, metric, target in ((nn.HuberLoss(), "accuracy", torch.zeros(8, 5)), (nn.MultiMarginLoss(), "mae", y)):
+        ours = megalith.Model(network(), example=x[:1])
+        ours.compile("sgd", loss, metrics=[metric])
+        with pytest.raises(ValueError, match=f"{metric} cannot be measured"):
+            ours.fit(x, target, batch_size=8, verbose=0)

@@ -353,3 +353,196 @@ def test_summary(capsys):
     model.compile("sgd", "cross_entropy")
     model.predict(x)
     assert len(model.summary().splitlines()) > len(lines)
+
+
+def test_weights_of_a_file_before_anything_is_trained(tmp_path):
+    """Whoever asks for the numbers gets those of the file, and so does training where some of them were set."""
+    x, _ = samples(16)
+    path, other = str(tmp_path / "start.safetensors"), network()
+    with torch.no_grad():
+        other[5].weight.mul_(1.5)
+        other[1].running_mean.add_(0.5)
+    written(path, other.state_dict())
+    assert torch.equal(megalith.Model(network(), example=x[:1], weights=path).unwrap()[5].weight, other[5].weight)
+    model = megalith.Model(network(), example=x[:1], weights=path)
+    assert torch.equal(model.state_dict()["1.running_mean"], other[1].running_mean)
+    np.testing.assert_array_equal(model.get_weights()["5.weight"], other[5].weight.detach().numpy())
+    model.set_weights({"5.bias": np.full(5, 2, np.float32)})
+    model.compile("sgd", "cross_entropy")
+    with torch.no_grad():
+        other[5].bias.fill_(2.0)
+        np.testing.assert_allclose(model.predict(x), other.eval()(x).numpy(), atol=1e-4)
+    with pytest.raises(FileNotFoundError):
+        megalith.Model(network(), example=x[:1], weights=str(tmp_path / "none.safetensors"))
+    written(path, {**other.state_dict(), "5.weight": other[5].weight.detach().T.contiguous()})
+    with pytest.raises(ValueError, match="'5.weight' is 96x5, but the model has 5x96"):
+        megalith.Model(network(), example=x[:1], weights=path)
+
+
+class Tied(nn.Module):
+    """A weight with two names, one that no output depends on, and a buffer that is computed with when the model is captured."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.a, self.b, self.unused = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)
+        self.b.weight = self.a.weight
+        self.register_buffer("scale", torch.full((4,), 2.0))
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.a(x))) * (self.scale + 1)
+
+
+def test_set_weights():
+    """Names of the framework, second names of shared weights, whole numbers; what nobody has is told."""
+    x, net = torch.randn(5, 4), Tied()
+    model, own = megalith.Model(net, example=x), Tied()
+    model.compile("sgd", "mse")
+    for trained in (False, True):
+        with torch.no_grad():
+            own.a.weight.add_(0.5)
+            own.b.bias.fill_(3.0)
+        model.set_weights({"b.weight": own.b.weight.detach(), "b.bias": np.full(4, 3)})
+        np.testing.assert_allclose(model.predict(x), own(x).detach().numpy(), rtol=1e-5)
+        model.set_weights(own.state_dict())
+        model.set_weights(model.get_weights())
+        for given, words in (({"c.weight": np.zeros((4, 4))}, "1 of the given names are not the model's: c.weight"),
+                             ({"a.weight": np.zeros((4, 5))}, "'a.weight' is 4x5, but the model has 4x4"),
+                             ({"a.weight": np.zeros((4, 4), "complex64")}, "weights are real numbers"),
+                             ({"scale": np.full(4, 5.0)}, "'scale' has other numbers than the model")):
+            with pytest.raises(ValueError, match=words):
+                model.set_weights(given)
+
+
+class Scaled(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 3)
+        self.factor = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x):
+        return super().forward(x) * self.factor
+
+
+def test_a_weight_of_one_number():
+    """It goes from plan to plan, and is set."""
+    net, x, y = Scaled(), torch.randn(16, 4), torch.arange(16) % 3
+    model, own = megalith.Model(net, example=x), copy.deepcopy(net)
+    model.compile({"optimizer": "sgd", "momentum": 0.9}, "cross_entropy", lr=0.1)
+    optimizer = torch.optim.SGD(own.parameters(), 0.1, momentum=0.9)
+    for n in (4, 8, 16):
+        model.train_step(x[:n], y[:n])
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(own(x[:n]), y[:n]).backward()
+        optimizer.step()
+    assert float(model.get_weights()["factor"]) == pytest.approx(float(own.factor), rel=1e-5)
+    for number, given in ((3, np.float32(3)), (4, np.array([4])), (5, torch.tensor(5.0))):
+        model.set_weights({"factor": given})
+        assert model.get_weights()["factor"] == number
+
+
+def test_class_weights_are_no_weights(tmp_path):
+    """They are the loss's: neither what comes out, nor a file, brings them into another training."""
+    x, y = samples(8)
+    model = megalith.Model(network(), example=x[:1])
+    model.compile("sgd", nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2, 3, 4, 5])), lr=0.0)
+    want = model.fit(x, y, batch_size=8, verbose=0).history["loss"]
+    model.save_weights(tmp_path / "a.safetensors")
+    state = model.get_weights()
+    assert "loss.weight" not in state
+    other = megalith.Model(network(), example=x[:1], weights=tmp_path / "a.safetensors")
+    other.compile("sgd", nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2, 3, 4, 5])), lr=0.0)
+    assert other.fit(x, y, batch_size=8, verbose=0).history["loss"] == pytest.approx(want, rel=1e-5)
+    model.load_weights(tmp_path / "a.safetensors")
+
+
+class Kept(nn.Module):
+    """A backward of its own, which is the right one, and a normalisation that stays in eval()."""
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    def __init__(self, *more):
+        super().__init__()
+        torch.manual_seed(2)
+        self.fc, self.norm, self.more = nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Sequential(*more)
+        self.norm.running_mean.fill_(0.5)
+        self.norm.eval()
+
+    def forward(self, x):
+        return self.more(self.Doubled.apply(self.norm(self.fc(x))))
+
+
+class Recurrent(Kept):
+    def __init__(self):
+        super().__init__(nn.Linear(3, 6), nn.Unflatten(1, (3, 2)))
+        self.rnn = nn.LSTM(2, 3, num_layers=2, dropout=0.5, batch_first=True)
+
+    def forward(self, x):
+        return self.rnn(super().forward(x))[0][:, -1]
+
+
+class Tokens(Kept):
+    """(n, 5, 3): classes come last."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(3, 15), nn.Unflatten(1, (5, 3)))
+
+
+RIGHT = {
+    "eval": (Kept, "cross_entropy", lambda n: torch.arange(n) % 3),
+    "lstm": (Recurrent, "cross_entropy", lambda n: torch.arange(n) % 3),
+    "dice": (lambda: Kept(nn.Linear(3, 12), nn.Unflatten(1, (3, 2, 2))), "dice", lambda n: torch.arange(4 * n).reshape(n, 2, 2) % 3),
+    "weights": (Kept, nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2, 3])), lambda n: torch.arange(n) % 3),
+    "tokens": (Tokens, "cross_entropy", lambda n: torch.arange(5 * n).reshape(n, 5) % 3),
+    "whole bce": (lambda: Kept(nn.Linear(3, 1)), "bce_logits", lambda n: torch.arange(n) % 2),
+    "whole mse": (Kept, nn.MSELoss(), lambda n: torch.arange(3 * n).reshape(n, 3)),
+    "own loss": (Kept, lambda y, t: nn.functional.cross_entropy(y, t) + (y ** 2).mean(), lambda n: torch.arange(n) % 3),
+}
+
+
+@pytest.mark.parametrize("what", RIGHT)
+def test_right_models_are_not_refused(what, capsys):
+    """Whatever the loss and the targets: a backward that is right is compared, and found right; one that is wrong is not."""
+    make, loss, targets = RIGHT[what]
+    x, y, net = torch.randn(8, 4, generator=torch.Generator().manual_seed(1)), targets(8), make()
+    model = megalith.Model(net, example=x)
+    assert model.functions.names == ["Doubled"]
+    model.compile("sgd", loss)
+    model.fit(x, y, batch_size=8, verbose=0)
+    assert model.functions.done and "compared" not in capsys.readouterr().err
+    model = megalith.Model(nn.Sequential(nn.Linear(4, 4), Twice(), net), example=x)
+    model.compile("sgd", loss)
+    with pytest.raises(megalith.CaptureError, match="whose own backward no capture sees"):
+        model.fit(x, y, batch_size=8, verbose=0)
+
+
+class Twice(nn.Module):
+    def forward(self, x):
+        return Twisted.apply(x)
+
+
+class Dropped(Kept):
+    def forward(self, x):
+        return nn.functional.dropout(super().forward(x), 0.5, self.training)
+
+
+def test_what_cannot_be_compared_is_told(capsys):
+    """Random numbers of the code, a step that PyTorch cannot do, one without a gradient: training goes on, with a line."""
+    x, y = torch.randn(8, 4), torch.arange(8) % 3
+    idle = nn.Sequential(Kept(), nn.Linear(3, 3))
+    with torch.no_grad():
+        idle[1].weight.fill_(0.0)
+        idle[1].bias.copy_(torch.tensor([1e5, 0, 0]))
+    for net, given, words in ((Dropped(), (x, y), "draws random numbers"), (idle, (x, 0 * y), "degenerate"),
+                              (nn.Sequential(Kept(), nn.BatchNorm1d(3)), (x[:1], y[:1]), "Expected more than 1 value per channel")):
+        model = megalith.Model(net, example=x)
+        model.compile("sgd", "cross_entropy", lr=1e-6)
+        model.fit(*given, batch_size=8, verbose=0)
+        said = capsys.readouterr().err
+        assert "they were not compared with PyTorch's" in said and words in said, said

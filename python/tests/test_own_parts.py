@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-from test_model import distance, network, samples  # noqa: E402
+from test_model import distance, network, samples, written  # noqa: E402
 from torch import nn  # noqa: E402
 
 import megalith  # noqa: E402
@@ -89,3 +89,50 @@ def test_no_losses():
             model.fit(x, y, batch_size=8, verbose=0)
     with pytest.raises(ValueError, match="no parameter of this model"):
         megalith.Model(net, example=x[:1]).compile(torch.optim.Adagrad(network().parameters()))
+
+
+@pytest.fixture
+def file(tmp_path):
+    """(a file of weights, a module that has them): others than those of `network`."""
+    other, path = network(), str(tmp_path / "start.safetensors")
+    with torch.no_grad():
+        for p in other.parameters():
+            p.mul_(1.5)
+    written(path, other.state_dict())
+    return path, other
+
+
+def test_a_file_of_weights_is_read_once(file):
+    """With an optimizer in Python each new plan, and each compile, goes on from what was trained, not from the file."""
+    (x, y), (path, own) = samples(), file
+    net = network()
+    model = megalith.Model(net, example=x[:1], weights=path)
+    sgd, adagrad = torch.optim.SGD(net.parameters(), 0.05), torch.optim.Adagrad(net.parameters(), 0.02)
+    own_sgd, own_adagrad = torch.optim.SGD(own.parameters(), 0.05), torch.optim.Adagrad(own.parameters(), 0.02)
+    got, want = [], []
+    for (mine, theirs), sizes in (((adagrad, own_adagrad), (8, 16, 5)), ((sgd, own_sgd), (5,)), ((adagrad, own_adagrad), (8,))):
+        model.compile(mine, "cross_entropy")
+        for n in sizes:
+            got.append(model.train_step(x[:n], y[:n])["loss"])
+            theirs.zero_grad()
+            loss = nn.functional.cross_entropy(own(x[:n]), y[:n])
+            loss.backward()
+            theirs.step()
+            want.append(float(loss.detach()))
+    np.testing.assert_allclose(got, want, rtol=2e-4)
+    for k, t in own.state_dict().items():
+        assert distance(model.unwrap().state_dict()[k].double(), t.double()) < 1e-3, k
+
+
+def test_weights_that_were_asked_for_stay():
+    """The optimizer in Python changes the module itself."""
+    net, (x, y) = network(), samples(8)
+    model = megalith.Model(net, example=x[:1])
+    model.compile(torch.optim.Adagrad(net.parameters(), 0.02), "cross_entropy")
+    before, state, want = model.get_weights(), model.state_dict(), network().state_dict()
+    model.fit(x, y, batch_size=8, verbose=0)
+    for k, t in network().named_parameters():
+        np.testing.assert_array_equal(before[k], t.detach().numpy())
+        assert torch.equal(state[k], want[k]) and not torch.equal(model.state_dict()[k], want[k])
+    model.set_weights(before)
+    assert torch.equal(net[0].weight, want["0.weight"])

@@ -91,6 +91,11 @@ def test_own(what, plain, tmp_path):
     assert distance(got["weight"], want["weight"]) < FLOAT
 
 
+def test_in_double(tmp_path):
+    done, _ = run_small(str(tmp_path), 1, "in_double")
+    assert done.returncode == 0, done.stderr
+
+
 def test_weights_of_rank_0_win(tmp_path):
     """Networks that nobody has seeded."""
     one = {}
@@ -104,11 +109,17 @@ def test_weights_of_rank_0_win(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_sys_exit(tmp_path):
-    """Of one rank it ends the job; of all, with 0, it is an end like any other; one that is caught is none."""
-    done, _ = run_small(str(tmp_path), 2, "gives_up")
-    assert done.returncode != 0 and "a rank has ended the script by sys.exit(1)" in done.stderr, done.stderr
-    done, got = run_small(str(tmp_path), 2, "exits_well")
+@pytest.mark.parametrize("way, code", [("sys.exit", "1"), ("imported", "1"), ("exit", "1"), ("own", "1"), ("text", "'on purpose'")])
+def test_one_rank_exits(way, code, tmp_path):
+    """By whatever way, it ends the job, whose other ranks would wait for it."""
+    done, _ = run_small(str(tmp_path), 2, "gives_up", WAY=way)
+    assert done.returncode != 0 and f"a rank has ended the script by sys.exit({code})" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("way", ["sys.exit", "raise"])
+def test_all_ranks_exit(way, tmp_path):
+    """With 0, it is an end like any other; an exit that is caught is none."""
+    done, got = run_small(str(tmp_path), 2, "exits_well", WAY=way)
     assert done.returncode == 0 and got["size"] == 2, done.stderr
 
 

@@ -220,6 +220,43 @@ def test_other_losses_by_name(name, capsys):
         ours.compile("sgd", "no_such_loss")
 
 
+@pytest.mark.parametrize("loss", ["bce_logits", "binary_cross_entropy_with_logits"])
+@pytest.mark.parametrize("end", [None, "sigmoid"])
+def test_names_of_the_library_with_accuracy(loss, end):
+    """The library's own names of a loss that Keras has, too: of logits, or of what the sigmoid at the end has made of them."""
+    given = keras.Input((6,))
+    net = keras.Model(given, L.Dense(1, activation=end)(given))
+    x, y = rows(classes=2)
+    out = reference.array(net(x))[:, 0]
+    chance = out if end else 1 / (1 + np.exp(-out))
+    ours = megalith.Model(net)
+    ours.compile("sgd", loss, metrics=["accuracy"], lr=0.0)
+    found = ours.fit(x, y, batch_size=32, verbose=0).history
+    assert found["loss"][0] == pytest.approx(-np.mean(np.log(np.where(y, chance, 1 - chance))), rel=1e-4)
+    assert found["accuracy"][0] == pytest.approx(np.mean((chance > 0.5) == y))
+
+
+def test_accuracy_beside_mse():
+    net, (x, y) = dense(), rows()
+    target, out = np.eye(3, dtype="float32")[y], reference.array(net(x))
+    ours = megalith.Model(net)
+    ours.compile("sgd", "mse", metrics=["accuracy", "mae"], lr=0.0)
+    found = ours.fit(x, target, batch_size=32, verbose=0).history
+    assert found["loss"][0] == pytest.approx(np.mean((out - target) ** 2), rel=1e-4)
+    assert found["accuracy"][0] == pytest.approx(np.mean(out.argmax(1) == y))
+    assert found["mae"][0] == pytest.approx(np.mean(abs(out - target)), rel=1e-4)
+
+
+@pytest.mark.parametrize("loss", [keras.losses.dice, keras.losses.Dice()])
+def test_dice_of_keras(loss):
+    """It is of the whole batch, and of real targets; the library's, by name, is of each sample's classes."""
+    net, (x, y) = unet(), tiles()
+    want = float(np.mean(reference.array(keras.losses.dice(y, net(x)))))
+    ours = megalith.Model(net)
+    ours.compile("sgd", loss, lr=0.0)
+    assert ours.fit(x, y, batch_size=16, shuffle=False, verbose=0).history["loss"][0] == pytest.approx(want, rel=1e-4)
+
+
 # ---- callbacks of Keras
 
 def test_callbacks(tmp_path):
@@ -246,3 +283,29 @@ def test_best_weights_come_back():
 def test_callbacks_that_cannot_serve(tmp_path):
     with pytest.raises(ValueError, match="use megalith.callbacks.ModelCheckpoint"):
         fitted(callbacks=[keras.callbacks.BackupAndRestore(str(tmp_path))])
+
+
+def test_callbacks_of_validation(capsys):
+    """They are told of its begin and its end; of its batches a line says that they are not."""
+    seen = []
+
+    class Told(keras.callbacks.Callback):
+        def on_test_begin(self, logs=None):
+            seen.append("begin")
+
+        def on_test_end(self, logs=None):
+            seen.append(sorted(logs))
+
+    fitted(epochs=2, callbacks=[Told()], validation_data=rows())
+    assert seen == ["begin", ["accuracy", "loss"]] * 2 and "never called" not in capsys.readouterr().err
+
+    class Untold(keras.callbacks.Callback):
+        def on_test_batch_end(self, batch, logs=None):
+            raise AssertionError
+
+    def never(batch, logs):
+        raise AssertionError
+
+    for given, name in ((Untold(), "Untold"), (keras.callbacks.LambdaCallback(on_test_batch_end=never), "LambdaCallback")):
+        fitted(callbacks=[given], validation_data=rows())
+        assert f"{name}.on_test_batch_end: never called" in capsys.readouterr().err

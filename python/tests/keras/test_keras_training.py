@@ -102,6 +102,42 @@ def test_optimizers(kind):
     assert off < 1e-2
 
 
+RATES = [0.05] * 4 + [0.2] * 4 + [0.0] * 3 + [0.02] * 4 + [1e-3] * 5
+
+
+@pytest.mark.parametrize("first", [0.05, 0.0])  # one that warms up
+@pytest.mark.parametrize("kind", ["momentum", "nesterov", "adam", "rmsprop with momentum"])
+def test_rates_that_change(kind, first):
+    """Keras has the rate inside of its momentum: steps of before go on with the rate that they had, also under another plan."""
+    (x, y), model, rates = samples(), network(end="softmax"), [first] + RATES[1:]
+    start, ours, theirs = [reference.array(v) for v in model.weights], megalith.Model(model), OPTIMIZERS[kind]()
+    ours.compile(OPTIMIZERS[kind](), "sparse_categorical_crossentropy", lr=first)
+    way = {"tensorflow": reference._tensorflow, "torch": reference._torch, "jax": reference._jax}[keras.backend.backend()]
+    got, want, scale = [], [], 0.02 if kind[0] in "ar" else 1.0
+    sizes = [8] * 6 + [5] + [3] * 6 + [8] * 7
+    for i, (n, rate) in enumerate(zip(sizes, rates)):
+        if rate != rates[i - 1]:
+            ours.lr = rate * scale
+            assert ours.lr == rate * scale
+        got.append(ours.train_step(x[i * 8:i * 8 + n], y[i * 8:i * 8 + n])["loss"])
+    for v, a in zip(model.weights, start):
+        v.assign(a)
+    theirs.build(model.trainable_variables)
+    theirs.learning_rate = first
+    for i, (n, rate) in enumerate(zip(sizes, rates)):
+        if rate != rates[i - 1]:
+            theirs.learning_rate = rate * scale
+        a, b = (keras.ops.convert_to_tensor(t[i * 8:i * 8 + n]) for t in (x, y))
+        value, gradients = way(model, a, b, lambda t, p: keras.ops.mean(keras.losses.sparse_categorical_crossentropy(t, p)))
+        theirs.apply(gradients, model.trainable_variables)
+        want.append(float(reference.array(value)))
+    np.testing.assert_allclose(got, want, rtol=SAME)
+    for name, a in ours.state_dict().items():
+        v = next(v for v in model.weights if v.path == name)
+        if name.endswith(("kernel", "gamma")):
+            np.testing.assert_allclose(a, reference.array(v), atol=2e-4, err_msg=name)
+
+
 K = keras.losses
 LOSSES = {
     "sparse from logits": (5, None, lambda: K.SparseCategoricalCrossentropy(from_logits=True), lambda y: y),
