@@ -220,10 +220,12 @@ static meg_status probe_loop(probing *p)
     return MEG_OK;
 }
 
-/* What is left of the time in which nobody works, when what the links take is taken off. */
-static double resume_of(const meg_probe_host *t)
+/* What is left of the time in which nobody works, when what the links take is taken off. Between nodes that is what
+ * messages wait for one another there, which a replay finds by itself: nothing is said of going on. */
+static double resume_of(const probing *p, const meg_probe_host *t)
 {
-    return t->waits ? fmax(t->idle - t->known, 0) / (double)t->waits : 0;
+    bool network = many(p) && meg_comm_nodes(p->comm) > 1;
+    return t->waits && !network ? fmax(t->idle - t->known, 0) / (double)t->waits : 0;
 }
 
 /* What is left of a step with messages, when its kernels are taken off, is for the messages. */
@@ -233,7 +235,7 @@ static void settle_host(const probing *p, meg_rates *r)
     r->issue = a->kernels ? a->seconds / (double)a->kernels : 0;
     double rest = t->seconds - r->issue * (double)t->kernels;
     r->post = t->notes && rest > 0 ? rest / (double)t->notes : 0;
-    r->resume = resume_of(t);
+    r->resume = resume_of(p, t);
 }
 
 /* Prices are those of the machine as it usually was meanwhile, not of its first moment; of several paces, of the one

@@ -77,9 +77,12 @@ def movedim(c: Capture, n: torch.fx.Node, self: Any, source: Any, destination: A
 
 @operator("expand", "expand_as", "broadcast_to")
 def expand(c: Capture, n: torch.fx.Node, self: Any, **_: Any) -> Any:
-    if c.shape(n) == c.shape(n.args[0]):
+    have, want = tuple(c.shape(n.args[0])), tuple(c.shape(n))
+    if have == want:
         return self
-    return c.emit("Expand", [self, c.net.whole(*c.shape(n))])
+    if len(have) < len(want):  # what a weight is spread over, the batch, is an axis of its own first
+        self = c.emit("Reshape", [self, c.net.whole(*(1,) * (len(want) - len(have)), *have)])
+    return c.emit("Expand", [self, c.net.whole(*want)])
 
 
 @operator("repeat", "tile")
@@ -97,6 +100,17 @@ def repeat(c: Capture, n: torch.fx.Node, self: Any, repeats: Any = None, dims: A
         if t > 1:
             self = c.emit("Concat", [self] * t, axis=axis)
     return self
+
+
+@operator("repeat_interleave")
+def repeat_interleave(c: Capture, n: torch.fx.Node, repeats: Any, self: Any = None, dim: Any = None, **_: Any) -> Any:
+    """Each part of an axis so many times, one behind the other: copies side by side on an axis of their own."""
+    if self is None or dim is None or not isinstance(repeats, int):
+        raise c.refuse("repeat_interleave is supported with one number of times, and dim=")
+    have = list(c.shape(n.args[0]))
+    at = dim % len(have) + 1
+    apart = c.emit("Reshape", [self, c.net.whole(*have[:at], 1, *have[at:])])
+    return c.emit("Reshape", [c.emit("Concat", [apart] * repeats, axis=at), c.net.whole(*c.shape(n))])
 
 
 # ---- joining, cutting
