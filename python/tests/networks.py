@@ -327,6 +327,9 @@ WHOLE = {
     "softplus_threshold": onnx_nets.small(lambda: nn.Softplus(beta=2.0, threshold=0.5)),
     "clamp_bounds": onnx_nets.small(lambda: onnx_nets.Apply(at_bounds, {"a": torch.zeros(6, 1, 1)}), as_made=True),
     "extractor": Net(Extractor, (4, 3, 8, 8)),
+    "class_token": onnx_nets.tokens(lambda: onnx_nets.Apply(
+        lambda x, t: torch.cat((t.expand(x.shape[0], -1).unsqueeze(1), x), 1)[:, :-1], {"token": torch.randn(12)})),
+    "interleaved": onnx_nets.small(lambda: onnx_nets.Apply(lambda x: x.repeat_interleave(3, dim=2).repeat_interleave(2, -1), {})),
 }
 onnx_nets.NETS.update(WHOLE)
 NETS = onnx_nets.NETS
