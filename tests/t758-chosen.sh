@@ -72,5 +72,10 @@ has out '^  chosen   micro=8 '
 train_alone --steps 2
 has out '^auto: the words of c/step-00000001/plan: micro=8 '
 has out 'in 8 micro-batches'
+rm -r c
+train_alone --steps 1
+train_alone --steps 2
+has out '^goes on after step 1$'
+lacks out '^auto: ' # nothing was to be chosen
 [ -n "$tested" ] || echo "no MPI: four ranks were not started"
 finish

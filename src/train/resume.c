@@ -91,18 +91,28 @@ static void take(const meg_plan_text *t, const char *given, recalled *out)
                                    *found ? found : "replicas alone, no more words"));
 }
 
-/* On the first rank. */
+static void forget(recalled *r)
+{
+    free(r->options);
+    free(r->chosen);
+    free(r->line);
+    *r = (recalled){.chosen_for = MEG_GOAL_GIVEN};
+}
+
+/* On the first rank. One rank alone looks only for what one had to choose, since its memory was short. */
 static void recall(const meg_graph *g, const meg_resumption *r, int ranks, recalled *out)
 {
     meg_plan_text *t = NULL;
     const char *given = r->options ? r->options : "";
     if (*r->folder) meg_checkpoint_words(r->folder, &t);
     bool ours = t && t->has_fingerprint && t->fingerprint == meg_graph_fingerprint(g);
+    ours = ours && (ranks > 1 || t->ranks == 1);
     const char *why = ours ? objection(t, given, ranks) : NULL;
     if (ours && !why) take(t, given, out);
     if (why)
         out->line = kept(
             meg_pool_text(t->pool, "auto: the words of %s are not taken: %s\n", t->what, why));
+    if (ranks == 1 && out->chosen && !*out->chosen) forget(out);
     meg_plan_text_free(t);
 }
 
@@ -172,8 +182,6 @@ meg_status meg_context_forecast_again(const meg_graph *g, const meg_data *d,
     bool taken = looks && status == MEG_OK && *found.options && plan_again(g, d, &found, out);
     if (!taken && status == MEG_OK) status = meg_context_forecast_all(g, d, r->options, out);
     if (status == MEG_OK && found.line && *found.line) say_first(out, found.line);
-    free(found.options);
-    free(found.chosen);
-    free(found.line);
+    forget(&found);
     return status;
 }
