@@ -65,16 +65,18 @@ echo "== one rank of a machine with less memory, and the same training with more
 train_alone()
 {
     run 0 train vgg11 --image 3x32x32 --width 8 --hidden 64 --classes 10 --batch 64 --no-test \
-        --data "synthetic:image=3x32x32 classes=10 count=128" --checkpoint c "$@"
+        --data "synthetic:image=3x32x32 classes=10 count=128" "$@"
 }
 train_alone --steps 1 --machine memory=4MiB
 has out '^  chosen   micro=8 '
-train_alone --steps 2
+train_alone --steps 1 --machine memory=4MiB --checkpoint c
+has out '^  chosen   micro=8 '
+train_alone --steps 2 --checkpoint c
 has out '^auto: the words of c/step-00000001/plan: micro=8 '
 has out 'in 8 micro-batches'
 rm -r c
-train_alone --steps 1
-train_alone --steps 2
+train_alone --steps 1 --checkpoint c
+train_alone --steps 2 --checkpoint c
 has out '^goes on after step 1$'
 lacks out '^auto: ' # nothing was to be chosen
 [ -n "$tested" ] || echo "no MPI: four ranks were not started"
